@@ -1,0 +1,1 @@
+"""Colonnade: differentially private learning on vertically partitioned data, with no trusted party."""

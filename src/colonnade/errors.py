@@ -1,0 +1,122 @@
+"""Every error that Colonnade raises on purpose, in one tree.
+
+Each class has an exit code, documented in ``docs/errors.md``. A message is one sentence that says what is
+wrong, where, and what to do; it never carries a value from a party's table, a share or a key.
+
+::
+
+    ColonnadeError
+    ├── SchemaError        the public description of a table is wrong
+    ├── DataError          a party's own file does not fit its schema
+    ├── DatasetError       a named data set is missing, damaged or cannot be fetched
+    ├── StudyError         the study file is wrong, or participants hold different ones
+    ├── PolicyError        a party's policy does not allow the study
+    ├── BudgetError        a privacy budget would be exceeded
+    ├── LedgerError        the ledger cannot be read, written or trusted
+    ├── PrivacyError       a privacy statement was asked for that nothing proves
+    ├── IdentityError      a key, certificate or pinned fingerprint does not match
+    ├── ConnectError       the coordinator cannot be reached
+    ├── PeerLost           a participant was there and is gone
+    ├── PeerStopped        a participant ended the study and said why
+    ├── ProtocolError      a message is malformed or out of turn
+    ├── CapacityError      the numbers would not fit the chosen arithmetic
+    └── ShareError         opened shares do not lie on one polynomial
+"""
+
+from __future__ import annotations
+
+
+class ColonnadeError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code = 1
+
+
+class SchemaError(ColonnadeError):
+    """The public description of a table is wrong."""
+
+    exit_code = 10
+
+
+class DataError(ColonnadeError):
+    """A party's own file does not fit its schema."""
+
+    exit_code = 11
+
+
+class DatasetError(ColonnadeError):
+    """A named data set is missing, damaged or cannot be fetched."""
+
+    exit_code = 12
+
+
+class StudyError(ColonnadeError):
+    """The study file is wrong, or participants hold different ones."""
+
+    exit_code = 13
+
+
+class PolicyError(ColonnadeError):
+    """A party's policy does not allow the study."""
+
+    exit_code = 14
+
+
+class BudgetError(ColonnadeError):
+    """A privacy budget would be exceeded."""
+
+    exit_code = 15
+
+
+class LedgerError(ColonnadeError):
+    """The ledger cannot be read, written or trusted."""
+
+    exit_code = 16
+
+
+class PrivacyError(ColonnadeError):
+    """A privacy statement was asked for that nothing proves."""
+
+    exit_code = 17
+
+
+class IdentityError(ColonnadeError):
+    """A key, certificate or pinned fingerprint does not match."""
+
+    exit_code = 20
+
+
+class ConnectError(ColonnadeError):
+    """The coordinator cannot be reached."""
+
+    exit_code = 21
+
+
+class PeerLost(ColonnadeError):  # noqa: N818 - reads better than PeerLostError where it is caught
+    """A participant was there and is gone."""
+
+    exit_code = 22
+
+
+class PeerStopped(ColonnadeError):  # noqa: N818
+    """A participant ended the study and said why."""
+
+    exit_code = 23
+
+
+class ProtocolError(ColonnadeError):
+    """A message is malformed or out of turn."""
+
+    exit_code = 24
+
+
+class CapacityError(ColonnadeError):
+    """The numbers would not fit the chosen arithmetic."""
+
+    exit_code = 30
+
+
+class ShareError(ColonnadeError):
+    """Opened shares do not lie on one polynomial."""
+
+    exit_code = 31

@@ -1,0 +1,1 @@
+"""How we compute on what nobody sees."""

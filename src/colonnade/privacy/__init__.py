@@ -1,0 +1,1 @@
+"""What an observer can learn, and what is left of the budget."""

@@ -1,0 +1,1 @@
+"""How a party's columns become a bounded matrix."""

@@ -1,0 +1,1 @@
+"""Tools for tests. Nothing outside the test suite may import from here."""
