@@ -1,0 +1,161 @@
+"""The committee: who holds shares, and the few moves it makes with them.
+
+Everyone, seated or not, has a :class:`Hand`. Owners deal; seats receive, compute locally, add up, and open.
+The wire is not imported: a :class:`Link` is anything with the two methods declared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.residues import Integers, Residues, ResidueSystem
+from colonnade.mpc.shamir import complete, expand, interpolate
+from colonnade.randomness import new_key
+
+
+class Link(Protocol):
+    """What the committee needs of a channel to one peer."""
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        """Hand over one message."""
+
+    def recv(self, kind: str, /) -> dict[str, Any]:
+        """The next message, which must be of this kind."""
+
+
+@dataclass(frozen=True)
+class Committee:
+    """Public: the seats, how many of them may pool what they hold, and the arithmetic."""
+
+    seats: tuple[str, ...]
+    threshold: int
+    system: ResidueSystem
+
+    def __post_init__(self) -> None:
+        size = len(self.seats)
+        if not 3 <= size <= 7 or len(set(self.seats)) != size:
+            raise ValueError(f"a committee has 3 to 7 different seats, not {size}")
+        if not 1 <= self.threshold < size / 2:
+            raise ValueError(f"the threshold of {size} seats lies between 1 and {(size - 1) // 2}")
+
+    def point(self, seat: str) -> int:
+        """Where a seat's share lies on the polynomial."""
+        return self.seats.index(seat) + 1
+
+    def seeded(self, dealer: str, degree: int) -> tuple[str, ...]:
+        """The seats to which this dealer sends seeds: the ``degree`` next ones after itself."""
+        start = self.seats.index(dealer) + 1 if dealer in self.seats else 0
+        around = self.seats[start:] + self.seats[:start]
+        return tuple(seat for seat in around if seat != dealer)[:degree]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """One seat's shares of an integer array: residues, and the degree of the polynomial they lie on."""
+
+    values: Residues
+    degree: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the shared array."""
+        return self.values.shape[1:]
+
+
+class Hand:
+    """One participant's part in the committee's work."""
+
+    def __init__(self, name: str, committee: Committee, links: Mapping[str, Link]) -> None:
+        self.name = name
+        self.committee = committee
+        self.system = committee.system
+        self._links = links
+
+    @property
+    def seated(self) -> bool:
+        """Whether this participant holds shares."""
+        return self.name in self.committee.seats
+
+    def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
+        """Share an array among the seats; the dealer's own share comes back if it has a seat."""
+        committee = self.committee
+        degree = committee.threshold if degree is None else degree
+        seeds = {seat: new_key() for seat in committee.seeded(self.name, degree)}
+        points = {committee.point(seat): seed for seat, seed in seeds.items()}
+        others = [committee.point(seat) for seat in committee.seats if seat not in seeds]
+        shares = complete(self.system, self.system.split(values), points, others)
+        for seat in committee.seats:
+            if seat in seeds:
+                self._links[seat].send("share", shape=list(values.shape), seed=seeds[seat])
+            elif seat != self.name:
+                self._links[seat].send("share", values=shares[committee.point(seat)].astype(np.int32))
+        return Shares(shares[committee.point(self.name)], degree) if self.seated else None
+
+    def receive(self, dealer: str, shape: Sequence[int], *, degree: int | None = None) -> Shares:
+        """The share of this seat in what ``dealer`` dealt, which must have the expected shape."""
+        degree = self.committee.threshold if degree is None else degree
+        message = self._links[dealer].recv("share")
+        if self.name in self.committee.seeded(dealer, degree):
+            seed = message.get("seed")
+            if not isinstance(seed, bytes) or message.get("shape") != list(shape):
+                raise ProtocolError(f"{dealer} dealt something else than the array that was due")
+            return Shares(expand(self.system, seed, tuple(shape)), degree)
+        return Shares(self._residues(message.get("values"), shape, dealer), degree)
+
+    def inner(self, left: Shares, right: Shares) -> Shares:
+        """Left' right of two shared matrices with the same rows: local, and the degrees add up."""
+        return Shares(self.system.inner(left.values, right.values), left.degree + right.degree)
+
+    def add(self, terms: Sequence[Shares]) -> Shares:
+        """The sum, of the highest degree among the terms."""
+        total = terms[0].values.copy()
+        for term in terms[1:]:
+            total += term.values
+        return Shares(self.system.reduce(total), max(term.degree for term in terms))
+
+    def scale(self, shares: Shares, factor: int) -> Shares:
+        """The product with a small public integer."""
+        return Shares(self.system.reduce(shares.values * float(factor)), shares.degree)
+
+    def zero(self, shape: tuple[int, ...], degree: int) -> Shares:
+        """A joint random sharing of zero: every seat deals one, nobody knows the sum."""
+        own = self.deal(np.zeros(shape), degree=degree)
+        if own is None:
+            raise ValueError(f"{self.name} has no seat")
+        others = [seat for seat in self.committee.seats if seat != self.name]
+        return self.add([own, *(self.receive(seat, shape, degree=degree) for seat in others)])
+
+    def send_opening(self, shares: Shares, to: Sequence[str]) -> None:
+        """Send this seat's share to those who may know the value."""
+        wire = shares.values.astype(np.int32)
+        for name in to:
+            if name != self.name:
+                self._links[name].send("opening", values=wire)
+
+    def receive_opening(
+        self, shape: Sequence[int], *, degree: int, bound: int, own: Shares | None = None
+    ) -> Integers:
+        """The opened value, from the shares of all seats; spare shares must agree."""
+        shares = {}
+        for seat in self.committee.seats:
+            if seat == self.name and own is not None:
+                values = own.values
+            else:
+                message = self._links[seat].recv("opening")
+                values = self._residues(message.get("values"), shape, seat)
+            shares[self.committee.point(seat)] = values
+        return self.system.join(interpolate(self.system, shares, degree), bound)
+
+    def _residues(self, values: Any, shape: Sequence[int], sender: str) -> Residues:
+        expected = (len(self.system.primes), *shape)
+        if not isinstance(values, np.ndarray) or values.dtype != np.int32 or values.shape != expected:
+            raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
+        for prime, row in zip(self.system.primes, values, strict=True):
+            if row.size and max(int(row.max()), -int(row.min())) > prime // 2:
+                raise ProtocolError(f"{sender} sent a number that is no residue")
+        return values.astype(np.float64)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import flint
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from colonnade.errors import CapacityError
+from colonnade.mpc.residues import PRIMES, ResidueSystem, centred, reduce
+from colonnade.randomness import Stream
+
+systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
+
+
+def test_the_primes_are_prime_and_below_22_bits():
+    assert all(flint.fmpz(p).is_prime() and p < 2**22 for p in PRIMES)
+    assert list(PRIMES) == sorted(set(PRIMES), reverse=True)
+
+
+@given(systems, st.data())
+def test_split_then_join_is_the_identity(system, data):
+    half = system.modulus // 2
+    numbers = data.draw(st.lists(st.integers(-half, half), min_size=1, max_size=20))
+    values = np.array(numbers, dtype=object)
+    bound = max(abs(n) for n in numbers)
+    joined = system.join(system.split(values), bound)
+    assert joined.tolist() == numbers
+    assert (joined.dtype == np.int64) == (bound < 2**63)
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=20))
+def test_int64_values_survive(numbers):
+    system = ResidueSystem.for_bound(2**62)
+    assert system.join(system.split(np.array(numbers, dtype=np.int64)), 2**62).tolist() == numbers
+
+
+@given(st.integers(-(2**51), 2**51), st.sampled_from(PRIMES))
+def test_reduction_is_canonical_below_2_to_51(number, prime):
+    value = np.array([float(number)])
+    reduce(value, prime)
+    assert int(value[0]) == centred(number, prime)
+
+
+@given(st.integers(-(2**53), 2**53), st.sampled_from(PRIMES))
+def test_two_reductions_are_canonical_up_to_2_to_53(number, prime):
+    value = np.array([[float(number)]])
+    ResidueSystem((prime,)).reduce(value)
+    assert int(value[0, 0]) == centred(number, prime)
+
+
+@given(st.integers(1, 5000), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))
+def test_inner_products_are_exact_at_the_worst_magnitudes(rows, a, b, seed):
+    system = ResidueSystem(PRIMES[:2])
+    rng = np.random.default_rng(seed)
+    left, right = (
+        np.stack(
+            [rng.choice([-(p // 2), p // 2, p // 2 - 1], (rows, w)).astype(float) for p in system.primes]
+        )
+        for w in (a, b)
+    )
+    got = system.inner(left, right)
+    for index, prime in enumerate(system.primes):
+        exact = flint.nmod_mat(a, rows, left[index].T.astype(int).ravel().tolist(), prime) * flint.nmod_mat(
+            rows, b, right[index].astype(int).ravel().tolist(), prime
+        )
+        want = [[centred(int(exact[i, j]), prime) for j in range(b)] for i in range(a)]
+        assert got[index].astype(int).tolist() == want
+
+
+def test_uniform_residues_are_uniform(stream):
+    system = ResidueSystem((11, PRIMES[0]))
+    small, large = system.uniform((100_000,), stream)
+    assert stats.chisquare(np.bincount(small.astype(int) + 5, minlength=11)).pvalue > 1e-3
+    edges = np.linspace(-PRIMES[0] / 2, PRIMES[0] / 2, 65)
+    assert stats.chisquare(np.histogram(large, edges)[0]).pvalue > 1e-3
+    assert stats.chisquare(np.bincount(large.astype(int) % 16, minlength=16)).pvalue > 1e-3
+
+
+def test_equal_seeds_give_equal_residues():
+    system = ResidueSystem(PRIMES[:3])
+    draws = [system.uniform((1000, 37), Stream(bytes(32))) for _ in range(2)]
+    assert np.array_equal(*draws)
+
+
+@pytest.mark.parametrize("bits", [10, 21, 40, 43, 64, 200])
+def test_for_bound_is_the_least_that_holds(bits):
+    bound = 2**bits
+    system = ResidueSystem.for_bound(bound)
+    assert system.modulus > 2 * bound
+    assert len(system.primes) == 1 or ResidueSystem(system.primes[:-1]).modulus <= 2 * bound
+
+
+def test_what_cannot_fit_is_refused():
+    with pytest.raises(CapacityError, match="lower gamma"):
+        ResidueSystem.for_bound(2**400)
