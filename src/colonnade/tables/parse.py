@@ -1,0 +1,171 @@
+"""Arrow columns of any plausible type, read as the schema says they are.
+
+A cell is missing when it is null, NaN, empty, or one of a few words such as ``NA``. Whatever cannot be read
+is reported by its place only; no message here ever holds a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError
+from colonnade.tables.columns import Category
+from colonnade.tables.wording import row_numbers
+
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+NUMERAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+INFINITE = r"(?i)^[+-]?inf(inity)?$"
+YES = ("true", "yes", "1", "1.0")
+NO = ("false", "no", "0", "0.0")
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where some cells come from: source name, column name, and the 1-based number of each row."""
+
+    source: str
+    column: str
+    rows: NDArray[np.int64]
+
+    def fail(self, bad: Mask, what: str) -> DataError:
+        """The error for the cells marked ``bad``."""
+        return DataError(f"{self.source}: column {self.column!r}, {row_numbers(self.rows[bad])}: {what}")
+
+    def wrong_type(self, found: pa.DataType, wanted: str) -> DataError:
+        """The error for a whole column of an unusable type."""
+        return DataError(
+            f"{self.source}: column {self.column!r} holds {found} cells, but the schema declares a {wanted}; "
+            "convert the column or correct the schema"
+        )
+
+
+def plain(column: Any) -> Any:
+    """One contiguous array without dictionary encoding."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # what combining gives for text of more than 2 GiB
+        array = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in array.chunks])
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def numbers(column: Any, place: Place) -> tuple[NDArray[np.float64], Mask]:
+    """Values and the mask of missing ones, which hold 0."""
+    array = plain(column)
+    kind = array.type
+    if is_text(kind):
+        array = _numerals(array, place)
+    elif pa.types.is_null(kind):
+        return np.zeros(len(array)), np.ones(len(array), bool)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise place.wrong_type(kind, "number")
+    filled = pc.fill_null(pc.cast(array, pa.float64(), safe=False), np.nan)
+    values = np.array(filled.to_numpy(zero_copy_only=False), dtype=np.float64)
+    missing = np.isnan(values)
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise place.fail(infinite, "the number is infinite; correct it or leave the cell empty")
+    values[missing] = 0.0
+    return values, missing
+
+
+def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int64], Mask]:
+    """The position of each cell in the declared values, and the mask of missing ones, which hold -1."""
+    array = _labels(plain(column), place)
+    found = pc.index_in(array, pa.array(declared.values, pa.large_string()), skip_nulls=True)
+    positions = np.array(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    missing = _missing(array) & (positions < 0)  # a word such as NA may be a declared value
+    unknown = (positions < 0) & ~missing
+    if unknown.any():
+        raise place.fail(
+            unknown,
+            "the value is not in the schema's list (capitals and blanks count); correct the cell or, if "
+            "everybody may know that the value exists, add it to the list",
+        )
+    return positions, missing
+
+
+def truths(column: Any, place: Place) -> tuple[Mask, Mask]:
+    """Which cells are true, and the mask of missing ones, which hold False."""
+    array = plain(column)
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return _true(pc.fill_null(array, False)), _true(pc.is_null(array))
+    if is_text(kind):
+        return _spelled(array, place)
+    if (
+        pa.types.is_date(kind)
+        or pa.types.is_temporal(kind)
+        or pa.types.is_nested(kind)
+        or pa.types.is_binary(kind)
+    ):
+        raise place.wrong_type(kind, "flag")
+    values, missing = numbers(array, place)
+    odd = (values != 0) & (values != 1)
+    if odd.any():
+        raise place.fail(odd, _FLAG_HELP)
+    return values == 1, missing
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether cells are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+_FLAG_HELP = "the cell is neither true nor false; write true/false, yes/no or 1/0"
+
+
+def _numerals(array: Any, place: Place) -> Any:
+    trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
+    missing = _missing(trimmed)
+    bad = ~_true(pc.fill_null(pc.match_substring_regex(trimmed, NUMERAL), False)) & ~missing
+    if bad.any():
+        infinite = _true(pc.fill_null(pc.match_substring_regex(trimmed, INFINITE), False))
+        if (bad & infinite).any():
+            raise place.fail(bad & infinite, "the number is infinite; correct it or leave the cell empty")
+        raise place.fail(
+            bad, "the cell is not a number; write it with digits and a decimal point, or leave it empty"
+        )
+    return pc.if_else(pa.array(missing), pa.scalar(None, pa.large_string()), trimmed)
+
+
+def _labels(array: Any, place: Place) -> Any:
+    """Cells as text, so that the code 3 and the text "3" are one value."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        values = np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+        whole = np.isnan(values) | ((np.abs(values) < 2.0**53) & (values == np.rint(values)))
+        if not whole.all():
+            raise place.fail(~whole, "the code is not a whole number; correct the cell or declare a number")
+        array = pa.array(np.where(np.isnan(values), 0, values).astype(np.int64), mask=np.isnan(values))
+    elif pa.types.is_null(kind):
+        return array.cast(pa.large_string())
+    elif not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise place.wrong_type(kind, "category")
+    return array.cast(pa.large_string())
+
+
+def _spelled(array: Any, place: Place) -> tuple[Mask, Mask]:
+    trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
+    missing = _missing(trimmed)
+    lowered = pc.utf8_lower(trimmed)
+    yes = _true(pc.is_in(lowered, pa.array(YES, pa.large_string())))
+    no = _true(pc.is_in(lowered, pa.array(NO, pa.large_string())))
+    odd = ~(yes | no | missing)
+    if odd.any():
+        raise place.fail(odd, _FLAG_HELP)
+    return yes, missing
+
+
+def _missing(text: Any) -> Mask:
+    return _true(pc.is_null(text)) | _true(pc.is_in(text, pa.array(MISSING_WORDS, pa.large_string())))
+
+
+def _true(array: Any) -> Mask:
+    return np.array(array.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -1,0 +1,175 @@
+"""The public description of one party's table, and the bounds that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from colonnade.errors import SchemaError
+from colonnade.tables import toml
+from colonnade.tables.columns import Category, Column, Flag, Number
+from colonnade.tables.wording import suggestion
+
+MAX_COLUMNS = 100_000
+
+
+class Schema:
+    """What each column of one party's table may hold, in the order in which the columns are encoded.
+
+    ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. Left out, it is the
+    largest norm that the columns allow. A schema is a value: it never changes after it is made.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Column], *, clip: float | None = None, description: str = ""
+    ) -> None:
+        self._columns = dict(columns)
+        self._given_clip = None if clip is None else _checked_clip(clip)
+        self.description = description
+        if not self._columns:
+            raise SchemaError("a schema needs at least one column")
+        if len(self._columns) > MAX_COLUMNS:
+            raise SchemaError(f"a schema holds at most {MAX_COLUMNS} columns, not {len(self._columns)}")
+        for name, column in self._columns.items():
+            _check_name(name)
+            if not isinstance(column, Number | Category | Flag):
+                raise SchemaError(f"column {name!r}: make it with number(), category() or flag()")
+        if len(set(self.encoded_names)) < len(self.encoded_names):
+            twice = sorted(name for name in set(self.encoded_names) if self.encoded_names.count(name) > 1)
+            raise SchemaError(f"two encoded columns would both be called {twice[0]!r}; rename one column")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from a TOML file; the error names the file, the column and what to do."""
+        columns, clip, description = toml.read(Path(path))
+        try:
+            return cls(columns, clip=clip, description=description)
+        except SchemaError as error:
+            raise SchemaError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_toml(cls, text: str, *, name: str = "schema") -> Schema:
+        """A schema from TOML text; ``name`` stands for the file in errors."""
+        columns, clip, description = toml.parse(text, name)
+        try:
+            return cls(columns, clip=clip, description=description)
+        except SchemaError as error:
+            raise SchemaError(f"{name}: {error}") from None
+
+    def save(self, path: str | Path) -> Path:
+        """Write the schema as TOML and return the path."""
+        target = Path(path)
+        target.write_text(self.to_toml(), encoding="utf-8")
+        return target
+
+    def to_toml(self) -> str:
+        """The schema as TOML; reading it back gives an equal schema."""
+        return toml.text(self._columns, self._given_clip, self.description)
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns by name, in the schema's order."""
+        return MappingProxyType(self._columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names, in the schema's order."""
+        return tuple(self._columns)
+
+    @cached_property
+    def encoded_names(self) -> tuple[str, ...]:
+        """A name for each encoded column, such as ``age`` or ``city=Utrecht``."""
+        return tuple(name + part for name, column in self._columns.items() for part in column.parts)
+
+    @property
+    def encoded_width(self) -> int:
+        """How many encoded columns there are."""
+        return len(self.encoded_names)
+
+    @cached_property
+    def places(self) -> Mapping[str, slice]:
+        """Which encoded columns belong to which column."""
+        found, start = {}, 0
+        for name, column in self._columns.items():
+            found[name] = slice(start, start + len(column.parts))
+            start = found[name].stop
+        return found
+
+    @cached_property
+    def max_norm(self) -> float:
+        """An upper bound on the L2 norm of any encoded row before clipping.
+
+        Every column adds at most 1 to the square: numbers lie in [-1, 1], flags and one-hot categories in
+        {0, 1}. The square root is rounded up, so it bounds the true norm and not only the rounded one.
+        """
+        count = len(self._columns)
+        root = math.sqrt(count)
+        return root if Fraction(root) ** 2 >= count else math.nextafter(root, math.inf)
+
+    @property
+    def clip(self) -> float:
+        """The bound on a row's norm that the encoder keeps: the given clip, or ``max_norm`` where smaller."""
+        return self.max_norm if self._given_clip is None else min(self._given_clip, self.max_norm)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides the meaning of the encoded matrix (not the description)."""
+        columns = [[name, _full(column)] for name, column in self._columns.items()]
+        canonical = json.dumps(
+            ["colonnade schema 1", self.clip, columns], sort_keys=True, separators=(",", ":")
+        )
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def select(self, columns: Iterable[str]) -> Schema:
+        """The schema of some of the columns; their order stays this schema's. The clip stays too."""
+        wanted = [columns] if isinstance(columns, str) else list(columns)
+        self.require(wanted)
+        kept = {name: column for name, column in self._columns.items() if name in set(wanted)}
+        return Schema(kept, clip=self._given_clip, description=self.description)
+
+    def without(self, columns: Iterable[str]) -> Schema:
+        """The schema of all columns but these."""
+        dropped = [columns] if isinstance(columns, str) else list(columns)
+        self.require(dropped)
+        return self.select(name for name in self._columns if name not in set(dropped))
+
+    def with_clip(self, clip: float | None) -> Schema:
+        """The same columns under another row clip."""
+        return Schema(self._columns, clip=clip, description=self.description)
+
+    def require(self, columns: Iterable[str]) -> None:
+        """Raise unless the schema declares all of these columns."""
+        for name in columns:
+            if name not in self._columns:
+                raise SchemaError(f"the schema has no column {name!r}{suggestion(name, self._columns)}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"<Schema: {len(self._columns)} columns, {self.encoded_width} encoded, clip {self.clip:g}>"
+
+
+def _full(column: Column) -> dict[str, Any]:
+    return {**column.fields(), "missing": column.missing}
+
+
+def _checked_clip(clip: float) -> float:
+    if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
+        raise SchemaError(f"clip must be a positive finite number, not {clip!r}")
+    return float(clip)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise SchemaError(f"{name!r} cannot name a column; use a text of printable characters")

@@ -1,0 +1,156 @@
+"""Schemas on disk: reading TOML with helpful errors, and writing it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import SchemaError
+from colonnade.tables.columns import Category, Column, Field, Flag, Number, category, flag, number
+from colonnade.tables.wording import listed, suggestion
+
+Parsed = tuple[dict[str, Column], float | None, str]
+
+DRAFTED = "drafted"
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_KEYS = {
+    "number": ("low", "high", "unit", "scale", "transform", "missing"),
+    "category": ("values", "missing"),
+    "flag": ("missing",),
+}
+_NEEDED = {"number": ("low", "high"), "category": ("values",), "flag": ()}
+_EXACT_INTEGERS = 2.0**53
+
+
+def read(path: Path) -> Parsed:
+    """Columns, clip and description from a file."""
+    try:
+        text_ = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SchemaError(
+            f"{path}: there is no such schema file; `draft_schema` writes a first version"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SchemaError(f"{path}: the schema cannot be read: {reason}") from None
+    return parse(text_, str(path))
+
+
+def parse(content: str, file: str) -> Parsed:
+    """Columns, clip and description from TOML text; ``file`` is named in errors."""
+    try:
+        document = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise SchemaError(f"{file}: this is not valid TOML: {error}") from None
+    _check_keys(document, ("table", "columns"), file)
+    table = _section(document.get("table", {}), f"{file}: [table]")
+    _check_keys(table, ("description", "clip"), f"{file}: [table]")
+    description = table.get("description", "")
+    if not isinstance(description, str):
+        raise SchemaError(f"{file}: [table]: description must be a text")
+    columns = _section(document.get("columns", {}), f"{file}: [columns]")
+    if not columns:
+        raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age]")
+    _refuse_drafts(columns, file)
+    return (
+        {name: _column(entry, f"{file}: column {name!r}") for name, entry in columns.items()},
+        _clip(table.get("clip"), file),
+        description,
+    )
+
+
+def text(columns: Mapping[str, Column], clip: float | None, description: str) -> str:
+    """TOML for a schema."""
+    head: dict[str, Field] = {}
+    if description:
+        head["description"] = description
+    if clip is not None:
+        head["clip"] = clip
+    sections = [section("table", head)] if head else []
+    sections += [section(f"columns.{key(name)}", column.fields()) for name, column in columns.items()]
+    return "\n".join(sections)
+
+
+def section(title: str, fields: Mapping[str, Field], comments: Iterable[str] = ()) -> str:
+    """One TOML section, comments first."""
+    lines = [f"[{title}]", *(f"# {comment}" for comment in comments)]
+    lines += [f"{name} = {literal(value)}" for name, value in fields.items()]
+    return "\n".join(lines) + "\n"
+
+
+def key(name: str) -> str:
+    """A TOML key, quoted where it has to be."""
+    return name if _BARE_KEY.fullmatch(name) else literal(name)
+
+
+def literal(value: Field) -> str:
+    """A TOML value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(literal(entry) for entry in value) + "]"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's too, but for DEL, which TOML wants escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    whole = float(value).is_integer() and abs(value) < _EXACT_INTEGERS
+    return str(int(value)) if whole else repr(float(value))
+
+
+def _column(entry: object, where: str) -> Column:
+    fields = dict(_section(entry, where))
+    fields.pop(DRAFTED, None)
+    kind = fields.pop("type", None)
+    if not isinstance(kind, str) or kind not in _KEYS:
+        hint = suggestion(kind, _KEYS) if isinstance(kind, str) else ""
+        raise SchemaError(f'{where}: type must be "number", "category" or "flag"{hint}')
+    _check_keys(fields, _KEYS[kind], where)
+    lacking = [name for name in _NEEDED[kind] if name not in fields]
+    if lacking:
+        raise SchemaError(f"{where}: {' and '.join(lacking)} must be given for type = {kind!r}")
+    try:
+        return _made(kind, fields)
+    except SchemaError as error:
+        raise SchemaError(f"{where}: {error}") from None
+
+
+def _made(kind: str, fields: dict[str, Any]) -> Number | Category | Flag:
+    if kind == "number":
+        return number(fields.pop("low"), fields.pop("high"), **fields)
+    if kind == "category":
+        return category(fields.pop("values"), **fields)
+    return flag(**fields)
+
+
+def _clip(value: object, file: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SchemaError(f"{file}: [table]: clip must be a number, not {value!r}")
+    return float(value)
+
+
+def _refuse_drafts(columns: Mapping[str, Any], file: str) -> None:
+    drafted = [name for name, entry in columns.items() if isinstance(entry, dict) and entry.get(DRAFTED)]
+    if drafted:
+        raise SchemaError(
+            f"{file}: {listed(drafted)}: bounds or values were read off the data; replace them by ones you "
+            f"would say aloud to anybody, and delete the line `{DRAFTED} = true`"
+        )
+
+
+def _section(entry: object, where: str) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise SchemaError(f"{where} must be a TOML section, not a single value")
+    return entry
+
+
+def _check_keys(found: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    choices = (*known, "type", DRAFTED) if "missing" in known else tuple(known)
+    for name in found:
+        if name not in choices:
+            hint = suggestion(name, choices) or f"; the keys are {listed(choices)}"
+            raise SchemaError(f"{where}: unknown key {name!r}{hint}")

@@ -1,0 +1,33 @@
+"""How messages say things: close names, and row numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SHOWN = 5
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'age'?"`` where a known name is close, nothing otherwise."""
+    by_plain = {other.strip().casefold(): other for other in known}
+    close = get_close_matches(name.strip().casefold(), by_plain, n=1, cutoff=0.6)
+    return f"; did you mean {by_plain[close[0]]!r}?" if close else ""
+
+
+def listed(names: Iterable[str], limit: int = 8) -> str:
+    """Names in quotes, the first few of them."""
+    everything = list(names)
+    more = f" and {len(everything) - limit} more" if len(everything) > limit else ""
+    return ", ".join(repr(name) for name in everything[:limit]) + more
+
+
+def row_numbers(rows: NDArray[np.int64]) -> str:
+    """``"row 7"`` or ``"rows 7, 9, 12 and 40 more"``: places, never values."""
+    ordered = np.sort(rows)
+    shown = ", ".join(str(row) for row in ordered[:_SHOWN])
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return f"row {shown}" if len(ordered) == 1 else f"rows {shown}{more}"

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from colonnade.errors import DataError, SchemaError
+from colonnade.tables import Schema, draft_schema, read_table
+
+CSV = """person_id,income,city,smoker,note,empty,ratio
+007,73519,A,yes,one,,0.25
+008,12004,B,no,two,,0.5
+009,,A,no,three,,0.75
+010,12004,A,no,three,,0.125
+"""
+
+
+def test_draft_is_refused_until_reviewed(tmp_path: Path) -> None:
+    path = tmp_path / "bank.csv"
+    path.write_text(CSV)
+    text = draft_schema(path)
+    columns = tomllib.loads(text)["columns"]
+    assert columns["income"] == {"type": "number", "low": 12000, "high": 74000, "drafted": True}
+    assert columns["city"] == {"type": "category", "values": ["A", "B"], "drafted": True}
+    assert columns["smoker"] == {"type": "flag"}
+    assert columns["ratio"]["type"] == "number"
+    assert "# Left out: person_id (every cell differs" in text
+    assert "# Left out: empty (no cell is filled" in text
+    assert "Some cells are missing" in text
+    (tmp_path / "bank.toml").write_text(text)
+    with pytest.raises(SchemaError) as caught:
+        Schema.load(tmp_path / "bank.toml")
+    assert "'income', 'city'" in str(caught.value)
+    assert "delete the line `drafted = true`" in str(caught.value)
+
+    reviewed = text.replace("drafted = true\n", "").replace('"number"\n', '"number"\nmissing = "middle"\n')
+    table = read_table(path, Schema.from_toml(reviewed))
+    assert table.check().rows == 4
+
+
+def test_frames_and_dates() -> None:
+    arrow = pa.table({"day": pa.array([1, 1, 2], pa.date32()), "key": [3, 4, 5], "few": [1.5, 1.5, 1.5]})
+    text = draft_schema(arrow, id="key")
+    assert "Left out: key (the id)" in text
+    assert "Left out: day" in text
+    few = tomllib.loads(text)["columns"]["few"]
+    assert few["low"] < few["high"]
+
+
+def test_nothing_to_draft(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n")
+    with pytest.raises(DataError, match="no rows"):
+        draft_schema(tmp_path / "t.csv")
+    with pytest.raises(DataError, match="no such file"):
+        draft_schema(tmp_path / "none.csv")

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import pickle
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from colonnade.errors import SchemaError
+from colonnade.tables import Column, Schema, category, flag, number
+
+PEOPLE = Schema(
+    {
+        "age": number(18, 100, unit="years", missing="middle"),
+        "city": category(["Assen", 'Bergen "op" Zoom', "Čáslav"], missing="none"),
+        "smoker": flag(missing=False),
+        "visits a year": number(0, 1e6, scale="unit", transform="log1p", missing=3),
+    },
+    clip=1.5,
+    description='Says "people"\nand more',
+)
+
+
+def test_order_names_and_width() -> None:
+    assert PEOPLE.names == ("age", "city", "smoker", "visits a year")
+    assert PEOPLE.encoded_names == (
+        *("age", "city=Assen", 'city=Bergen "op" Zoom', "city=Čáslav", "smoker", "visits a year"),
+    )
+    assert PEOPLE.encoded_width == 6
+    assert PEOPLE.places["smoker"] == slice(4, 5)
+
+
+def test_toml_round_trip(tmp_path: Path) -> None:
+    path = PEOPLE.save(tmp_path / "people.toml")
+    read = Schema.load(path)
+    assert read == PEOPLE
+    assert hash(read) == hash(PEOPLE)
+    assert read.to_toml() == PEOPLE.to_toml() == path.read_text(encoding="utf-8")
+    assert read.description == PEOPLE.description
+    assert pickle.loads(pickle.dumps(read)) == PEOPLE  # noqa: S301
+
+
+names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=8)
+columns = st.one_of(
+    st.builds(
+        lambda low, span, scale: number(low, low + span, scale=scale),
+        st.floats(-1e9, 1e9),
+        st.floats(1e-3, 1e9),
+        st.sampled_from(["signed", "unit"]),
+    ),
+    st.builds(
+        category,
+        st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=4, unique=True),
+    ),
+    st.builds(flag, missing=st.sampled_from(["refuse", True, False])),
+)
+
+
+@given(st.dictionaries(names, columns, min_size=1, max_size=5), st.none() | st.floats(0.01, 10))
+def test_any_schema_survives_its_file(chosen: dict[str, Column], clip: float | None) -> None:
+    encoded = [name + part for name, column in chosen.items() for part in column.parts]
+    assume(len(set(encoded)) == len(encoded))
+    schema = Schema(chosen, clip=clip)
+    assert Schema.from_toml(schema.to_toml()).digest == schema.digest
+
+
+def test_digest_sees_meaning_only() -> None:
+    plain = Schema({"a": number(0, 1), "b": flag()})
+    assert plain.digest == Schema({"a": number(0.0, 1.0), "b": flag()}, description="words").digest
+    assert plain.digest == Schema({"a": number(0, 1), "b": flag()}, clip=99).digest
+    assert len(plain.digest) == 64
+    others = [
+        Schema({"b": flag(), "a": number(0, 1)}),
+        Schema({"a": number(0, 2), "b": flag()}),
+        Schema({"a": number(0, 1, unit="m"), "b": flag()}),
+        Schema({"a": number(0, 1, missing="low"), "b": flag()}),
+        plain.with_clip(0.5),
+    ]
+    assert len({plain.digest, *(other.digest for other in others)}) == 6
+
+
+@pytest.mark.parametrize("count", range(1, 60))
+def test_max_norm_is_a_true_upper_bound(count: int) -> None:
+    schema = Schema({f"c{place}": flag() for place in range(count)})
+    assert Fraction(schema.max_norm) ** 2 >= count
+    assert schema.clip == schema.max_norm == pytest.approx(count**0.5)
+
+
+def test_select_keeps_the_schema_order_and_clip() -> None:
+    part = PEOPLE.select(["smoker", "age"])
+    assert part.names == ("age", "smoker")
+    assert part.clip == pytest.approx(2**0.5)
+    assert PEOPLE.select(["age"]).clip == 1
+    assert PEOPLE.without(["city", "visits a year"]) == part
+    with pytest.raises(SchemaError, match="did you mean 'smoker'"):
+        PEOPLE.select(["smokr"])
+
+
+def test_columns_are_values() -> None:
+    assert number(1, 2) == number(1.0, 2.0)
+    assert category([1, "b"]).values == ("1", "b")
+    with pytest.raises(AttributeError):
+        number(1, 2).low = 0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        PEOPLE.columns["age"] = flag()  # type: ignore[index]
+
+
+BAD = {
+    'type = "number"\nlow = 5\nhigh = 3': "low (5) must be below high (3)",
+    'type = "number"\nlow = 5\nhigh = 5': "must be below high",
+    'type = "number"\nlow = nan\nhigh = 3': "finite",
+    'type = "number"\nlow = 0\nhigh = inf': "finite",
+    'type = "number"\nlow = true\nhigh = 3': "low must be a number",
+    'type = "number"\nlow = -1e308\nhigh = 1e308': "too far apart",
+    'type = "number"\nlow = "0"\nhigh = 3': "low must be a number",
+    'type = "number"\nlow = 0': "high must be given",
+    'type = "number"\nlow = 0\nhigh = 3\nmissing = 4': "between low and high",
+    'type = "number"\nlow = 0\nhigh = 3\nmissing = "mean"': '"middle"',
+    'type = "number"\nlow = 0\nhigh = 3\nscale = "log"': "scale",
+    'type = "number"\nlow = -5\nhigh = 3\ntransform = "log1p"': "low >= 0",
+    'type = "number"\nlow = 0\nhihg = 3': "did you mean 'high'",
+    'type = "category"\nvalues = []': "values is empty",
+    'type = "category"\nvalues = ["a", "a"]': "'a' twice",
+    'type = "category"\nvalues = ["a", ""]': "empty text",
+    'type = "category"\nvalues = "abc"': "list of texts",
+    'type = "category"\nvalues = [1.5]': "must be a text",
+    'type = "category"\nvalues = ["a"]\nmissing = "b"': "one of the values",
+    'type = "category"\nvalues = ["none"]\nmissing = "none"': "ambiguous",
+    'type = "category"': "values must be given",
+    'type = "flag"\nmissing = "yes"': "true or false",
+    'type = "flags"': "did you mean 'flag'",
+    "low = 1": "type must be",
+    'type = "flag"\ndrafted = true': "say aloud",
+}
+
+
+@pytest.mark.parametrize(("body", "said"), BAD.items())
+def test_errors_name_file_column_and_cure(tmp_path: Path, body: str, said: str) -> None:
+    path = tmp_path / "bank.toml"
+    path.write_text(f"[columns.income]\n{body}\n")
+    with pytest.raises(SchemaError) as caught:
+        Schema.load(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "'income'" in str(caught.value)
+
+
+WRONG_FILES = {
+    "[columns.a\n": "not valid TOML",
+    "": "no column is declared",
+    "[colums.a]\ntype='flag'": "did you mean 'columns'",
+    "[table]\nclipp = 1\n[columns.a]\ntype='flag'": "did you mean 'clip'",
+    "[table]\nclip = 'x'\n[columns.a]\ntype='flag'": "clip must be a number",
+    "[table]\nclip = 0\n[columns.a]\ntype='flag'": "positive finite",
+    "table = 3\n[columns.a]\ntype='flag'": "TOML section",
+    "[columns]\na = 3": "TOML section",
+    "[table]\ndescription = 3\n[columns.a]\ntype='flag'": "description",
+    "[columns.'a=b']\ntype='flag'\n[columns.a]\ntype='category'\nvalues=['b']": "both be called 'a=b'",
+}
+
+
+@pytest.mark.parametrize(("content", "said"), WRONG_FILES.items())
+def test_wrong_files(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "shop.toml"
+    path.write_text(content)
+    with pytest.raises(SchemaError) as caught:
+        Schema.load(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="no such schema file"):
+        Schema.load(tmp_path / "none.toml")
+    with pytest.raises(SchemaError, match="cannot be read"):
+        Schema.load(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b"# \xe9\n")
+    with pytest.raises(SchemaError, match="not UTF-8"):
+        Schema.load(tmp_path / "latin.toml")
+
+
+def test_wrong_python_schemas() -> None:
+    with pytest.raises(SchemaError, match="at least one column"):
+        Schema({})
+    with pytest.raises(SchemaError, match="number\\(\\), category\\(\\) or flag"):
+        Schema({"a": "flag"})  # type: ignore[dict-item]
+    with pytest.raises(SchemaError, match="cannot name a column"):
+        Schema({"a\n": flag()})
+    with pytest.raises(SchemaError, match="at most 10000"):
+        category([str(value) for value in range(10_001)])
+    with pytest.raises(SchemaError, match="positive finite"):
+        Schema({"a": flag()}, clip=float("nan"))
