@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import os
+import queue
+import threading
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -30,3 +34,52 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data sets: set COLONNADE_DATA (looked in {folder})")
     return folder
+
+
+class QueueLink:
+    """A link between two threads: nothing but the two methods that the committee asks for."""
+
+    def __init__(self, out: queue.SimpleQueue[Any], into: queue.SimpleQueue[Any]) -> None:
+        self._out, self._into = out, into
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        self.sent.append(fields)
+        self._out.put((kind, fields))
+
+    def recv(self, kind: str, /) -> dict[str, Any]:
+        got, fields = self._into.get(timeout=20)
+        if got is None:
+            raise ConnectionError("the peer failed")
+        assert got == kind
+        return fields
+
+
+def in_threads(programs: Mapping[str, Callable[[dict[str, QueueLink]], Any]]) -> dict[str, Any]:
+    """Run one program a participant, each in its own thread with links to all others."""
+    lines = {(a, b): queue.SimpleQueue() for a in programs for b in programs if a != b}
+    results: dict[str, Any] = {}
+    failures: list[Exception] = []
+
+    def run(name: str) -> None:
+        links = {peer: QueueLink(lines[name, peer], lines[peer, name]) for peer in programs if peer != name}
+        try:
+            results[name] = programs[name](links)
+        except Exception as error:
+            failures.append(error)
+            for peer in links:
+                lines[name, peer].put((None, {}))
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in programs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if failures:
+        raise failures[0]
+    return results
+
+
+@pytest.fixture(name="in_threads", scope="session")
+def _in_threads() -> Callable[..., dict[str, Any]]:
+    return in_threads

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -20,7 +20,7 @@ def make(size, threshold, primes=PRIMES[:2]):
     return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(primes))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None)
 @given(shapes, st.integers(1, 60), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))
 def test_an_opened_product_of_shares_is_the_plain_product(play, shape, rows, a, b, seed):
     size, threshold = shape

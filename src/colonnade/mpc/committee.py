@@ -21,10 +21,10 @@ from colonnade.randomness import new_key
 class Link(Protocol):
     """What the committee needs of a channel to one peer."""
 
-    def send(self, kind: str, /, **fields: Any) -> None:
+    def send(self, kind: str, **fields: Any) -> None:
         """Hand over one message."""
 
-    def recv(self, kind: str, /) -> dict[str, Any]:
+    def recv(self, kind: str) -> dict[str, Any]:
         """The next message, which must be of this kind."""
 
 
@@ -137,9 +137,7 @@ class Hand:
             if name != self.name:
                 self._links[name].send("opening", values=wire)
 
-    def receive_opening(
-        self, shape: Sequence[int], *, degree: int, bound: int, own: Shares | None = None
-    ) -> Integers:
+    def receive_opening(self, shape: Sequence[int], *, degree: int, bound: int, own: Shares | None = None) -> Integers:
         """The opened value, from the shares of all seats; spare shares must agree."""
         shares = {}
         for seat in self.committee.seats:

@@ -2,7 +2,7 @@
 
 A secret integer is held as its residues modulo a few primes just below 2^22, each residue centred in
 (-p/2, p/2) and stored as a float64. A matrix product modulo one prime is then an ordinary ``dgemm`` over at
-most 2048 rows (2048 x 2^21 x 2^21 = 2^53) followed by one reduction, and exact by construction. More
+most 2048 rows (2048 (p/2)^2 < 2^53 - p) followed by one reduction, and exact by construction. More
 precision is one more prime. All residue arrays have the primes as their first axis.
 """
 
@@ -97,7 +97,7 @@ class ResidueSystem:
         return out
 
     def reduce(self, values: Residues) -> Residues:
-        """Reduce in place; entries may be as large as 2^53."""
+        """Reduce in place; entries may be as large as 2^53 - p."""
         for prime, row in zip(self.primes, values, strict=True):
             reduce(row, prime)
             reduce(row, prime)
@@ -128,10 +128,11 @@ class ResidueSystem:
 
 
 def reduce(values: NDArray[np.float64], prime: int) -> None:
-    """Centre in place. Canonical for magnitudes below 2^51, congruent and near-centred up to 2^53.
+    """Centre in place. Canonical for magnitudes below 2^51, congruent and near-centred up to 2^53 - p.
 
     The quotient is a rounded product with 1/p; for odd p an integer is never nearer than 1/(2p) to a tie,
-    while the product errs by at most |x|/p 2^-52, so below 2^51 the rounding is the right one.
+    while the product errs by at most |x|/p 2^-52, so below 2^51 the rounding is the right one. Beyond 2^53 - p
+    the multiple of p that is subtracted might not be a float.
     """
     quotient = values * (1.0 / prime)
     np.rint(quotient, out=quotient)

@@ -31,9 +31,7 @@ def weights(prime: int, known: Points, at: int) -> list[int]:
     return result
 
 
-def complete(
-    system: ResidueSystem, secret: Residues, seeds: Mapping[int, bytes], nodes: Points
-) -> dict[int, Residues]:
+def complete(system: ResidueSystem, secret: Residues, seeds: Mapping[int, bytes], nodes: Points) -> dict[int, Residues]:
     """The shares of ``nodes``, for the polynomial through ``secret`` at 0 and the seeded shares."""
     shape = secret.shape[1:]
     drawn = [expand(system, seed, shape) for seed in seeds.values()]
