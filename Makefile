@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all the set-up on a fresh clone.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+BENCH := .venv/.bench
+
+# One BLAS thread: primes, blocks and processes run side by side instead.
+export OPENBLAS_NUM_THREADS := 1
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test check slow bench reproduce clean
+
+demo: $(READY)  ## three organisations, one private PCA, a report with pictures
+	$(BIN)/colonnade demo --out runs/demo
+
+test: $(READY)  ## the quick suite
+	$(BIN)/pytest
+
+check: $(READY)  ## every gate
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+slow: $(READY)  ## statistical and reproduction tests that take minutes
+	$(BIN)/pytest -m slow --durations=10
+
+bench: $(BENCH)  ## speed, memory and bytes, beside peers
+	$(BIN)/python benchmarks/run.py
+
+reproduce: $(READY)  ## utility on real data sets (COLONNADE_DATA names their folder)
+	$(BIN)/python benchmarks/pca_utility.py
+
+clean:
+	rm -rf .venv runs dist
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(BENCH): $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,bench]"
+	touch $@
