@@ -30,6 +30,13 @@ class ColonnadeError(Exception):
     """Base of all errors raised on purpose."""
 
     exit_code = 1
+    told: str | None = None
+    """What other participants are told in place of the message, where that speaks of private matters."""
+
+    @property
+    def for_peers(self) -> str:
+        """The reason as the other participants may know it."""
+        return self.told or str(self)
 
 
 class SchemaError(ColonnadeError):
@@ -42,6 +49,7 @@ class DataError(ColonnadeError):
     """A party's own file does not fit its schema."""
 
     exit_code = 11
+    told = "its table does not fit its schema; its own log says where"
 
 
 class DatasetError(ColonnadeError):
@@ -60,18 +68,21 @@ class PolicyError(ColonnadeError):
     """A party's policy does not allow the study."""
 
     exit_code = 14
+    told = "its policy does not allow this study"
 
 
 class BudgetError(ColonnadeError):
     """A privacy budget would be exceeded."""
 
     exit_code = 15
+    told = "its privacy budget does not allow this study"
 
 
 class LedgerError(ColonnadeError):
     """The ledger cannot be read, written or trusted."""
 
     exit_code = 16
+    told = "its ledger cannot be used"
 
 
 class PrivacyError(ColonnadeError):
@@ -120,3 +131,9 @@ class ShareError(ColonnadeError):
     """Opened shares do not lie on one polynomial."""
 
     exit_code = 31
+
+
+class Interrupted(BaseException):
+    """The operator asked this process to stop (SIGINT or SIGTERM); no error, and never swallowed as one."""
+
+    exit_code = 130

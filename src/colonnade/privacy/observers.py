@@ -1,0 +1,267 @@
+"""Who looks at a study, what each of them could tell apart, and whom a budget speaks of.
+
+Owners hold columns and shares of the noise, the committee holds secret shares, the coordinator relays, and
+the analyst sees the published result. :class:`Trust` is the public part of that arrangement;
+``docs/theory/observers.md`` says why each observer gets the neighbouring relation it gets.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations, combinations_with_replacement
+from typing import Any
+
+from colonnade.errors import PrivacyError
+
+COORDINATOR = "coordinator"
+EVERYONE = "everyone"
+_GROUPS = ("party", "pair", "coalition", EVERYONE)
+RESERVED_NAMES = frozenset({"analyst", COORDINATOR, *_GROUPS})
+
+Alike = Callable[[str], Hashable]
+
+
+class Adjacency(StrEnum):
+    """Which two tables an observer must not be able to tell apart."""
+
+    ADD_REMOVE = "add or remove one person"
+    REPLACE = "replace one person"
+    REPLACE_OTHERS = "replace one person's columns held by others"
+
+
+@dataclass(frozen=True, order=True)
+class Observer:
+    """Somebody who looks: the analyst, the coordinator, one owner, or several who pool what they see."""
+
+    rank: int
+    names: tuple[str, ...]
+
+    @classmethod
+    def analyst(cls) -> Observer:
+        """Whoever sees the published result and nothing else."""
+        return cls(0, ())
+
+    @classmethod
+    def coordinator(cls) -> Observer:
+        """The hub, which relays sealed messages and sees their sizes."""
+        return cls(1, (COORDINATOR,))
+
+    @classmethod
+    def party(cls, name: str) -> Observer:
+        """One owner of columns."""
+        return cls.coalition(name)
+
+    @classmethod
+    def coalition(cls, *names: str) -> Observer:
+        """Several who pool what they see; a coalition of one is that one."""
+        members = tuple(sorted(set(names)))
+        if not members:
+            raise PrivacyError("a coalition needs at least one name")
+        for name in members:
+            _check_name(name, allowed=COORDINATOR)
+        if members == (COORDINATOR,):
+            return cls.coordinator()
+        return cls(2 if len(members) == 1 else 3, members)
+
+    @classmethod
+    def parse(cls, text: str) -> Observer:
+        """The observer that :attr:`label` writes, such as ``analyst`` or ``bank+shop``."""
+        names = [part.strip() for part in text.split("+")]
+        return cls.analyst() if names == ["analyst"] else cls.coalition(*names)
+
+    @property
+    def label(self) -> str:
+        """A short text that :meth:`parse` reads back."""
+        return "+".join(self.names) or "analyst"
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The public arrangement of a study: owners, committee, and how many members may pool their shares."""
+
+    owners: tuple[str, ...]
+    committee: tuple[str, ...]
+    threshold: int
+
+    def __post_init__(self) -> None:
+        for name in self.owners:
+            _check_name(name)
+        if len(self.owners) < 2:
+            raise PrivacyError("a study needs at least two owners")
+        if len(set(self.owners)) != len(self.owners) or len(set(self.committee)) != len(self.committee):
+            raise PrivacyError("an owner or committee member is named twice")
+        if strangers := sorted(set(self.committee) - {*self.owners, COORDINATOR}):
+            raise PrivacyError(f"the committee names {', '.join(strangers)}, who takes no part in the study")
+        size = len(self.committee)
+        if not 3 <= size <= 7:
+            raise PrivacyError(f"a committee has 3 to 7 members, not {size}")
+        if not (self.threshold >= 1 and 2 * self.threshold < size):
+            raise PrivacyError(
+                f"the threshold of a committee of {size} is 1 to {(size - 1) // 2}, not {self.threshold}"
+            )
+
+    def adjacency(self, observer: Observer) -> Adjacency:
+        """The neighbouring relation an observer is held to."""
+        if observer == Observer.analyst():
+            return Adjacency.ADD_REMOVE
+        # The hub counts bytes and so knows the number of rows: a person more or less is visible to it.
+        return Adjacency.REPLACE if observer == Observer.coordinator() else Adjacency.REPLACE_OTHERS
+
+    def broken(self, observer: Observer) -> str | None:
+        """Why nothing is promised against this observer; ``None`` where the threshold holds."""
+        held = [name for name in self.committee if name in observer.names]
+        if len(held) > self.threshold:
+            return (
+                f"{_listed(held)} together hold {len(held)} of {len(self.committee)} shares; "
+                f"more than the threshold {self.threshold} reveals every input"
+            )
+        if set(self.owners) <= set(observer.names):
+            return f"{_listed(self.owners)} together hold every column and every share of the noise"
+        return None
+
+    def coalitions(self, size: int, alike: Alike | None = None) -> Iterator[Observer]:
+        """Coalitions of ``size`` among the owners and the coordinator.
+
+        With ``alike``, owners of equal key are exchangeable and one coalition stands for all of its pattern,
+        so a study with a thousand owners is not half a million pairs.
+        """
+        everybody = (*self.owners, COORDINATOR)
+        if alike is None:
+            for names in combinations(everybody, size):
+                yield Observer.coalition(*names)
+            return
+        classes: dict[Hashable, list[str]] = {}
+        for name in everybody:
+            key = (name == COORDINATOR, name in self.committee, alike(name))
+            classes.setdefault(key, []).append(name)
+        for pattern in combinations_with_replacement(classes, size):
+            wanted = {key: pattern.count(key) for key in pattern}
+            if all(count <= len(classes[key]) for key, count in wanted.items()):
+                picked = [name for key, count in wanted.items() for name in classes[key][:count]]
+                yield Observer.coalition(*picked)
+
+    def standard_observers(self, alike: Alike | None = None) -> tuple[Observer, ...]:
+        """The analyst, the coordinator, each party and each pair, those above the threshold included."""
+        single = [seen for seen in self.coalitions(1, alike) if seen != Observer.coordinator()]
+        return (Observer.analyst(), Observer.coordinator(), *single, *self.coalitions(2, alike))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"owners": list(self.owners), "committee": list(self.committee), "threshold": self.threshold}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Trust:
+        """Read what :meth:`to_dict` wrote."""
+        try:
+            return cls(tuple(value["owners"]), tuple(value["committee"]), int(value["threshold"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise PrivacyError("the description of who is trusted cannot be read") from error
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Trust:
+        """Read what :meth:`to_json` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit: whoever ``selector`` names may learn at most ``epsilon`` at ``delta``."""
+
+    selector: str
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        if self.selector not in RESERVED_NAMES:
+            Observer.parse(self.selector)
+
+    @property
+    def named(self) -> bool:
+        """Whether one observer is meant, rather than every observer of a kind."""
+        return self.selector not in _GROUPS
+
+    def observers(self, trust: Trust, alike: Alike | None = None) -> tuple[Observer, ...]:
+        """Whom this limit protects against in a study.
+
+        A group (``party``, ``pair``, ``coalition``, ``everyone``) means its members within the threshold; an
+        observer called by name is returned even when it is above, so that the question gets an honest answer.
+        """
+        if self.named:
+            observer = Observer.parse(self.selector)
+            if unknown := sorted(set(observer.names) - {*trust.owners, COORDINATOR}):
+                possible = ["analyst", COORDINATOR, *_GROUPS, *trust.owners[:8]]
+                raise PrivacyError(
+                    f"no observer {', '.join(unknown)} in this study; choose from {', '.join(possible)}, "
+                    "or join names with +"
+                )
+            return (observer,)
+        found: list[Observer]
+        if self.selector == EVERYONE:
+            found = list(trust.standard_observers(alike))
+        elif self.selector == "party":
+            found = [seen for seen in trust.coalitions(1, alike) if seen != Observer.coordinator()]
+        else:
+            largest = 2 if self.selector == "pair" else max(2, trust.threshold)
+            found = [seen for size in range(2, largest + 1) for seen in trust.coalitions(size, alike)]
+        within = tuple(seen for seen in found if trust.broken(seen) is None)
+        if not within:
+            raise PrivacyError(
+                f"no {self.selector} stays within the threshold {trust.threshold}: nothing can be promised"
+            )
+        return within
+
+
+def parse_budgets(epsilon: float | Mapping[str, float], delta: float, trust: Trust | None = None) -> tuple[Budget, ...]:
+    """Budgets from what a user wrote: one number for everyone within the threshold, or a mapping by observer.
+
+    With ``trust`` the names are checked against the study at once.
+    """
+    if isinstance(epsilon, Mapping):
+        if not epsilon:
+            raise PrivacyError("the mapping of epsilons is empty: name at least one observer")
+        budgets = tuple(Budget(str(name), value, delta) for name, value in epsilon.items())
+    else:
+        budgets = (Budget(EVERYONE, epsilon, delta),)
+    if trust is not None:
+        for budget in budgets:
+            budget.observers(trust, alike=lambda _name: 0)
+    return budgets
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse an epsilon that is no positive number."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
+        raise PrivacyError(f"epsilon must be a number, not {type(epsilon).__name__}")
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise PrivacyError(f"epsilon must be a positive finite number, not {epsilon}")
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta that is no probability between 0 and 1."""
+    if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 < delta < 1:
+        raise PrivacyError(f"delta must lie strictly between 0 and 1, not {delta}")
+
+
+def _check_name(name: str, allowed: str = "") -> None:
+    if not name or "+" in name or name != name.strip():
+        raise PrivacyError(f"{name!r} cannot name a party: no empty names, no +, no spaces around")
+    if name in RESERVED_NAMES and name != allowed:
+        raise PrivacyError(f"{name!r} is a reserved word and cannot name a party")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = list(names) if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,156 @@
+"""How far one person can move a released integer: norm arithmetic that only ever rounds up.
+
+``docs/theory/moments-sensitivity.md`` proves the bounds. Clips arrive as floats, which are exact fractions;
+square roots are taken of integers with ``isqrt`` and rounded up, so no bound is below the real number it
+stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from colonnade.errors import PrivacyError
+
+Rounding = Literal["stochastic", "nearest", "toward_zero", "exact"]
+# How far rounding may push one coordinate away from zero.
+_PUSH: dict[str, Fraction] = {
+    "stochastic": Fraction(1),
+    "nearest": Fraction(1, 2),
+    "toward_zero": Fraction(0),
+    "exact": Fraction(0),
+}
+_ROOT_BITS = 64
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Largest change of a released integer vector, when a row is added or removed and when it is replaced."""
+
+    l1: int
+    l2_squared: int
+    replace_l1: int
+    replace_l2_squared: int
+
+
+def root_up(value: Fraction | int) -> Fraction:
+    """A fraction at least ``sqrt(value)`` and within 2^-63 of it."""
+    # With s = 2^64, let c = ceil(value s^2) and r the least integer with r^2 >= c: then r/s >= sqrt(value).
+    scaled = math.ceil(Fraction(value) * (1 << (2 * _ROOT_BITS)))
+    root = math.isqrt(scaled)
+    return Fraction(root + (root * root < scaled), 1 << _ROOT_BITS)
+
+
+def float_up(value: Fraction | int) -> float:
+    """The least float that is not below ``value``."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _check(gamma: int, clip: float, width: int, rounding: str) -> Fraction:
+    if isinstance(gamma, bool) or not isinstance(gamma, int) or gamma < 1:
+        raise PrivacyError(f"the scale gamma must be a positive whole number, not {gamma!r}")
+    if not (math.isfinite(clip) and clip >= 0):
+        raise PrivacyError(f"a clip must be a finite number, not negative: {clip!r}")
+    if isinstance(width, bool) or not isinstance(width, int) or width < 0:
+        raise PrivacyError(f"a width is a number of columns, not {width!r}")
+    if rounding not in _PUSH:
+        raise PrivacyError(f"unknown rounding {rounding!r}; choose from {', '.join(_PUSH)}")
+    return gamma * Fraction(clip)
+
+
+def _party_square(gamma: int, clip: float, width: int, rounding: Rounding) -> Fraction:
+    # |x_hat| <= |gamma x| + push sqrt(n): the rounding error has n coordinates of size at most push.
+    reach = _check(gamma, clip, width, rounding)
+    push = _PUSH[rounding]
+    return reach * reach + push * push * width + 2 * root_up(reach * reach * push * push * width)
+
+
+def party_norm_squared(gamma: int, clip: float, width: int, rounding: Rounding = "stochastic") -> int:
+    """Largest squared norm of one party's rounded sub-row; a party checks its integers against this number.
+
+    A rounded row is a row of integers, so its squared norm is an integer and the bound may be rounded down.
+    """
+    return math.floor(_party_square(gamma, clip, width, rounding))
+
+
+def rounded_norm_squared(
+    gamma: int,
+    clips: Sequence[float],
+    widths: Sequence[int],
+    rounding: Rounding = "stochastic",
+    constants: Sequence[int] = (),
+) -> int:
+    """Largest squared norm of a whole rounded row; a constant column of value k adds exactly k^2."""
+    parts = zip(clips, widths, strict=True)
+    own = sum(party_norm_squared(gamma, clip, width, rounding) for clip, width in parts)
+    return own + sum(int(value) ** 2 for value in constants)
+
+
+def rounded_norm(
+    gamma: int,
+    clips: Sequence[float],
+    widths: Sequence[int],
+    rounding: Rounding = "stochastic",
+    constants: Sequence[int] = (),
+) -> float:
+    """Largest norm of a whole rounded row, before using that its square is an integer; rounded up."""
+    square = sum(
+        (_party_square(gamma, clip, width, rounding) for clip, width in zip(clips, widths, strict=True)),
+        Fraction(sum(int(value) ** 2 for value in constants)),
+    )
+    return float_up(root_up(square))
+
+
+def conditional_norm_squared(gamma: int, clip: float, width: int, beta: float = math.exp(-0.5)) -> int:
+    """What a party enforces when it redraws its stochastic rounding until the norm is small (KLS21).
+
+    ``beta`` bounds the chance that one draw is rejected; the bound itself is enforced and costs no delta.
+    """
+    return math.floor(_conditional_square(gamma, clip, width, beta))
+
+
+def conditional_norm(gamma: int, clips: Sequence[float], widths: Sequence[int], beta: float) -> float:
+    """Largest norm of a whole row whose parties each redraw; rounded up."""
+    parts = zip(clips, widths, strict=True)
+    return float_up(root_up(sum((_conditional_square(gamma, *part, beta) for part in parts), Fraction(0))))
+
+
+def _conditional_square(gamma: int, clip: float, width: int, beta: float) -> Fraction:
+    if not 0 < beta < 1:
+        raise PrivacyError(f"the rejection chance must lie strictly between 0 and 1, not {beta}")
+    reach = _check(gamma, clip, width, "stochastic")
+    # The factor is a float, but any value is sound here: the party enforces the very number this returns.
+    factor = Fraction(math.sqrt(2 * -math.log(beta)))
+    centre = reach * reach + Fraction(width, 4)
+    return min(
+        centre + factor * (reach + root_up(width) / 2),
+        _party_square(gamma, clip, width, "stochastic"),
+    )
+
+
+def paper_rounded_norm(gamma: int, clip: float, width: int) -> float:
+    """The published bound sqrt(gamma^2 c^2 + n). WRONG: kept for comparison, never for a claim.
+
+    gamma = 3, c = 1, x = (1/2, 1/2, 1/2, 1/2) rounds to (2, 2, 2, 2), whose squared norm 16 exceeds 13.
+    """
+    return math.sqrt(float((gamma * Fraction(clip)) ** 2 + width))
+
+
+def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
+    """Sensitivity of the sum of ``x x'`` over rows with ``|x|^2 <= norm_squared`` and ``columns`` entries.
+
+    Replacing a row costs a factor sqrt(2) in L2, not 2, because the inner product of ``x x'`` and ``y y'`` is
+    a square and so never negative.
+    """
+    for value in (norm_squared, columns):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise PrivacyError("a squared norm and a number of columns are whole numbers, not negative")
+    l1, l2_squared = columns * norm_squared, norm_squared**2
+    return Sensitivity(l1, l2_squared, 2 * l1, 2 * l2_squared)

@@ -1,0 +1,226 @@
+"""The privacy statement of a study: one row per observer, and the assumptions every row stands on.
+
+It is the only form in which the library prints a privacy figure. Epsilon is rounded up, the neighbouring
+relation is always named, and an observer nothing protects against has its own row, with the reason.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy import accountant
+from colonnade.privacy.events import Event, alike, from_dict, views
+from colonnade.privacy.observers import COORDINATOR, Adjacency, Observer, Trust, check_delta
+
+VERSION = 1
+PROVEN = "proven"
+PUBLISHED = "as published, not proven"
+NO_GUARANTEE = "no guarantee"
+_LISTED_OWNERS = 4
+_WIDTH = 108
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one observer can learn; ``others`` more observers are in exactly the same position."""
+
+    observer: Observer
+    adjacency: Adjacency
+    epsilon: float
+    delta: float
+    route: str
+    theorem: str
+    status: str
+    reason: str = ""
+    others: int = 0
+
+    @property
+    def who(self) -> str:
+        """The observer as it is printed."""
+        return self.observer.label + (f" and {self.others} alike" if self.others else "")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Rows for every standard observer, with the events and the trust they follow from."""
+
+    rows: tuple[Row, ...]
+    assumptions: tuple[str, ...]
+    events: tuple[Event, ...]
+    trust: Trust
+    delta: float
+
+    @classmethod
+    def of(cls, events: Iterable[Event], trust: Trust, delta: float) -> Statement:
+        """Account for the events of one study, observer by observer."""
+        check_delta(delta)
+        known = tuple(events)
+        if len(trust.owners) <= _LISTED_OWNERS:
+            rows = tuple(_row(known, seen, trust, delta) for seen in trust.standard_observers())
+        else:
+            rows = _grouped(known, trust, delta)
+        return cls(rows, _assumptions(trust), known, trust, delta)
+
+    def epsilon(self, observer: Observer | str, delta: float | None = None) -> float:
+        """What any observer learns, not rounded to the printed digits; infinite where unprotected."""
+        seen = Observer.parse(observer) if isinstance(observer, str) else observer
+        if unknown := sorted(set(seen.names) - {*self.trust.owners, COORDINATOR}):
+            raise PrivacyError(f"no observer {', '.join(unknown)} in this study")
+        return _row(self.events, seen, self.trust, self.delta if delta is None else delta).epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite epsilon is ``null``."""
+        return {
+            "version": VERSION,
+            "delta": self.delta,
+            "rows": [
+                {
+                    "observer": row.observer.label,
+                    "adjacency": row.adjacency.value,
+                    "epsilon": None if math.isinf(row.epsilon) else row.epsilon,
+                    "delta": row.delta,
+                    "route": row.route,
+                    "theorem": row.theorem,
+                    "status": row.status,
+                    "reason": row.reason,
+                    "others": row.others,
+                }
+                for row in self.rows
+            ],
+            "assumptions": list(self.assumptions),
+            "events": [event.to_dict() for event in self.events],
+            "trust": self.trust.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Statement:
+        """Read a statement and account for its events anew; a figure below what they prove is refused."""
+        if value.get("version") != VERSION:
+            raise PrivacyError(f"privacy statement of version {value.get('version')!r}; expected {VERSION}")
+        try:
+            events = [from_dict(event) for event in value["events"]]
+            stated = {row["observer"]: row["epsilon"] for row in value["rows"]}
+            fresh = cls.of(events, Trust.from_dict(value["trust"]), value["delta"])
+        except (KeyError, TypeError) as error:
+            raise PrivacyError("a privacy statement is incomplete or malformed") from error
+        for row in fresh.rows:
+            said = stated.get(row.observer.label, -1.0)
+            if row.epsilon > (math.inf if said is None else said * (1 + 1e-9)):
+                raise PrivacyError(f"the stated epsilon for {row.observer} does not follow from the events")
+        return fresh
+
+    def __str__(self) -> str:
+        lines = []
+        heads = ("observer", "cannot tell", "epsilon", "delta", "status")
+        cells = [_cells(row) for row in self.rows]
+        wide = [max(len(line[k]) for line in [heads, *cells]) for k in range(5)]
+        wide[0] = min(wide[0], _WIDTH - sum(wide[1:]) - 8)
+        for line in [heads, *cells]:
+            who = textwrap.shorten(line[0], wide[0], placeholder="...") if len(line[0]) > wide[0] else line[0]
+            texts = (
+                who.ljust(wide[0]),
+                line[1].ljust(wide[1]),
+                line[2].rjust(wide[2]),
+                line[3].rjust(wide[3]),
+            )
+            lines.append("  ".join((*texts, line[4])).rstrip())
+        lines.insert(1, "-" * max(len(line) for line in lines))
+        for text in _notes(self.rows):
+            lines.extend(textwrap.wrap(text, _WIDTH, subsequent_indent="  "))
+        lines.append("assumes")
+        for text in self.assumptions:
+            lines.extend(textwrap.wrap(f"- {text}", _WIDTH, subsequent_indent="  "))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        heads = ("observer", "cannot tell", "epsilon", "delta", "status", "rests on")
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in (*_cells(row), _basis(row))) + "</tr>"
+            for row in self.rows
+        )
+        head = "".join(f"<th>{text}</th>" for text in heads)
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.assumptions)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"{table}<p>assumes</p><ul>{items}</ul>"
+
+
+def rounded_up(epsilon: float, digits: int = 4) -> str:
+    """Epsilon as text, never below the number it stands for."""
+    if math.isinf(epsilon):
+        return "inf"
+    return str(Decimal(epsilon).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
+
+
+def _row(events: tuple[Event, ...], observer: Observer, trust: Trust, delta: float, others: int = 0) -> Row:
+    seen = views(events, observer, trust)
+    bound = accountant.epsilon(seen, delta)
+    reason = bound.reason or trust.broken(observer) or ""
+    doubts = sorted({view.unproven for view in seen if view.unproven})
+    status = NO_GUARANTEE if math.isinf(bound.epsilon) else PUBLISHED if doubts else PROVEN
+    theorems = sorted({view.theorem for view in seen if view.theorem} | {bound.theorem} - {""})
+    return Row(
+        observer=observer,
+        adjacency=trust.adjacency(observer),
+        epsilon=bound.epsilon,
+        delta=delta,
+        route=bound.route,
+        theorem=", ".join(theorems),
+        status=status,
+        reason=reason or "; ".join(doubts),
+        others=others,
+    )
+
+
+def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[Row, ...]:
+    """One row for all observers in the same position, so that a thousand owners still make a short table."""
+    key = alike((event, trust) for event in events)
+    sizes: dict[object, int] = {}
+    for name in trust.owners:
+        mark = (name in trust.committee, key(name))
+        sizes[mark] = sizes.get(mark, 0) + 1
+    rows = []
+    for seen in trust.standard_observers(key):
+        marks = [(name in trust.committee, key(name)) for name in seen.names if name != COORDINATOR]
+        count = math.prod(
+            math.comb(sizes[mark], sum(1 for other in marks if other == mark)) for mark in dict.fromkeys(marks)
+        )
+        rows.append(_row(events, seen, trust, delta, others=count - 1))
+    return tuple(rows)
+
+
+def _assumptions(trust: Trust) -> tuple[str, ...]:
+    members = ", ".join(trust.committee)
+    return (
+        "every participant follows the protocol and may be curious (semi-honest)",
+        f"at most {trust.threshold} of the committee ({members}) pool what they hold",
+        "rows are clipped to their public bounds by this code, on each party's own machine",
+        "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
+        "public: schema, clips, scales, noise sizes, and the number of rows for all but the analyst",
+        "matching people between the parties is outside this statement",
+    )
+
+
+def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    return row.who, row.adjacency.value, rounded_up(row.epsilon), f"{row.delta:g}", row.status
+
+
+def _basis(row: Row) -> str:
+    return row.reason or f"{row.theorem} ({row.route})"
+
+
+def _notes(rows: tuple[Row, ...]) -> list[str]:
+    """Each reason and each basis once, with the observers it belongs to."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        text = _basis(row) if math.isinf(row.epsilon) else f"rests on {row.theorem} ({row.route})"
+        groups.setdefault(text, []).append(row.who)
+        if row.reason and not math.isinf(row.epsilon):
+            groups.setdefault(row.reason, []).append(row.who)
+    return [f"{', '.join(who)}: {text}" for text, who in groups.items()]

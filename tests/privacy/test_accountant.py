@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import flint
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import pld, rdp
+from scipy.special import ive
+from scipy.stats import norm
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy import accountant as acc
+from colonnade.privacy.events import View
+from colonnade.privacy.observers import Adjacency
+
+V: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
+ADD = Adjacency.ADD_REMOVE
+
+
+def skellam(mu: float | Fraction, l1: float, l2_squared: float | Fraction, **more: Any) -> View:
+    noise = Fraction(mu)
+    given = {"parts": 1, "smallest": noise, "dimension": 1, **more}
+    return View("skellam", ADD, noise=noise, l1=math.ceil(l1), l2_squared=math.ceil(l2_squared), **given)
+
+
+def gauss(sigma2: float, l1: int, l2_squared: int, **more: Any) -> View:
+    noise = Fraction(sigma2)
+    given = {"parts": 1, "smallest": noise, "dimension": 1, **more}
+    return View("discrete_gaussian", ADD, noise=noise, l1=l1, l2_squared=l2_squared, **given)
+
+
+# --- the vectors
+
+
+@pytest.mark.parametrize("case", V["sqm"]["skellam_rdp"])
+def test_skellam_rdp(case: dict[str, Any]) -> None:
+    found = acc.skellam_rdp(case["alpha"], case["mu"], case["d1"], case["d2"])
+    assert found == pytest.approx(case["tau"], rel=1e-9)
+
+
+@pytest.mark.parametrize("case", V["sqm"]["rdp_to_eps"])
+def test_rdp_to_epsilon_and_back(case: dict[str, Any]) -> None:
+    found = acc.rdp_to_epsilon(case["alpha"], case["tau"], case["delta"])
+    assert found == pytest.approx(case["eps"], rel=1e-9)
+    assert acc.rdp_to_delta(case["alpha"], case["tau"], found) == pytest.approx(case["delta"], rel=1e-9)
+
+
+def _solve_mu(d1: float, d2: float, target: float) -> float:
+    low, high = 1.0, d2 * d2 * 1e3
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        cost = acc.rdp_epsilon([skellam(middle, d1, Fraction(d2) ** 2)], 1e-5)
+        low, high = (middle, high) if cost > target else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("case", V["sqm"]["pca"])
+def test_pca_by_the_renyi_route(case: dict[str, Any]) -> None:
+    d2, full = case["safe_d2"], case["safe_d1_full"]
+    near = {"rel": 1e-6}
+    mu = _solve_mu(full, d2, 1.0)
+    assert mu == pytest.approx(case["mu_safe_full"], **near)
+    assert _solve_mu(case["safe_d1_upper"], d2, 1.0) == pytest.approx(case["mu_safe_upper"], **near)
+    paper = case["paper_d2"]
+    assert _solve_mu(min(paper**2, case["n"] * paper), paper, 1.0) == pytest.approx(case["mu_paper_sens"], **near)
+    scale = case["gamma"] ** 2
+    assert math.sqrt(2 * mu) / scale == pytest.approx(case["std_safe"], **near)
+    left = Fraction(case["mu_safe_full"]) * (case["n"] - 1) / case["n"]
+    square = Fraction(d2) ** 2
+    twice = acc.rdp_epsilon([skellam(left, 2 * full, 4 * square)], 1e-5)
+    root = acc.rdp_epsilon([skellam(left, 2 * full, 2 * square)], 1e-5)
+    assert twice == pytest.approx(case["eps_client_factor2"], **near)
+    assert root == pytest.approx(case["eps_client_factor_sqrt2"], **near)
+
+
+@pytest.mark.parametrize("case", V["gaussian_transfer"]["kappa"])
+def test_kappa(case: dict[str, Any]) -> None:
+    assert acc.kappa(case["mu"], case["z"]) == pytest.approx(case["kappa"], rel=1e-9)
+
+
+@pytest.mark.parametrize("case", V["gaussian_transfer"]["pca_transfer"])
+def test_pca_by_the_transfer_route(case: dict[str, Any]) -> None:
+    square, near = Fraction(case["d2"]) ** 2, {"rel": 1e-6}
+    l1, size = case["n"] * case["d2"], {"dimension": case["N"]}
+    assert acc.transfer_epsilon([skellam(case["mu"], l1, square, **size)], 1e-5) == pytest.approx(1.0, **near)
+    assert math.sqrt(2 * case["mu"]) / case["gamma"] ** 2 == pytest.approx(case["std"], **near)
+    left = Fraction(case["mu"]) * (case["n"] - 1) / case["n"]
+    for factor, key in ((2, "eps_client_sqrt2"), (4, "eps_client_factor2")):
+        seen = skellam(left, 2 * l1, factor * square, **size)
+        assert acc.transfer_epsilon([seen], 1e-5) == pytest.approx(case[key], **near)
+        assert acc.epsilon([seen], 1e-5).route == "gaussian transfer"
+
+
+@pytest.mark.parametrize("case", V["hdp_fm_afe"]["analytic_gauss"])
+def test_gaussian_mu(case: dict[str, Any]) -> None:
+    assert acc.gaussian_mu(case["eps"], case["delta"]) == pytest.approx(case["mu"], rel=1e-6)
+    assert 1 / acc.gaussian_mu(case["eps"], case["delta"]) == pytest.approx(case["sigma"], rel=1e-6)
+
+
+@pytest.mark.parametrize("case", V["hdp_fm_afe"]["gdp_eps"])
+def test_gaussian_epsilon(case: dict[str, Any]) -> None:
+    assert acc.gaussian_epsilon(case["mu"], case["delta"]) == pytest.approx(case["eps"], rel=1e-6)
+
+
+@pytest.mark.parametrize("case", V["hdp_fm_afe"]["classic_gaussian"])
+def test_what_the_classic_formula_really_gives(case: dict[str, Any]) -> None:
+    delta = case["delta_claimed"]
+    sigma = math.sqrt(2 * math.log(1.25 / delta)) / case["eps"]
+    assert sigma == pytest.approx(case["sigma_classic"], rel=1e-9)
+    assert acc.gaussian_epsilon(1 / sigma, delta) == pytest.approx(case["eps_true"], rel=1e-6)
+    assert acc.gaussian_delta(1 / sigma, case["eps"]) == pytest.approx(case["delta_true"], rel=1e-6)
+    assert 1 / acc.gaussian_mu(case["eps"], delta) == pytest.approx(case["sigma_needed"], rel=1e-6)
+
+
+@pytest.mark.parametrize("case", V["extra"]["zcdp_eps"])
+def test_zcdp(case: dict[str, Any]) -> None:
+    rho, delta = case["rho"], case["delta"]
+    assert acc.zcdp_epsilon(rho, delta) == pytest.approx(case["eps"], rel=1e-6)
+    assert rho + 2 * math.sqrt(rho * math.log(1 / delta)) == pytest.approx(case["eps_classic"], rel=1e-9)
+    assert acc.gaussian_epsilon(math.sqrt(2 * rho), delta) == pytest.approx(case["eps_gdp"], rel=1e-6)
+
+
+@pytest.mark.parametrize("case", V["dpvi"]["ddg_tau"])
+def test_shared_gaussian_gap(case: dict[str, Any]) -> None:
+    assert acc.shared_gaussian_gap(case["sigma2_share"], case["P"]) == pytest.approx(case["tau"], rel=1e-9)
+
+
+@pytest.mark.parametrize("case", V["dpvi"]["ddg_rdp"])
+def test_discrete_gaussian_rdp(case: dict[str, Any]) -> None:
+    gap = acc.shared_gaussian_gap(case["sigma2_share"], case["P"])
+    total = case["sigma2_share"] * case["P"]
+    found = acc.discrete_gaussian_rdp(case["alpha"], total, case["d1"], case["d2"], case["dim"], gap)
+    assert found == pytest.approx(case["tau"], rel=1e-9)
+
+
+# --- closed forms against mpmath
+
+
+@pytest.mark.parametrize("mu", [1e-9, 1e-3, 0.1, 0.499, 0.5, 1.0, 7.0, 40.0, 300.0])
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 1.0, 5.0, 24.0, 26.0, 80.0])
+def test_gaussian_delta_to_nine_digits(mu: float, ratio: float) -> None:
+    epsilon = ratio * mu
+    with mpmath.workdps(80):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        exact = mpmath.log(mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m))
+    found = acc.log_gaussian_delta(mu, epsilon)
+    assert abs(found - float(exact)) <= 1e-9 * max(1.0, abs(float(exact)) * 1e-3)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.27, 1.0, 10.0, 200.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-30, 1e-9, 1e-5, 0.1])
+def test_gaussian_epsilon_is_never_too_small(mu: float, delta: float) -> None:
+    epsilon = acc.gaussian_epsilon(mu, delta)
+    with mpmath.workdps(80):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+        assert exact <= delta
+        if epsilon:
+            e *= mpmath.mpf(1) - mpmath.mpf("1e-9")
+            assert mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m) > delta
+
+
+def test_gaussian_extremes() -> None:
+    assert acc.gaussian_epsilon(0.0, 1e-5) == 0.0
+    assert acc.gaussian_epsilon(math.inf, 1e-5) == math.inf
+    assert acc.gaussian_delta(1e-200, 1.0) == 0.0
+    assert acc.gaussian_delta(0.0, 1.0) == 0.0
+    assert acc.gaussian_delta(1e9, 1.0) == 1.0
+    for bad in (0.0, 1.0, -1.0):
+        with pytest.raises(PrivacyError):
+            acc.gaussian_epsilon(1.0, bad)
+    with pytest.raises(PrivacyError):
+        acc.gaussian_mu(-1.0, 1e-5)
+
+
+# --- other people's accountants
+
+
+@pytest.mark.parametrize("sigma", [0.8, 3.0, 11.0])
+def test_agrees_with_dp_accounting_in_the_gaussian_limit(sigma: float) -> None:
+    scale = 10**9
+    seen = skellam(Fraction(sigma) ** 2 * scale**2 / 2, scale, scale**2)
+    event = dp_accounting.GaussianDpEvent(sigma)
+    renyi = rdp.RdpAccountant(orders=list(acc.ORDERS)).compose(event).get_epsilon(1e-5)
+    assert acc.rdp_epsilon([seen], 1e-5) == pytest.approx(renyi, rel=1e-6)
+    loss = pld.privacy_loss_distribution.from_gaussian_mechanism(
+        sigma, value_discretization_interval=1e-4, use_connect_dots=True
+    )
+    ours = acc.transfer_epsilon([seen], 1e-5)
+    assert ours == pytest.approx(loss.get_epsilon_for_delta(1e-5), rel=1e-3)
+    many = [seen] * 16
+    assert acc.transfer_epsilon(many, 1e-5) == pytest.approx(
+        loss.self_compose(16).get_epsilon_for_delta(1e-5), rel=1e-3
+    )
+    assert acc.delta([seen], ours) == pytest.approx(1e-5, rel=1e-6)
+
+
+# --- the theorems, against exact numbers
+
+
+def _skellam_pmf(mu: float, reach: int) -> np.ndarray[Any, Any]:
+    return np.asarray(ive(np.abs(np.arange(-reach, reach + 1)), 2 * mu))
+
+
+@pytest.mark.parametrize("mu", [0.5, 3.0, 40.0])
+@pytest.mark.parametrize("shift", [1, 3])
+@pytest.mark.parametrize("alpha", [2, 5, 16])
+def test_the_renyi_bound_holds_for_the_exact_divergence(mu: float, shift: int, alpha: int) -> None:
+    with mpmath.workdps(60):
+        x = mpmath.mpf(2 * mu)
+        reach = int(10 * math.sqrt(mu) + alpha * shift * 4 + 60)
+        p = {k: mpmath.besseli(abs(k), x) * mpmath.exp(-x) for k in range(-reach, reach + shift + 1)}
+        total = mpmath.fsum(p[k] ** alpha * p[k + shift] ** (1 - alpha) for k in range(-reach, reach + 1))
+        exact = float(mpmath.log(total) / (alpha - 1))
+    assert exact <= acc.skellam_rdp(alpha, mu, shift, shift) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("mu", "z"), [(72, 12), (200, 10), (2000, 12), (20000, 12), (10**15, 12)])
+def test_lemma_t_on_exact_probabilities(mu: int, z: int) -> None:
+    before, flint.ctx.prec = flint.ctx.prec, 300
+    try:
+        s, half = flint.arb(2 * mu).sqrt(), flint.arb(1) / 2
+        edge = math.isqrt(z * z * 2 * mu)
+        for k in {0, 1, edge // 3, edge // 2, edge - 1, edge}:
+            noise = flint.arb(2 * mu).bessel_i(flint.arb(k), scaled=True)
+            root = flint.arb(2).sqrt() * s
+            cell = (((k - half) / root).erfc() - ((k + half) / root).erfc()) / 2
+            gap = abs((noise / cell).log())
+            assert gap < acc.kappa(mu, z), (k, gap)
+    finally:
+        flint.ctx.prec = before
+
+
+@pytest.mark.parametrize(("mu", "shift"), [(5000.0, 40), (20000.0, 200)])
+@pytest.mark.parametrize("epsilon", [0.2, 0.7, 2.0])
+def test_the_claimed_delta_covers_the_exact_one(mu: float, shift: int, epsilon: float) -> None:
+    reach = int(14 * math.sqrt(2 * mu)) + shift
+    pmf = _skellam_pmf(mu, reach)
+    exact = float(np.maximum(pmf[shift:] - math.exp(epsilon) * pmf[:-shift], 0).sum())
+    seen = skellam(mu, shift, shift**2)
+    claimed = acc.delta([seen], epsilon)
+    assert exact <= claimed
+    bound = acc.epsilon([seen], claimed)
+    assert bound.epsilon <= epsilon * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize("case", V["extra"]["dgauss_delta"])
+def test_the_discrete_gaussian_is_covered(case: dict[str, Any]) -> None:
+    seen = gauss(case["sigma2"], case["D"], case["D"] ** 2)
+    assert acc.delta([seen], case["eps"]) >= case["delta_disc"]
+    mu = case["D"] / math.sqrt(case["sigma2"])
+    assert acc.gaussian_delta(mu, case["eps"]) == pytest.approx(case["delta_cont"], rel=1e-9)
+    assert float(norm.cdf(mu / 2 - case["eps"] / mu)) > case["delta_cont"]
+
+
+# --- composition, routes, tails
+
+
+def test_squares_add_up_under_composition() -> None:
+    for case in V["extra"]["gdp_compose"]:
+        seen = [skellam(10**15, 1, Fraction(mu) ** 2 * 2 * 10**15) for mu in case["mus"]]
+        together = acc.transfer_epsilon(seen, 1e-5)
+        assert together == pytest.approx(acc.gaussian_epsilon(case["total"], 1e-5), rel=1e-6)
+        assert acc.epsilon(seen, 1e-5).epsilon >= acc.epsilon(seen[:1], 1e-5).epsilon
+
+
+def test_small_noise_falls_back_to_renyi() -> None:
+    for seen in (skellam(50, 3, 9), skellam(1000, 30, 900, dimension=10_000)):
+        assert acc.transfer_epsilon([seen], 1e-5) == math.inf
+        bound = acc.epsilon([seen], 1e-5)
+        assert (bound.route, bound.theorem) == ("renyi", "skellam-renyi")
+        assert math.isfinite(bound.epsilon)
+
+
+def test_mixed_mechanisms_compose() -> None:
+    one, other = (
+        skellam(10**12, 10**6, 10**12),
+        gauss(4 * 10**12, 10**6, 10**12, parts=4, smallest=Fraction(10**12)),
+    )
+    both = acc.epsilon([one, other], 1e-6)
+    assert both.epsilon > max(acc.epsilon([one], 1e-6).epsilon, acc.epsilon([other], 1e-6).epsilon)
+    expected = acc.gaussian_epsilon(math.sqrt(0.5 + 0.25), 1e-6)
+    assert both.epsilon == pytest.approx(expected, rel=1e-5)
+    assert acc.rdp_epsilon([one, other], 1e-6) > both.epsilon
+    tiny = gauss(0.4, 1, 1, parts=2, smallest=Fraction(1, 5))
+    assert acc.epsilon([tiny], 1e-5).epsilon == math.inf
+
+
+def test_the_sampler_distance_is_charged() -> None:
+    plain = skellam(10**12, 10**6, 10**12, dimension=100, parts=3)
+    seen = replace(plain, tail=1e-9)
+    bound = acc.epsilon([seen], 1e-5)
+    distance = 300 * 1e-9
+    clean = acc.epsilon([plain], 1e-5 - distance * (1 + math.exp(bound.epsilon)))
+    assert bound.epsilon == pytest.approx(clean.epsilon, rel=1e-6)
+    assert acc.delta([seen], bound.epsilon) <= 1e-5 * (1 + 1e-9)
+    assert acc.delta([seen], 1.0) - acc.delta([plain], 1.0) == pytest.approx(distance * (1 + math.e), rel=1e-6)
+    assert acc.epsilon([replace(plain, tail=1e-7)], 1e-5).epsilon == math.inf
+
+
+def test_no_noise_in_the_world_is_finite_when_not_private() -> None:
+    seen = View("non_private", ADD, reason="the table was posted")
+    bound = acc.epsilon([skellam(10**9, 1, 1), seen], 1e-5)
+    assert (bound.epsilon, bound.reason) == (math.inf, "the table was posted")
+    assert acc.delta([seen], 5.0) == 1.0
+
+
+def test_what_does_not_depend_on_the_data_is_free() -> None:
+    assert acc.epsilon([skellam(5, 0, 0)], 1e-5).epsilon == 0.0
+    assert acc.epsilon([], 1e-5).epsilon == 0.0
+    assert acc.delta([], 0.0) == 0.0
+
+
+def test_unknown_views_and_mixed_relations_are_refused() -> None:
+    with pytest.raises(PrivacyError, match="unknown mechanism 'laplace'"):
+        acc.epsilon([View("laplace", ADD)], 1e-5)
+    with pytest.raises(PrivacyError, match="reads views"):
+        acc.epsilon(["hello"], 1e-5)  # type: ignore[list-item]
+    with pytest.raises(PrivacyError, match="neighbouring"):
+        acc.epsilon([skellam(9, 1, 1), replace(skellam(9, 1, 1), adjacency=Adjacency.REPLACE)], 1e-5)
+    for alpha in (1, 2.5, True):
+        with pytest.raises(PrivacyError, match="whole orders"):
+            acc.skellam_rdp(alpha, 1, 1, 1)  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="delta"):
+        acc.epsilon([], 0.0)
+
+
+def test_numbers_beyond_floats_do_not_break_it() -> None:
+    huge = 10**400
+    assert acc.epsilon([skellam(huge, huge, huge)], 1e-5).epsilon == pytest.approx(
+        acc.gaussian_epsilon(math.sqrt(0.5), 1e-5), rel=1e-6
+    )
+    assert acc.epsilon([skellam(1, huge, huge * huge)], 1e-5).epsilon == math.inf
+    many = {"parts": 3, "smallest": Fraction(huge, 3)}
+    assert acc.epsilon([replace(gauss(1, huge, huge, **many), noise=Fraction(huge))], 1e-5).epsilon == (
+        pytest.approx(acc.gaussian_epsilon(1.0, 1e-5), rel=1e-6)
+    )
+
+
+def test_the_gap_of_many_shares_is_bounded_from_above() -> None:
+    exact = 10 * sum(math.exp(-2 * math.pi**2 * 0.3 * k / (k + 1)) for k in range(1, 500))
+    assert exact <= acc.shared_gaussian_gap(0.3, 500) <= exact * 1.1

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy.events import NonPrivate, SkellamRelease
+from colonnade.privacy.observers import Observer, Trust
+from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, PUBLISHED, Statement, rounded_up
+
+TWO = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
+EVENT = SkellamRelease(
+    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
+    2 * 10**12, 1e-30, "moments-sensitivity",
+)  # fmt: skip
+
+
+def test_one_row_for_each_observer_the_unprotected_included() -> None:
+    statement = Statement.of([EVENT], TWO, 1e-5)
+    rows = {row.observer.label: row for row in statement.rows}
+    assert list(rows) == [seen.label for seen in TWO.standard_observers()]
+    assert [rows[who].status for who in ("analyst", "coordinator", "bank", "shop")] == [PROVEN] * 4
+    assert rows["bank+shop"].status == NO_GUARANTEE
+    assert "2 of 3 shares" in rows["bank+shop"].reason
+    assert rows["analyst"].epsilon < rows["coordinator"].epsilon < rows["bank"].epsilon
+    assert "moments-sensitivity" in rows["bank"].theorem
+    assert "gaussian-transfer" in rows["bank"].theorem
+
+
+def test_epsilon_is_asked_for_any_observer_and_delta() -> None:
+    statement = Statement.of([EVENT], TWO, 1e-5)
+    assert statement.epsilon("bank") == statement.epsilon(Observer.party("bank"))
+    assert statement.epsilon("bank", 1e-9) > statement.epsilon("bank")
+    assert statement.epsilon("bank+shop") == math.inf
+    with pytest.raises(PrivacyError, match="no observer insurer"):
+        statement.epsilon("insurer")
+
+
+def test_the_text_is_a_table_that_fits() -> None:
+    text = str(Statement.of([EVENT], TWO, 1e-5))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 110
+    assert lines[0].split() == ["observer", "cannot", "tell", "epsilon", "delta", "status"]
+    assert "replace one person's columns held by others" in text
+    assert "bank+shop: bank and shop together hold 2 of 3 shares" in text
+    assert "semi-honest" in text
+    assert "matching people" in text
+    long = tuple(f"the-department-of-statistics-number-{k}" for k in range(4))
+    shares = tuple((name, Fraction(10**12)) for name in long)
+    wide = Statement.of([replace(EVENT, shares=shares)], Trust(long, long, 1), 1e-5)
+    assert max(map(len, str(wide).splitlines())) <= 110
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1.0000"), (1.00000001, "1.0001"), (0.99994, "1.0000"), (0.0, "0.0000"), (math.inf, "inf")],
+)
+def test_epsilon_is_rounded_up(value: float, text: str) -> None:
+    assert rounded_up(value) == text
+
+
+def test_what_is_not_proven_says_so() -> None:
+    doubtful = replace(EVENT, unproven="the paper's proof skips a step")
+    statement = Statement.of([EVENT, doubtful], TWO, 1e-5)
+    row = statement.rows[0]
+    assert (row.status, row.reason) == (PUBLISHED, "the paper's proof skips a step")
+    assert "the paper's proof skips a step" in str(statement)
+    leak = Statement.of([EVENT, NonPrivate("rows were posted")], TWO, 1e-5)
+    assert {row.status for row in leak.rows} == {NO_GUARANTEE}
+    assert "rows were posted" in str(leak)
+
+
+def test_statements_round_trip_and_cannot_be_improved_by_hand() -> None:
+    statement = Statement.of([EVENT], TWO, 1e-5)
+    value = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
+    assert Statement.from_dict(value) == statement
+    value["rows"][0]["epsilon"] /= 2
+    with pytest.raises(PrivacyError, match="does not follow"):
+        Statement.from_dict(value)
+    with pytest.raises(PrivacyError, match="version"):
+        Statement.from_dict({"version": 9})
+    with pytest.raises(PrivacyError, match="incomplete"):
+        Statement.from_dict({"version": 1})
+
+
+def test_many_owners_make_a_short_table() -> None:
+    owners = tuple(f"o{k}" for k in range(50))
+    shares = tuple((name, Fraction(10**12)) for name in owners)
+    statement = Statement.of([replace(EVENT, shares=shares)], Trust(owners, owners[:3], 1), 1e-5)
+    who = [row.who for row in statement.rows]
+    assert "o3 and 46 alike" in who
+    assert "o3+o4 and 1080 alike" in who
+    total = sum(1 + row.others for row in statement.rows)
+    assert total == 2 + 50 + math.comb(51, 2)
+    assert statement.epsilon("o7") == next(row.epsilon for row in statement.rows if row.observer.label == "o3")
+
+
+def test_html_is_escaped() -> None:
+    page = Statement.of([replace(EVENT, unproven="<b>x</b>")], TWO, 1e-5)._repr_html_()
+    assert "&lt;b&gt;x" in page
+    assert "<b>x" not in page
+    assert page.count("<tr>") == 1 + len(TWO.standard_observers())
