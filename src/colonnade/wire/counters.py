@@ -1,0 +1,54 @@
+"""What a participant sent and received, and what sealing it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from time import thread_time
+
+
+@dataclass
+class Traffic:
+    """Counts for one peer, or for all of them together."""
+
+    messages_sent: int = 0
+    messages_received: int = 0
+    payload_sent: int = 0
+    """Bytes of frames before encryption."""
+    payload_received: int = 0
+    sealed_sent: int = 0
+    """Bytes handed to the transport: sealed records, packet headers, acknowledgements, repeats."""
+    sealed_received: int = 0
+    cpu_seconds: float = 0.0
+    """CPU time of the TLS work in whatever thread did it."""
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add the CPU time of the block."""
+        start = thread_time()
+        try:
+            yield
+        finally:
+            self.cpu_seconds += thread_time() - start
+
+
+@dataclass
+class Counters:
+    """Traffic by peer."""
+
+    peers: dict[str, Traffic] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Counters:
+        """Zeroes for each of the peers."""
+        return cls({name: Traffic() for name in names})
+
+    @property
+    def total(self) -> Traffic:
+        """The sum over all peers."""
+        total = Traffic()
+        for traffic in self.peers.values():
+            for entry in fields(Traffic):
+                setattr(total, entry.name, getattr(total, entry.name) + getattr(traffic, entry.name))
+        return total

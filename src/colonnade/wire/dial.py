@@ -1,0 +1,229 @@
+"""A participant's way to the hub: dials out, stays connected, comes back after a break."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any
+
+import grpc
+
+from colonnade.errors import ConnectError, IdentityError
+from colonnade.wire import envelope
+from colonnade.wire.endpoint import Endpoint, peers_of
+from colonnade.wire.hub import grpc_options
+from colonnade.wire.identity import Certificate, Identity
+from colonnade.wire.link import Receiver, failing_loudly
+from colonnade.wire.probe import probe
+from colonnade.wire.watch import Limits
+
+_ATTEMPT_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_CLOSE_SECONDS = 3.0
+
+
+def dial(
+    address: str,
+    identity: Identity,
+    participants: Mapping[str, Certificate],
+    *,
+    hub_name: str = "coordinator",
+    timeout: float = Limits.timeout,
+    reconnect_grace: float = Limits.reconnect_grace,
+    window: int = Limits.window,
+    connect_timeout: float = 30.0,
+    heartbeat: float = 5.0,
+) -> Endpoint:
+    """Connect to the hub at ``host:port`` and take one's place in the study."""
+    hub = participants.get(hub_name)
+    if hub is None:
+        raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
+    peers_of(identity, participants)
+    link = _HubLink(address, identity, hub, connect_timeout, heartbeat)
+    return Endpoint(identity, participants, link, Limits(timeout, reconnect_grace, window))
+
+
+class _HubLink:
+    """A link over one bidirectional gRPC stream, renewed as often as needed."""
+
+    def __init__(
+        self, address: str, identity: Identity, hub: Certificate, connect_timeout: float, heartbeat: float
+    ) -> None:
+        self._address, self._identity, self._hub = address, identity, hub
+        self._connect_timeout, self._heartbeat = connect_timeout, heartbeat
+        self._attempt = min(_ATTEMPT_SECONDS, max(connect_timeout, 1.0))
+        self._incarnation = 0
+        self._line: _Line | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self, receiver: Receiver, incarnation: int) -> None:
+        self._incarnation = incarnation
+        line = self._connect_patiently()
+        self._thread = threading.Thread(
+            target=self._run, args=(receiver, line), name=f"wire-{self._identity.name}", daemon=True
+        )
+        self._thread.start()
+
+    def send(self, peer: str, packet: bytes) -> None:
+        line = self._line
+        if line is not None:
+            line.put(envelope.wrap(self._identity.name, peer, packet))
+
+    def close(self) -> None:
+        self._closing.set()
+        line = self._line
+        if line is not None:
+            line.finish()
+            self._drain(line)
+            line.cancel()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _drain(self, line: _Line) -> None:
+        """Let the line finish for as long as it gets on."""
+        backlog = -1
+        while self._thread is not None and self._thread.is_alive() and line.backlog != backlog:
+            backlog = line.backlog
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _connect_patiently(self) -> _Line:
+        deadline = monotonic() + self._connect_timeout
+        for pause in _pauses():
+            try:
+                return self._connect()
+            except ConnectError:
+                if monotonic() + pause >= deadline:
+                    raise
+            self._closing.wait(pause)
+        raise AssertionError("pauses never end")
+
+    def _connect(self) -> _Line:
+        probe(self._address, self._identity, self._hub, self._attempt)
+        line = _Line(self._address, self._identity, self._hub, self._incarnation, self._heartbeat)
+        try:
+            line.await_roster(self._attempt)
+        except BaseException:
+            line.cancel()
+            raise
+        return line
+
+    def _run(self, receiver: Receiver, line: _Line | None) -> None:
+        with failing_loudly(receiver):
+            self._stay_connected(receiver, line)
+
+    def _stay_connected(self, receiver: Receiver, line: _Line | None) -> None:
+        while line is not None:
+            self._line = line
+            if self._closing.is_set():
+                line.finish()
+            reason = self._listen(receiver, line)
+            self._line = None
+            line.cancel()
+            line = None
+            if not self._closing.is_set() and reason is not None:
+                receiver.link_down(reason)
+                line = self._reconnect(receiver)
+
+    def _listen(self, receiver: Receiver, line: _Line) -> str | None:
+        """Pass on what arrives until the line breaks; the reason, or None if there is no way back."""
+        try:
+            receiver.link_up(line.roster)
+            for message in line.messages:
+                _pass_on(message, receiver)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.ABORTED:
+                text = f"the hub disconnected {self._identity.name}: {error.details()}"
+                receiver.link_failed(ConnectError(text))
+                return None
+        return f"the connection to {self._address} broke"
+
+    def _reconnect(self, receiver: Receiver) -> _Line | None:
+        for pause in _pauses():
+            if self._closing.wait(pause):
+                return None
+            try:
+                return self._connect()
+            except ConnectError as error:
+                receiver.link_down(str(error))
+        return None
+
+
+class _Line:
+    """One gRPC connection with one stream in it."""
+
+    def __init__(self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float) -> None:
+        link = identity.issue_link()
+        credentials = grpc.ssl_channel_credentials(hub.pem, link.key_pem, link.chain_pem)
+        options = [
+            *grpc_options(heartbeat),
+            ("grpc.ssl_target_name_override", hub.name),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+        ]
+        self._address = address
+        self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
+        self._channel = grpc.secure_channel(address, credentials, options)
+        metadata = (
+            (envelope.INCARNATION_KEY, f"{incarnation:x}"),
+            (envelope.VERSION_KEY, envelope.VERSION),
+        )
+        join = self._channel.stream_stream(envelope.PATH)
+        self.messages: Any = join(iter(self._outgoing.get, None), metadata=metadata)
+        self.roster: dict[str, int] = {}
+
+    def await_roster(self, timeout: float) -> None:
+        """Wait for the hub's first word, which says who is present."""
+        timer = threading.Timer(timeout, self.messages.cancel)
+        timer.start()
+        try:
+            self.roster = envelope.read_roster(next(self.messages))
+        except StopIteration:
+            raise ConnectError(f"the hub at {self._address} hung up") from None
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                raise IdentityError(f"the hub at {self._address} refuses: {error.details()}") from None
+            raise ConnectError(f"the hub at {self._address} does not answer ({error.details()})") from None
+        finally:
+            timer.cancel()
+
+    @property
+    def backlog(self) -> int:
+        """Messages that wait to be sent."""
+        return self._outgoing.qsize()
+
+    def put(self, message: bytes) -> None:
+        """Send a message when its turn comes."""
+        self._outgoing.put(message)
+
+    def finish(self) -> None:
+        """Hang up once everything has been sent."""
+        self._outgoing.put(None)
+
+    def cancel(self) -> None:
+        """Hang up now."""
+        self._outgoing.put(None)
+        self.messages.cancel()
+        self._channel.close()
+
+
+def _pass_on(message: bytes, receiver: Receiver) -> None:
+    kind = message[0]
+    if kind == envelope.PACKET:
+        sender, _, start = envelope.names(message)
+        receiver.packet(sender, message[start:])
+    elif kind == envelope.HERE:
+        for name, incarnation in envelope.read_roster(message).items():
+            receiver.peer_here(name, incarnation)
+    elif kind == envelope.GONE:
+        for name in envelope.read_roster(message):
+            receiver.peer_gone(name)
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)

@@ -1,0 +1,297 @@
+"""Numbered packets to and from every peer.
+
+One lock, that of the watch, is held briefly and never during TLS work or input/output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ProtocolError
+from colonnade.wire.counters import Counters
+from colonnade.wire.identity import Certificate, Identity
+from colonnade.wire.link import Link
+from colonnade.wire.packet import Kind, Notice, Packet, pack, unpack
+from colonnade.wire.stream import Inbox, Outbox
+from colonnade.wire.watch import Limits, Watch
+
+
+@dataclass
+class _Boxes:
+    outbox: Outbox
+    inbox: Inbox = field(default_factory=Inbox)
+    used: bool = False
+    asked: bool = False
+
+
+class Post:
+    """All packet traffic of one endpoint."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        peers: Mapping[str, Certificate],
+        link: Link,
+        limits: Limits,
+        incarnation: int,
+        counters: Counters,
+        arrived: Callable[[str], None],
+    ) -> None:
+        self._identity, self._certificates, self._link, self._limits = identity, peers, link, limits
+        self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
+        self._watch = Watch(identity.name, peers, limits)
+        self._lock = self._watch.changed
+        self._boxes = {name: _Boxes(Outbox(limits.window)) for name in peers}
+        self._stopped: str | None = None
+        self._blocked = 0
+
+    # What channels and the endpoint call
+
+    def dispatch(self, name: str, sealed: bytes) -> None:
+        """Number a piece of the sealed stream, keep it, and send it."""
+        with self._lock:
+            if self._watch.peers[name].departed:
+                return
+            boxes = self._boxes[name]
+            boxes.used = True
+            boxes.outbox.add(self._send(name, Kind.DATA, sealed, boxes.outbox.next_sequence))
+
+    def wait_for_room(self, name: str, size: int) -> None:
+        """Block until the peer takes that many more bytes."""
+        standing, outbox = self._watch.peers[name], self._boxes[name].outbox
+        with self._lock:
+            if standing.departed or outbox.has_room(size):
+                self._watch.check(name)
+                return
+            self._blocked += 1
+            try:
+                self._grant_all()
+                self._watch.wait_for_peer(
+                    name,
+                    lambda: standing.departed or outbox.has_room(size) or self._ask(name),
+                    "taken nothing",
+                )
+            finally:
+                self._blocked -= 1
+
+    def take(self, name: str) -> memoryview:
+        """The next packet from a peer; blocks."""
+        standing, inbox = self._watch.peers[name], self._boxes[name].inbox
+        with self._lock:
+            self._watch.wait_for_peer(name, lambda: bool(inbox) or standing.departed, "sent nothing")
+            body = self._take(name)
+        if body is None:
+            raise PeerLost(f"{name} has left the study, and more was expected from it")
+        return body
+
+    def take_if_any(self, name: str) -> memoryview | None:
+        """The next packet from a peer, if it is here."""
+        with self._lock:
+            return self._take(name)
+
+    def wait_until_open(self, name: str, is_open: Callable[[], bool]) -> None:
+        """Block until the session with a peer is up."""
+        standing = self._watch.peers[name]
+        with self._lock:
+            self._watch.wait_for_peer(name, lambda: is_open() or standing.departed, "not opened a session")
+        if not is_open():
+            raise PeerLost(f"{name} has left the study")
+
+    def wait_for_all(self, names: Iterable[str], is_open: Callable[[str], bool], timeout: float) -> None:
+        """Block until all the peers are present with their sessions up."""
+        missing = list(names)
+
+        def done() -> bool:
+            for name in missing:
+                self._watch.check(name)
+            missing[:] = [name for name in missing if not (self._watch.is_present(name) and is_open(name))]
+            return not missing
+
+        def late() -> PeerLost:
+            who, verb = ", ".join(sorted(missing)), "has" if len(missing) == 1 else "have"
+            return PeerLost(f"{who} {verb} not joined the study within {timeout:g} s")
+
+        with self._lock:
+            self._watch.wait(done, timeout, late)
+
+    def check(self, name: str) -> None:
+        """Raise what a call on this peer's channel has to raise."""
+        with self._lock:
+            self._watch.check(name)
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        with self._lock:
+            self._lock.notify_all()
+
+    def spoil(self, name: str, error: ColonnadeError) -> None:
+        """From now on every call on this peer's channel raises the error."""
+        with self._lock:
+            self._watch.spoil(name, error)
+
+    def stop(self, reason: str) -> None:
+        """End the study, here and everywhere."""
+        with self._lock:
+            if self._watch.closed or self._stopped is not None:
+                return
+            self._stopped = reason
+            self._watch.fail(PeerStopped(f"{self._identity.name} stopped the study: {reason}"))
+            self._notify_present(Kind.STOP, reason)
+
+    def leave(self) -> None:
+        """Wait until everything sent has arrived, then say goodbye. Does not raise."""
+        with self._lock:
+            if self._watch.closed:
+                return
+            with suppress(ColonnadeError):  # whoever misses something says so on its own side
+                self._flush()
+            if self._stopped is None:
+                self._notify_present(Kind.BYE, "")
+            self._watch.closed = True
+            self._lock.notify_all()
+
+    # What the link calls; see Receiver
+
+    def link_up(self, present: Mapping[str, int]) -> None:
+        """The link works."""
+        with self._lock:
+            for name in self._watch.link_up(present):
+                self._resume(name)
+            self._lock.notify_all()
+
+    def link_down(self, reason: str) -> None:
+        """The link broke and is being restored."""
+        with self._lock:
+            self._watch.link_down(reason)
+
+    def link_failed(self, error: ColonnadeError) -> None:
+        """The link broke for good."""
+        with self._lock:
+            self._watch.fail(error)
+
+    def peer_here(self, name: str, incarnation: int) -> None:
+        """A participant connected."""
+        with self._lock:
+            if self._watch.here(name, incarnation):
+                self._resume(name)
+
+    def peer_gone(self, name: str) -> None:
+        """A participant's connection broke."""
+        with self._lock:
+            self._watch.gone(name)
+
+    def packet(self, name: str, data: bytes) -> None:
+        """A packet arrived."""
+        if name not in self._boxes:
+            return
+        try:
+            packet = unpack(data)
+            with self._lock:
+                self._counters.peers[name].sealed_received += len(data)
+                fresh = self._receive(name, packet)
+        except ProtocolError as error:
+            self.spoil(name, ProtocolError(f"the traffic with {name} was damaged on its way: {error}"))
+            return
+        if fresh:
+            self._arrived(name)
+
+    # With the lock held
+
+    def _receive(self, name: str, packet: Packet) -> bool:
+        """Note what a packet says; whether it brings new data."""
+        boxes, standing = self._boxes[name], self._watch.peers[name]
+        if packet.incarnation != standing.incarnation:
+            return False
+        standing.heard_at = monotonic()
+        if boxes.outbox.acknowledge(packet.acknowledged, packet.taken):
+            boxes.asked = False
+        fresh = False
+        if packet.kind is Kind.DATA:
+            boxes.used = True
+            fresh = boxes.inbox.add(packet)
+            if self._blocked:
+                boxes.inbox.grant()
+        elif packet.kind is Kind.ASK:
+            boxes.inbox.ask()
+        elif packet.kind in (Kind.STOP, Kind.BYE):
+            self._heed(name, packet)
+        self._report_if_due(name)
+        self._lock.notify_all()
+        return fresh
+
+    def _heed(self, name: str, packet: Packet) -> None:
+        incarnations = (packet.incarnation, self._incarnation)
+        notice = Notice(packet.kind, name, self._identity.name, incarnations)
+        reason = notice.open(self._certificates[name], bytes(packet.body))
+        if packet.kind is Kind.STOP:
+            self._watch.fail(PeerStopped(f"{name} stopped the study: {reason}"))
+        self._watch.departed(name)
+
+    def _resume(self, name: str) -> None:
+        """Send again what may have been lost while a peer was away."""
+        boxes = self._boxes[name]
+        if self._stopped is not None:
+            self._notify(name, Kind.STOP, self._stopped)
+        elif boxes.used:
+            for data in boxes.outbox.unacknowledged():
+                self._hand_over(name, data)
+            self._send(name, Kind.ASK)
+            boxes.asked = True
+
+    def _flush(self) -> None:
+        for name, boxes in self._boxes.items():
+            if not boxes.outbox.settled and self._watch.is_present(name):
+                self._send(name, Kind.ASK)
+        limit = min(self._limits.reconnect_grace, self._limits.timeout)
+        self._watch.wait(self._all_settled, limit, lambda: PeerLost("not everything has arrived"))
+
+    def _all_settled(self) -> bool:
+        for name, standing in self._watch.peers.items():
+            reachable = standing.incarnation is not None and not standing.departed and standing.error is None
+            if reachable and not self._boxes[name].outbox.settled:
+                return False
+        return True
+
+    def _take(self, name: str) -> memoryview | None:
+        body = self._boxes[name].inbox.take()
+        self._report_if_due(name)
+        return body
+
+    def _grant_all(self) -> None:
+        for name, boxes in self._boxes.items():
+            boxes.inbox.grant()
+            self._report_if_due(name)
+
+    def _report_if_due(self, name: str) -> None:
+        if self._boxes[name].inbox.report_due and not self._watch.peers[name].departed:
+            self._send(name, Kind.ACK)
+
+    def _ask(self, name: str) -> bool:
+        """Ask for news unless that was done; False, so that it can end a condition."""
+        if not self._boxes[name].asked:
+            self._boxes[name].asked = True
+            self._send(name, Kind.ASK)
+        return False
+
+    def _notify_present(self, kind: Kind, reason: str) -> None:
+        for name in self._boxes:
+            if self._watch.is_present(name):
+                self._notify(name, kind, reason)
+
+    def _notify(self, name: str, kind: Kind, reason: str) -> None:
+        incarnations = (self._incarnation, self._watch.peers[name].incarnation or 0)
+        notice = Notice(kind, self._identity.name, name, incarnations)
+        self._send(name, kind, notice.seal(self._identity, reason))
+
+    def _send(self, name: str, kind: Kind, body: bytes = b"", sequence: int = 0) -> bytes:
+        arrived, taken = self._boxes[name].inbox.report()
+        data = pack(kind, self._incarnation, sequence, arrived, taken, body)
+        self._hand_over(name, data)
+        return data
+
+    def _hand_over(self, name: str, data: bytes) -> None:
+        self._counters.peers[name].sealed_sent += len(data)
+        self._link.send(name, data)

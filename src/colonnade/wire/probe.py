@@ -1,0 +1,81 @@
+"""Why a connection to the hub fails, in words: gRPC itself says only that it is unavailable."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from time import sleep
+
+from colonnade.errors import ColonnadeError, ConnectError, IdentityError
+from colonnade.wire.identity import Certificate, Identity, private_file
+
+_PAUSE = 0.3
+_REFUSALS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port``."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ConnectError(f"{address!r} is not an address: write host:port")
+    return host.strip("[]"), int(port)
+
+
+def probe(address: str, identity: Identity, hub: Certificate, timeout: float) -> None:
+    """Open and close one TLS connection; raise what is wrong with it, if anything."""
+    identity.certificate.check_dates()
+    hub.check_dates()
+    # gRPC hangs up without a word on those whose certificate it refuses. A hub that is just stopping does
+    # the same, but not twice.
+    if not _try(address, identity, hub, timeout):
+        sleep(_PAUSE)
+        if not _try(address, identity, hub, timeout):
+            raise IdentityError(
+                f"{hub.name} at {address} does not accept the certificate of {identity.name} "
+                f"({identity.fingerprint}); is that the one in the coordinator's study file?"
+            )
+
+
+def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> bool:
+    """Whether the hub, being the right one, accepts us."""
+    try:
+        with socket.create_connection(split_address(address), timeout=timeout) as plain:
+            plain.settimeout(timeout)
+            return _shake_hands(plain, address, identity, hub)
+    except ColonnadeError:
+        raise
+    except TimeoutError:
+        raise ConnectError(
+            f"{address} does not answer within {timeout:g} s; check the address and any firewall on the way"
+        ) from None
+    except ConnectionRefusedError:
+        raise ConnectError(
+            f"nothing listens at {address}; check that the coordinator is running and the port is right"
+        ) from None
+    except OSError as error:
+        raise ConnectError(f"{address} cannot be reached: {error.strerror or error}") from None
+
+
+def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Certificate) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_verify_locations(cadata=hub.der)
+    context.set_alpn_protocols(["h2"])
+    link = identity.issue_link()
+    with private_file(link.key_pem + link.chain_pem) as path:
+        context.load_cert_chain(path)
+    try:
+        with context.wrap_socket(plain, server_hostname=hub.name) as sealed:
+            # A server judges a client only after the client's part of the handshake is over.
+            return bool(sealed.recv(1))
+    except ssl.SSLEOFError:
+        raise ConnectError(f"{address} hangs up") from None
+    except ssl.SSLCertVerificationError as error:
+        raise IdentityError(
+            f"whoever answers at {address} is not {hub.name} as the study names it "
+            f"(expected {hub.fingerprint}): {error.verify_message}"
+        ) from None
+    except ssl.SSLError as error:
+        if any(refusal in (error.reason or "") for refusal in _REFUSALS):
+            return False
+        raise ConnectError(f"{address} does not speak TLS as a hub does ({error.reason})") from None

@@ -1,0 +1,179 @@
+"""Who is present, what went wrong, and how long to wait.
+
+No thread watches clocks. Whoever waits wakes up in time to see that a deadline has passed, and whoever comes
+later sees it at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import NoReturn
+
+from colonnade.errors import ColonnadeError, ConnectError, PeerLost, ProtocolError
+
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to wait, and how much to keep."""
+
+    timeout: float = 600.0
+    """Seconds of silence from a peer that is present, or that has never joined."""
+    reconnect_grace: float = 30.0
+    """Seconds in which a lost peer, or a lost hub, may come back."""
+    window: int = 1 << 26
+    """Bytes sent to one peer that it has not yet consumed."""
+
+
+@dataclass
+class Standing:
+    """What is known of one peer."""
+
+    incarnation: int | None = None
+    """Which process it is; None until it joins."""
+    absent_since: float | None = None
+    heard_at: float = 0.0
+    departed: bool = False
+    error: ColonnadeError | None = None
+
+
+class Watch:
+    """The shared state of an endpoint and its one lock, ``changed``, which all methods expect to be held."""
+
+    def __init__(self, name: str, peers: Iterable[str], limits: Limits) -> None:
+        self._name, self._limits = name, limits
+        self.changed = threading.Condition()
+        self.peers = {peer: Standing() for peer in peers}
+        self._failure: ColonnadeError | None = None
+        self._down: tuple[float, str] | None = None
+        self.closed = False
+
+    # News
+
+    def link_up(self, present: Mapping[str, int]) -> list[str]:
+        """The hub can be reached, and these are there; who of them is to be sent to again."""
+        self._down = None
+        for name in self.peers.keys() - present.keys():
+            self.gone(name)
+        return [name for name in present if self.here(name, present[name])]
+
+    def link_down(self, reason: str) -> None:
+        """The hub cannot be reached; nothing is known of anybody until it can."""
+        self._down = (self._down[0] if self._down else monotonic(), reason)
+        for peer in self.peers.values():
+            peer.absent_since = None
+        self.changed.notify_all()
+
+    def here(self, name: str, incarnation: int) -> bool:
+        """A participant has connected; whether it counts."""
+        peer = self.peers.get(name)
+        if peer is None or peer.departed:
+            return False
+        if peer.incarnation not in (None, incarnation):
+            self.fail(PeerLost(f"{name} was restarted and has lost its place; the study cannot go on"))
+            return False
+        peer.incarnation, peer.absent_since, peer.heard_at = incarnation, None, monotonic()
+        self.changed.notify_all()
+        return True
+
+    def gone(self, name: str) -> None:
+        """A participant's connection broke."""
+        peer = self.peers.get(name)
+        if peer and peer.incarnation is not None and not peer.departed and peer.absent_since is None:
+            peer.absent_since = monotonic()
+            self.changed.notify_all()
+
+    def departed(self, name: str) -> None:
+        """A participant finished; its absence is no loss from now on."""
+        self.peers[name].departed = True
+        self.peers[name].absent_since = None
+        self.changed.notify_all()
+
+    def fail(self, error: ColonnadeError) -> None:
+        """From now on every call raises this; the first error stays."""
+        self._failure = self._failure or error
+        self.changed.notify_all()
+
+    def spoil(self, name: str, error: ColonnadeError) -> None:
+        """From now on every call that concerns this peer raises this."""
+        self.peers[name].error = self.peers[name].error or error
+        self.changed.notify_all()
+
+    # Questions
+
+    def is_present(self, name: str) -> bool:
+        """Whether a peer can be sent to now."""
+        peer = self.peers[name]
+        known = peer.incarnation is not None and not peer.departed
+        return known and peer.absent_since is None and self._down is None
+
+    def check(self, name: str | None = None) -> None:
+        """Raise what stands in the way of going on, with a peer or at all."""
+        if self.closed:
+            raise ProtocolError(f"the endpoint of {self._name} is closed")
+        if self._failure is None and monotonic() >= self._next_loss():
+            self.fail(self._loss())
+        error = self._failure or (self.peers[name].error if name else None)
+        if error is not None:
+            _raise_anew(error)
+
+    def wait(self, done: Callable[[], bool], timeout: float, late: Callable[[], ColonnadeError]) -> None:
+        """Wait until ``done``, for a fixed time at most."""
+        end = monotonic() + timeout
+        self._wait(done, None, lambda: end, late)
+
+    def wait_for_peer(self, name: str, done: Callable[[], bool], idle: str) -> None:
+        """Wait until ``done``, while the peer gives signs of life; ``idle`` says what it has not done."""
+        start = monotonic()
+        self._wait(done, name, lambda: self._patience_ends(name, start), lambda: self._silent(name, idle))
+
+    def _wait(
+        self,
+        done: Callable[[], bool],
+        name: str | None,
+        deadline: Callable[[], float],
+        late: Callable[[], ColonnadeError],
+    ) -> None:
+        while True:
+            self.check(name)
+            if done():
+                return
+            now, end = monotonic(), deadline()
+            if now >= end:
+                raise late()
+            pause = min(end, self._next_loss()) - now
+            self.changed.wait(None if pause == _NEVER else max(pause, 0))
+
+    def _patience_ends(self, name: str, start: float) -> float:
+        peer = self.peers[name]
+        if self.is_present(name) or peer.incarnation is None:
+            return max(start, peer.heard_at) + self._limits.timeout
+        return _NEVER  # away: the grace decides
+
+    def _next_loss(self) -> float:
+        since = [peer.absent_since for peer in self.peers.values() if peer.absent_since is not None]
+        if self._down:
+            since.append(self._down[0])
+        return min(since, default=_NEVER) + self._limits.reconnect_grace
+
+    def _loss(self) -> ColonnadeError:
+        grace = self._limits.reconnect_grace
+        if self._down:
+            return ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]}")
+        away = ((peer.absent_since, name) for name, peer in self.peers.items() if peer.absent_since is not None)
+        return PeerLost(f"{min(away)[1]} has not been heard of for {grace:g} s; the study cannot go on")
+
+    def _silent(self, name: str, idle: str) -> PeerLost:
+        timeout = self._limits.timeout
+        if self.peers[name].incarnation is None:
+            return PeerLost(f"{name} has not joined the study within {timeout:g} s")
+        return PeerLost(f"{name} is connected but has {idle} for {timeout:g} s; the study cannot go on")
+
+
+def _raise_anew(error: ColonnadeError) -> NoReturn:
+    # One instance raised in several threads would collect all their tracebacks.
+    raise type(error)(*error.args)

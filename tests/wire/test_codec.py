@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from colonnade.errors import ProtocolError
+from colonnade.wire import codec
+from colonnade.wire.codec import decode, encode
+
+DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
+
+arrays = st.sampled_from(DTYPES).flatmap(
+    lambda code: hnp.arrays(np.dtype(code), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 2047), (1 << 2047) - 1)
+    | st.floats()
+    | st.text(max_size=20)
+    | st.binary(max_size=40)
+)
+values = st.recursive(
+    scalars | arrays,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, float):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    return bool(a == b)
+
+
+@given(values)
+def test_round_trip(value: Any) -> None:
+    assert same(decode(encode(value)), value)
+
+
+@given(values)
+def test_a_frame_has_one_form(value: Any) -> None:
+    frame = encode(value)
+    assert encode(decode(frame)) == frame
+
+
+@given(st.binary(max_size=200))
+def test_garbage_raises_protocol_errors_only(data: bytes) -> None:
+    for frame in (data, codec._MAGIC + data):
+        with suppress(ProtocolError):
+            decode(frame)
+
+
+@settings(max_examples=300)
+@given(values, st.data())
+def test_mutated_frames_raise_protocol_errors_only(value: Any, data: st.DataObject) -> None:
+    frame = bytearray(encode(value))
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    start = data.draw(st.integers(0, len(frame)))
+    del frame[start : start + data.draw(st.integers(0, 4))]
+    with suppress(ProtocolError):
+        decode(bytes(frame))
+
+
+@given(values)
+def test_every_cut_and_every_tail_is_refused(value: Any) -> None:
+    frame = encode(value)
+    for end in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            decode(frame[:end])
+    with pytest.raises(ProtocolError, match="after its end"):
+        decode(frame + b"\0")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (1, 2),
+        {1: "a"},
+        {1, 2},
+        object(),
+        1 + 2j,
+        1 << 2048,
+        "\ud800",
+        np.array(["text"]),
+        np.array([object()]),
+        np.array([1 + 2j]),
+        np.zeros(2, "f2"),
+        np.zeros(2, "M8[s]"),
+        np.zeros(2, [("a", "i4")]),
+        np.ma.masked_array([1, 2], mask=[True, False]),
+        np.zeros((1,) * 9),
+        np.zeros((0, 1 << 40)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_message_cannot_carry(value: Any) -> None:
+    with pytest.raises(ProtocolError):
+        encode(value)
+
+
+def test_depth_and_count_are_bounded() -> None:
+    nested: Any = None
+    for _ in range(codec.MAX_DEPTH):
+        nested = [nested]
+    assert decode(encode(nested)) == nested
+    with pytest.raises(ProtocolError, match="deep"):
+        encode([nested])
+    with pytest.raises(ProtocolError, match="deep"):
+        decode(codec._MAGIC + b"L\1\0\0\0" * 500 + b"N")
+    with pytest.raises(ProtocolError):
+        encode([None] * (codec.MAX_VALUES + 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"L\xff\xff\xff\xff",
+        b"M\xff\xff\xff\xff",
+        b"B\xff\xff\xff\xff",
+        b"S\xff\xff\xff\xffabc",
+        b"A\x08\x01" + b"\xff" * 8,
+        b"A\x08\x02" + bytes(8) + b"\xff" * 8,
+        b"A\x00\x01\x01" + bytes(7) + bytes(3) + b"\x02",
+        b"A\x63\x00",
+        b"A\x00\x09",
+        b"I\x02\x00\x01\x00",
+        b"I\x00\x00",
+        b"M\x02\0\0\0\x01\0aN\x01\0aN",
+        b"S\x01\0\0\0\xff",
+        b"?",
+        b"",
+    ],
+)
+def test_frames_that_lie(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode(codec._MAGIC + body)
+
+
+def test_big_endian_and_strided_arrays_arrive_plain() -> None:
+    array = np.arange(24, dtype=">f8").reshape(4, 6)[::2, ::3]
+    got = decode(encode(array))
+    assert got.dtype == np.dtype("<f8")
+    assert np.array_equal(got, array)
+
+
+def test_arrays_are_views_of_the_frame_and_aligned() -> None:
+    frame = encode({"odd": b"xyz", "array": np.arange(10.0)})
+    got = decode(frame)["array"]
+    assert not got.flags.writeable
+    assert not got.flags.owndata
+    with pytest.raises(ValueError, match="read-only"):
+        got[0] = 1
+    assert got.ctypes.data % 8 == np.frombuffer(frame, np.uint8).ctypes.data % 8
+
+
+def test_large_arrays_are_not_copied_by_the_encoder() -> None:
+    array = np.zeros(1 << 16)
+    assert any(np.shares_memory(np.frombuffer(part, np.uint8), array) for part in codec.encode_parts([array]))
+
+
+def test_numpy_scalars_become_plain_numbers() -> None:
+    assert decode(encode([np.int64(3), np.float32(0.5), np.bool_(True)])) == [3, 0.5, True]

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from colonnade.errors import IdentityError
+from colonnade.wire import Certificate, Identity, fingerprint
+
+
+def test_files_round_trip(tmp_path: Path) -> None:
+    identity = Identity.create("bank")
+    key_path, crt_path = identity.save(tmp_path / "keys")
+    assert (key_path.name, crt_path.name) == ("bank.key", "bank.crt")
+    assert stat.S_IMODE(key_path.stat().st_mode) == 0o600
+    again = Identity.load(key_path, crt_path)
+    assert again.name == "bank"
+    assert again.fingerprint == identity.fingerprint == fingerprint(identity.certificate.parsed)
+    assert again.fingerprint.startswith("sha256:")
+    assert identity.certificate.has_signed(again.sign(b"x"), b"x")
+    assert not identity.certificate.has_signed(again.sign(b"x"), b"y")
+
+
+def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
+    Identity.create("bank").save(tmp_path)
+    with pytest.raises(IdentityError, match=r"bank\.key exists already"):
+        Identity.create("bank").save(tmp_path)
+
+
+def test_a_pin_that_does_not_match_says_who_where_and_what(tmp_path: Path) -> None:
+    bank, other = Identity.create("bank"), Identity.create("bank")
+    _, path = bank.save(tmp_path)
+    assert Certificate.load(path, bank.fingerprint.upper().replace("SHA256", "sha256")).name == "bank"
+    with pytest.raises(IdentityError) as caught:
+        Certificate.load(path, other.fingerprint)
+    for part in ("bank", str(path), bank.fingerprint, other.fingerprint):
+        assert part in str(caught.value)
+
+
+def test_key_and_certificate_must_belong_together(tmp_path: Path) -> None:
+    key_path, _ = Identity.create("bank").save(tmp_path / "a")
+    _, crt_path = Identity.create("bank").save(tmp_path / "b")
+    with pytest.raises(IdentityError, match="is not the key of the certificate"):
+        Identity.load(key_path, crt_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END"])
+def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
+    key_path, crt_path = Identity.create("bank").save(tmp_path)
+    bad = tmp_path / "bad"
+    bad.write_bytes(content)
+    with pytest.raises(IdentityError, match="bad is not"):
+        Identity.load(key_path, bad)
+    with pytest.raises(IdentityError, match="bad is not"):
+        Identity.load(bad, crt_path)
+    with pytest.raises(IdentityError, match="missing cannot be read"):
+        Certificate.load(tmp_path / "missing")
+
+
+def test_a_link_certificate_is_not_an_identity() -> None:
+    chain = Identity.create("bank").issue_link().chain_pem
+    with pytest.raises(IdentityError):
+        Certificate.from_pem(chain)
+
+
+def test_only_its_own_link_certificates_count() -> None:
+    bank, impostor = Identity.create("bank"), Identity.create("bank")
+    link = x509.load_pem_x509_certificate(bank.issue_link().chain_pem)
+    assert bank.certificate.has_issued(link)
+    assert not impostor.certificate.has_issued(link)
+    assert not Identity.create("shop").certificate.has_issued(link)
+
+
+def test_dates() -> None:
+    certificate = Identity.create("bank", days=10).certificate
+    certificate.check_dates()
+    certificate.check_dates(datetime.now(UTC) - timedelta(hours=12))  # a clock may be off
+    with pytest.raises(IdentityError, match="the certificate of bank expired on"):
+        certificate.check_dates(datetime.now(UTC) + timedelta(days=11))
+    with pytest.raises(IdentityError, match="check this machine's clock"):
+        certificate.check_dates(datetime.now(UTC) - timedelta(days=2))
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "a b", "ä", "a/b", "a\n", "x" * 64])
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(IdentityError, match="cannot name a participant"):
+        Identity.create(name)
