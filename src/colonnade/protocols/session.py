@@ -1,0 +1,89 @@
+"""One participant's part in one run, over whatever transport: join, play, say goodbye, or say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from colonnade.errors import ColonnadeError, Interrupted, StudyError
+from colonnade.mpc import Committee
+from colonnade.privacy.events import Event
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
+from colonnade.wire import Endpoint
+
+Result = TypeVar("Result")
+
+
+class Task(Protocol):
+    """What a session needs of a public task."""
+
+    @property
+    def committee(self) -> Committee:
+        """Seats, threshold and arithmetic."""
+
+    @property
+    def event(self) -> Event:
+        """What will be revealed."""
+
+
+@dataclass(frozen=True)
+class Played(Generic[Result]):
+    """What a participant has in hand after a run."""
+
+    result: Result
+    revealed: tuple[Event, ...]
+    phases: Mapping[str, Phase]
+
+
+def play(
+    place: Endpoint,
+    task: Task,
+    program: Callable[[Any], Result],
+    progress: Progress = silent,
+    *,
+    wait: float | None = None,
+) -> Played[Result]:
+    """Run one role's program at this place; on failure tell the others one sentence without data."""
+    try:
+        place.wait_for_peers(timeout=wait)
+        role = _role(place, task, progress)
+        result = program(role)
+    except ColonnadeError as error:
+        place.abort(error.for_peers)
+        raise
+    except (KeyboardInterrupt, Interrupted):
+        place.abort("it was interrupted by its operator")
+        raise
+    except BaseException as error:
+        place.abort(f"an internal error ({type(error).__name__}); its own log says more")
+        raise
+    finally:
+        place.close()
+    return Played(result, tuple(role.revealed), role.meter.phases)
+
+
+def _role(place: Endpoint, task: Task, progress: Progress) -> Role:
+    kind = Coordinator if place.name == COORDINATOR else Owner
+    links = {peer: place.channel(peer) for peer in place.peers}
+    return kind(place.name, links, task.committee, planned=[task.event], progress=progress)
+
+
+def greet(me: Role, owners: Sequence[str], digest: str) -> None:
+    """Make sure that everyone holds the same study before anything else is said."""
+    if me.name != COORDINATOR:
+        me.link(COORDINATOR).send("hello", digest=digest)
+        _same_study(me.link(COORDINATOR).recv("hello"), COORDINATOR, digest)
+        return
+    for owner in owners:
+        _same_study(me.link(owner).recv("hello"), owner, digest)
+    for owner in owners:  # only now may anyone go on and spend
+        me.link(owner).send("hello", digest=digest)
+
+
+def _same_study(answer: Mapping[str, Any], peer: str, digest: str) -> None:
+    if answer.get("digest") != digest:
+        raise StudyError(
+            f"{peer} holds another version of the study than this participant (ours is {digest[:12]}): "
+            "send everyone the same study file and schemas, and start again"
+        )
