@@ -1,0 +1,125 @@
+"""What every model shares: a public plan, one program a role, free post-processing, save and load."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from colonnade.errors import StudyError
+from colonnade.models.federation import Federation, Roster
+from colonnade.privacy import Statement
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.tables import Schema, Table
+
+FORMAT = 1
+MODELS: dict[str, type[Estimator]] = {}
+
+
+class Estimator(ABC):
+    """A model in the manner of scikit-learn whose training is a joint computation.
+
+    ``plan`` turns public parameters into a public task; ``owner`` and ``coordinator`` are the two programs that
+    carry it out; ``finish`` makes the model of the published result and costs nothing.
+    """
+
+    kind: ClassVar[str]
+    privacy_: Statement
+    schemas_: dict[str, Schema]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        MODELS[cls.kind] = cls
+
+    @abstractmethod
+    def plan(self, roster: Roster) -> Any:
+        """The public task, with the least noise that meets the budgets."""
+
+    @abstractmethod
+    def owner(self, me: Owner, table: Table, task: Any) -> Any:
+        """An owner's program."""
+
+    @abstractmethod
+    def coordinator(self, me: Coordinator, task: Any) -> Any:
+        """The coordinator's program."""
+
+    @abstractmethod
+    def finish(self, result: Any) -> None:
+        """Set the learned attributes from the published result alone."""
+
+    @abstractmethod
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values."""
+
+    @abstractmethod
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+
+    def fit(self, people: Federation) -> Self:
+        """Learn from all parties of a federation, each in a thread of this process."""
+        task = self.plan(people.roster)
+        played = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
+        return self.conclude(people.roster, task, played.result)
+
+    def conclude(self, roster: Roster, task: Any, result: Any) -> Self:
+        """Become the fitted model that a published result describes."""
+        self.privacy_ = Statement.of([task.event], roster.trust, self.get_params()["delta"])
+        self.schemas_ = dict(roster.schemas)
+        self.finish(result)
+        return self
+
+    def get_params(self) -> dict[str, Any]:
+        """The parameters given to the constructor."""
+        names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
+        return {name: getattr(self, name) for name in names}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model as JSON: parameters, learned values, schemas and the privacy statement."""
+        self._check_fitted()
+        content = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "parameters": self.get_params(),
+            "schemas": {name: schema.to_toml() for name, schema in self.schemas_.items()},
+            "privacy": self.privacy_.to_dict(),
+            "learned": self.learned(),
+        }
+        target = Path(path)
+        target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that :meth:`save` wrote."""
+        content = _read(Path(path))
+        kind = MODELS.get(str(content.get("kind")))
+        if kind is None or not issubclass(kind, cls) or content.get("format") != FORMAT:
+            raise StudyError(f"{path} is no {getattr(cls, 'kind', 'model')} of format {FORMAT}")
+        try:
+            model = kind(**content["parameters"])
+            model.schemas_ = {
+                name: Schema.from_toml(text, name=f"{path}: {name}") for name, text in content["schemas"].items()
+            }
+            model.privacy_ = Statement.from_dict(content["privacy"])
+            model.restore(content["learned"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
+        return model
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "privacy_"):
+            raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise StudyError(f"{path} is not a model file: it is not JSON") from None
+    if not isinstance(content, dict):
+        raise StudyError(f"{path} is not a model file")
+    return content

@@ -1,0 +1,84 @@
+"""What a private PCA is compared with. These need all columns in one place: for evaluation, never for a study.
+
+``analyze_gauss`` is the trusted-curator upper limit (Dwork, Talwar, Thakurta and Zhang 2014); ``local_noise`` is
+what parties can do without any joint computation: publish noisy rows.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.models.pca import top_eigenvectors
+from colonnade.privacy.accountant import gaussian_mu
+from colonnade.privacy.noise import discrete_gaussian
+from colonnade.randomness import Stream
+
+_GRID = 2**20
+
+
+def variance_captured(X: NDArray[np.float64], components: NDArray[np.float64], *, center: bool) -> float:
+    """The share of the rows' variance that lies in the span of the components."""
+    Y = X - X.mean(axis=0) if center else X
+    return float(np.sum((Y @ components.T) ** 2) / np.sum(Y**2))
+
+
+def exact(X: NDArray[np.float64], count: int, *, center: bool) -> NDArray[np.float64]:
+    """The components without any privacy."""
+    Y = X - X.mean(axis=0) if center else X
+    return top_eigenvectors(Y.T @ Y, count)[1]
+
+
+def analyze_gauss(
+    X: NDArray[np.float64],
+    count: int,
+    *,
+    epsilon: float,
+    delta: float,
+    clip: float,
+    constant: float = 0.0,
+    stream: Stream | None = None,
+) -> NDArray[np.float64]:
+    """Components of X'X plus a symmetric Gaussian matrix; with a constant column, centred afterwards.
+
+    ``clip`` bounds the norm of a row without the constant. The noise meets (epsilon, delta) when one row is added
+    or removed; it is calibrated exactly (analytic Gaussian), so this is the best a trusted curator could do.
+    """
+    joint = np.hstack([X, np.full((len(X), 1), constant)]) if constant else X
+    sigma = (clip**2 + constant**2) / gaussian_mu(epsilon, delta)
+    noise = np.triu(_gaussian(sigma, (joint.shape[1], joint.shape[1]), stream))
+    matrix = joint.T @ joint + noise + np.triu(noise, 1).T
+    if constant:
+        rows = max(1.0, matrix[-1, -1] / constant**2)
+        means = matrix[-1, :-1] / (constant * rows)
+        matrix = matrix[:-1, :-1] - rows * np.outer(means, means)
+    return top_eigenvectors(matrix, count)[1]
+
+
+def local_noise(
+    X: NDArray[np.float64],
+    count: int,
+    *,
+    epsilon: float,
+    delta: float,
+    clip: float,
+    center: bool,
+    stream: Stream | None = None,
+) -> NDArray[np.float64]:
+    """Components of rows that were published with Gaussian noise on every cell.
+
+    Publishing rows tells how many there are, so the promise can only be about replacing one: the shift is 2 clip.
+    """
+    sigma = 2 * clip / gaussian_mu(epsilon, delta)
+    noisy = X + _gaussian(sigma, X.shape, stream)
+    Y = noisy - noisy.mean(axis=0) if center else noisy
+    return top_eigenvectors(Y.T @ Y, count)[1]
+
+
+def _gaussian(sigma: float, shape: tuple[int, ...], stream: Stream | None) -> NDArray[np.float64]:
+    """Gaussian noise on a grid far finer than its deviation."""
+    step = sigma / _GRID
+    drawn = discrete_gaussian(Fraction(_GRID**2), shape, stream or Stream.fresh())
+    return drawn.astype(np.float64) * step
