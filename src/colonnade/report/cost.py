@@ -1,0 +1,199 @@
+"""What it took and how to check it: seconds by phase, bytes by participant, and the files beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from colonnade.privacy.observers import COORDINATOR
+from colonnade.report import charts, words
+from colonnade.report.canvas import figure
+from colonnade.report.charts import Stack
+from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.style import COLOURS
+from colonnade.report.words import mapping, number
+
+_MOST_PARTICIPANTS = 8
+_OTHER = "other and waiting"
+_FILES = (
+    ("run.json", "who took part, when, how long and how many bytes"),
+    ("privacy.json", "the privacy statement with the events it follows from"),
+    ("events.jsonl", "one line for each thing that happened"),
+    ("model.json", "the published result"),
+)
+
+
+def participants(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What is known of each participant: the parties in their order, the coordinator last."""
+    found = {str(name): mapping(facts) for name, facts in mapping(run.get("parties")).items()}
+    last = mapping(run.get(COORDINATOR)) or found.pop(COORDINATOR, {})
+    return {**found, COORDINATOR: last} if last else found
+
+
+def bytes_sent(run: Mapping[str, Any]) -> float | None:
+    """All bytes that left a participant, as they travelled where that is known."""
+    sent = [_bytes(facts, "sealed_sent", "sent") for facts in participants(run).values()]
+    known = [value for value in sent if value is not None]
+    return sum(known) if known else None
+
+
+def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
+    """Bars of seconds and a table of bytes; nothing where neither was recorded."""
+    parts = [_time(run), _traffic(run)]
+    return join([tag("h2", "Time and bytes"), *parts]) if any(parts) else None
+
+
+def how_to_check(run: Mapping[str, Any]) -> Html:
+    """The digest, the files, the command and the versions."""
+    task = mapping(run.get("task"))
+    facts: list[tuple[str, object]] = [
+        ("Digest of the study", _mono(run.get("digest"))),
+        ("Started", run.get("started")),
+        ("Ended", run.get("ended")),
+        ("Machine", _machine(run)),
+        ("Software", _version()),
+        ("Noise (mu of the Skellam law)", _mono(task.get("mu"))),
+        ("Grid (gamma)", task.get("gamma")),
+        ("Arithmetic", _arithmetic(task)),
+        ("Rows at most", _whole(task.get("rows_at_most"))),
+    ]
+    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
+    files = [tag("li", tag("code", name), ": ", what) for name, what in _FILES]
+    return join(
+        [
+            tag("h2", "How to check it"),
+            tag(
+                "p",
+                "Every participant holds the same study file; its digest is below. Whoever has it can "
+                "account for the privacy figures again, without data and without asking anyone:",
+            ),
+            tag("pre", tag("code", "colonnade privacy STUDY.toml")),
+            tag("dl", *listed, class_="facts") if listed else None,
+            tag("h3", "Files beside this report"),
+            tag("ul", *files),
+        ]
+    )
+
+
+def _time(run: Mapping[str, Any]) -> Html | None:
+    everyone = participants(run)
+    timed = {name: facts for name, facts in everyone.items() if _phases(facts)}
+    if not timed:
+        return None
+    slowest = sorted(timed, key=lambda name: -_total(timed[name], "wall"))[:_MOST_PARTICIPANTS]
+    shown = [name for name in timed if name in slowest]
+    order = _order([timed[name] for name in shown])
+    items, spoken = [], []
+    for name in shown:
+        for clock, word in (("wall", "clock"), ("cpu", "processor")):
+            pieces = _pieces(timed[name], clock, order)
+            if pieces:
+                total = words.seconds(sum(length for _, _, length in pieces))
+                items.append(Stack(f"{name}, {word}", pieces, total))
+                each = ", ".join(f"{phase} {words.seconds(length)}" for _, phase, length in pieces)
+                spoken.append(f"{name}, {word} time {total}: {each}")
+    if not items:
+        return None
+    used = {(colour, phase) for item in items for colour, phase, _ in item.pieces}
+    key = [tag("li", tag("i", class_=f"b{colour}"), phase) for colour, phase in sorted(used)]
+    caption = "Clock time and the processor time of the same thread, by phase; grey is everything else."
+    if len(shown) < len(timed):
+        caption += f" The {len(shown)} slowest of {len(timed)} participants."
+    drawn = figure(
+        "time",
+        lambda name, width: charts.stacks(
+            name, width, items, title="Seconds of each participant by phase", description="; ".join(spoken)
+        ),
+        caption,
+    )
+    return join([tag("h3", "Seconds by phase"), tag("ul", *key, class_="key"), drawn])
+
+
+def _traffic(run: Mapping[str, Any]) -> Html | None:
+    rows: list[tuple[object, ...]] = []
+    keys = (("sent",), ("received",), ("sealed_sent",), ("sealed_received",))
+    for name, facts in participants(run).items():
+        amounts = [_bytes(facts, *key) for key in keys]
+        if any(amount is not None for amount in amounts):
+            cells = ["–" if amount is None else words.size(amount) for amount in amounts]
+            rows.append((name, *cells, _whole(mapping(facts.get("traffic")).get("messages")) or "–"))
+    if not rows:
+        return None
+    heads = ("Participant", "Sent", "Received", "Sealed, sent", "Sealed, received", "Messages")
+    shown, rest = rows[: 3 * _MOST_PARTICIPANTS], len(rows) - 3 * _MOST_PARTICIPANTS
+    caption = "Bytes at each participant, before sealing and as they travelled." + (
+        f" The first {len(shown)}; run.json has {rest} more." if rest > 0 else ""
+    )
+    return join([tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 6))])
+
+
+def _phases(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {str(name): mapping(times) for name, times in mapping(facts.get("phases")).items()}
+
+
+def _total(facts: Mapping[str, Any], clock: str) -> float:
+    inside = sum(_spent(times, clock) for times in _phases(facts).values())
+    return max(inside, number(facts.get("seconds")) or 0.0) if clock == "wall" else inside
+
+
+def _spent(times: Mapping[str, Any], clock: str) -> float:
+    return max(number(times.get(clock)) or 0.0, 0.0)
+
+
+def _order(shown: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The phases that get a colour: those that took longest, in the order in which they happened."""
+    spent: dict[str, float] = {}
+    for facts in shown:
+        for name, times in _phases(facts).items():
+            spent[name] = spent.get(name, 0.0) + _spent(times, "wall") + _spent(times, "cpu")
+    longest = sorted(spent, key=lambda name: -spent[name])[: COLOURS - 1]
+    return [name for name in spent if name in longest]
+
+
+def _pieces(facts: Mapping[str, Any], clock: str, order: Sequence[str]) -> list[tuple[int, str, float]]:
+    phases = _phases(facts)
+    pieces = [(k, name, _spent(phases.get(name, {}), clock)) for k, name in enumerate(order)]
+    rest = _total(facts, clock) - math.fsum(piece[2] for piece in pieces)
+    pieces.append((COLOURS - 1, _OTHER, rest))
+    return [piece for piece in pieces if piece[2] > 1e-9]
+
+
+def _bytes(facts: Mapping[str, Any], *names: str) -> float | None:
+    traffic = mapping(facts.get("traffic"))
+    return next((found for name in names if (found := number(traffic.get(name))) is not None), None)
+
+
+def _mono(value: object) -> Html | None:
+    return None if value in (None, "") else tag("span", value, class_="mono")
+
+
+def _whole(value: object) -> str | None:
+    found = number(value)
+    return None if found is None else f"{found:,.0f}"
+
+
+def _machine(run: Mapping[str, Any]) -> str:
+    count = number(run.get("processors"))
+    parts = [str(run.get("platform") or ""), words.counted(int(count), "processor") if count else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _version() -> str | None:
+    try:
+        return f"colonnade {metadata.version('colonnade')}"
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _arithmetic(task: Mapping[str, Any]) -> str:
+    primes = task.get("primes")
+    count = number(primes) if not words.sequence(primes) else float(len(words.sequence(primes)))
+    value, system = number(task.get("value_bits")), number(task.get("system_bits"))
+    parts = [
+        words.counted(int(count), "prime") if count else "",
+        f"values of at most {value:.0f} bits" if value else "",
+        f"room for {system:.0f}" if system else "",
+    ]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,81 @@
+"""HTML as values: text is escaped as it enters an element, so no text of others can become markup."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+_VOID = frozenset({"meta", "wbr"})
+# Control characters, and those that turn the direction of the text around them.
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def escape(text: object) -> Html:
+    """Any text as markup that shows it."""
+    if isinstance(text, Html):
+        return text
+    whole = str(text).encode("utf-8", "replace").decode("utf-8")
+    return Html(html.escape(_UNSEEN.sub("\N{REPLACEMENT CHARACTER}", whole)))
+
+
+def tag(name: str, /, *inside: object, **attributes: object) -> Html:
+    """One element; ``class_`` and ``data_label`` become class and data-label, ``None`` leaves one out."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Html(f"<{name}{given}>")
+    return Html(f"<{name}{given}>{join(inside)}</{name}>")
+
+
+def join(parts: Iterable[object], between: str = "") -> Html:
+    """Markup in a row."""
+    return Html(between.join(escape(part) for part in parts if part is not None))
+
+
+def table(
+    heads: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    caption: str,
+    numeric: Iterable[int] = (),
+    marks: Sequence[str] = (),
+    look: str | None = None,
+) -> Html:
+    """A table whose first column names the row; on a phone each row becomes a card (roles keep it a table).
+
+    ``numeric`` columns are set to the right; ``marks`` are classes of the rows, in their order.
+    """
+    right = frozenset(numeric)
+    head = [_cell("th", "columnheader", text, k in right, scope="col") for k, text in enumerate(heads)]
+    body = []
+    for index, row in enumerate(rows):
+        first = _cell("th", "rowheader", row[0], False, scope="row")
+        rest = [_cell("td", "cell", cell, k in right, data_label=str(heads[k])) for k, cell in enumerate(row) if k]
+        mark = marks[index] if index < len(marks) and marks[index] else None
+        body.append(tag("tr", first, *rest, role="row", class_=mark))
+    return tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", tag("tr", *head, role="row"), role="rowgroup"),
+        tag("tbody", *body, role="rowgroup"),
+        role="table",
+        class_=look,
+    )
+
+
+def _cell(name: str, role: str, inside: object, right: bool, **more: object) -> Html:
+    return tag(name, inside, role=role, class_="n" if right else None, **more)
+
+
+def _value(value: object) -> str:
+    return escape(f"{round(value, 2):g}" if isinstance(value, float) else value)

@@ -1,0 +1,158 @@
+"""What was promised to whom: the privacy table, its chart, its assumptions, and who saw what."""
+
+from __future__ import annotations
+
+import math
+
+from colonnade.privacy.observers import COORDINATOR, Trust
+from colonnade.privacy.statement import PROVEN, Row, Statement
+from colonnade.report import charts, words
+from colonnade.report.canvas import figure
+from colonnade.report.charts import Bar
+from colonnade.report.markup import Html, join, table, tag
+
+_MOST_BARS = 24
+
+
+def worst(statement: Statement) -> float | None:
+    """The largest epsilon of any observer within the threshold."""
+    within = [row.epsilon for row in statement.rows if statement.trust.broken(row.observer) is None]
+    return max(within, default=None)
+
+
+def privacy(statement: Statement) -> Html:
+    """The table that every figure of this report's first line comes from."""
+    rows = [
+        (
+            _breakable(row.who),
+            tag("strong", words.epsilon(row.epsilon)),
+            words.power(row.delta),
+            row.adjacency.value,
+            _basis(row),
+            _status(row),
+        )
+        for row in statement.rows
+    ]
+    heads = ("Observer", "Epsilon", "Delta", "Cannot tell apart", "Rests on", "Status")
+    caption = "One line for each observer; names joined by + pool everything they see. Epsilon is rounded up."
+    marks = ["beyond" if math.isinf(row.epsilon) else "" for row in statement.rows]
+    return join(
+        [
+            tag("h2", "What each observer can learn about one person"),
+            _meaning(statement),
+            table(heads, rows, caption=caption, numeric=(1, 2), marks=marks, look="promise"),
+            _chart(statement),
+            tag("h3", "This holds as long as"),
+            tag("ul", *(tag("li", text) for text in statement.assumptions)),
+        ]
+    )
+
+
+def who_saw_what(trust: Trust) -> Html:
+    """Roles against things, from the arrangement of the study."""
+    seated = [name for name in trust.owners if name in trust.committee]
+    others = [name for name in trust.owners if name not in trust.committee]
+    sits = COORDINATOR in trust.committee
+    share = f"one of {len(trust.committee)} of everything; {trust.threshold + 1} are needed to see anything"
+    never, no_share = "never", "none"
+    rows: list[tuple[object, ...]] = []
+    for names, held in ((seated, share), (others, no_share)):
+        if names:
+            who = join([words.listed(names), tag("span", _part(names, held == share), class_="why")])
+            rows.append((who, "its own", never, held, "its own part", "of its own messages", "exact", "yes"))
+    relay = "relays, and holds the third share" if sits and len(trust.owners) == 2 else "relays"
+    if sits and len(trust.owners) > 2:
+        relay = "relays, and sits on the committee"
+    name = join([COORDINATOR, tag("span", relay, class_="why")])
+    told = "exact, from the sizes"
+    rows.append((name, "has none", never, share if sits else no_share, "none", "of all messages", told, "yes"))
+    analyst = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
+    rows.append((analyst, "has none", never, "none", "none", "none", "noisy", "yes"))
+    heads = (
+        "Who",
+        "Own columns",
+        "Columns of others",
+        "Secret shares",
+        "Noise",
+        "Sealed bytes: sizes and times",
+        "Number of rows",
+        "Published result",
+    )
+    caption = (
+        "What each role held or saw during the run, while no more than "
+        f"{words.counted(trust.threshold, 'committee member')} pool their shares. There was nothing else."
+    )
+    return join(
+        [
+            tag("h2", "Who saw what"),
+            table(heads, rows, caption=caption),
+            tag(
+                "p",
+                tag("strong", "You are reading sizes and times. "),
+                "They tell the number of rows, so whoever reads this report counts as the coordinator in the "
+                "table above, not as the analyst.",
+                class_="note",
+            ),
+        ]
+    )
+
+
+def _meaning(statement: Statement) -> Html:
+    bound = worst(statement)
+    if bound is None or math.isinf(bound):
+        text = "Some observer within the threshold is promised nothing; the table says why."
+        return tag("p", tag("strong", text), class_="note")
+    return tag(
+        "p",
+        "Take two tables that differ in one person. Whatever an observer sees is at most e",
+        tag("sup", "epsilon"),
+        " times as likely with one as with the other, but for a chance of delta. The largest epsilon for "
+        f"anyone within the threshold is {words.epsilon(bound)}, a factor of {words.times(bound)}; "
+        f"delta is {words.power(statement.delta)}. Smaller is safer.",
+    )
+
+
+def _status(row: Row) -> Html:
+    look = "warn" if row.status != PROVEN else "good"
+    return tag(
+        "span",
+        tag("span", row.status, class_=look),
+        tag("span", row.reason, class_="why") if row.reason else None,
+        class_="all",
+    )
+
+
+def _chart(statement: Statement) -> Html | None:
+    shown = statement.rows[:_MOST_BARS]
+    items = [
+        Bar(row.who, None if math.isinf(row.epsilon) else row.epsilon, words.epsilon(row.epsilon)) for row in shown
+    ]
+    if not items:
+        return None
+    spoken = "; ".join(f"{bar.label}: {bar.text}" for bar in items)
+    rest = len(statement.rows) - len(shown)
+    caption = "Epsilon of each observer; hatched where nothing is promised." + (
+        f" The first {len(shown)} observers; the table has {rest} more." if rest else ""
+    )
+    return figure(
+        "epsilon",
+        lambda key, width: charts.bars(key, width, items, title="Epsilon of each observer", description=spoken),
+        caption,
+    )
+
+
+def _basis(row: Row) -> Html:
+    if math.isinf(row.epsilon):
+        return tag("span", "nothing", class_="why")
+    lines = [*row.theorem.split(", "), f"by {row.route}"]
+    return tag("span", *(tag("span", text, class_="why") for text in lines if text), class_="all")
+
+
+def _breakable(text: str) -> Html:
+    """A long name of a coalition may be broken after each plus."""
+    return join(text.replace("+", "+\n").split("\n"), tag("wbr"))
+
+
+def _part(names: list[str], seated: bool) -> str:
+    word = "party" if len(names) == 1 else "parties"
+    return f"{word} with a committee seat" if seated else f"{word} without a seat"

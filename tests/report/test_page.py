@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import copy
+import math
+import re
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from colonnade.privacy.events import NonPrivate
+from colonnade.privacy.observers import Trust
+from colonnade.privacy.statement import Statement, rounded_up
+from colonnade.report import render, write_report
+from colonnade.report.result import noise_edge
+
+from .conftest import make_model, make_run, make_statement
+
+VOID = {"meta", "wbr"}
+HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=http://evil.example/x>"
+
+
+class Page(HTMLParser):
+    """A strict reader: every element must be closed in order, every id used once."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.headings: list[int] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        assert len({name for name, _ in attrs}) == len(attrs)
+        self.tags.append((tag, dict(attrs)))
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.text.append(data)
+
+    def all(self, name):
+        return [attrs for tag, attrs in self.tags if tag == name]
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture
+def page(run, statement, model, evaluation):
+    return Page(render(run, statement, model, evaluation))
+
+
+def test_structure(page):
+    assert page.all("html")[0]["lang"] == "en"
+    assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
+    assert page.headings[0] == 1
+    assert page.headings.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in zip(page.headings, page.headings[1:], strict=False))
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    for link in page.all("a"):
+        assert link["href"][0] == "#"
+        assert link["href"][1:] in ids
+
+
+def test_sections_come_in_order(page):
+    names = [section["id"] for section in page.all("section")]
+    assert names == ["privacy", "seen", "result", "evaluation", "cost", "check"]
+
+
+def test_tables_and_charts_speak_to_a_screen_reader(page):
+    assert page.all("th")
+    assert all(head["scope"] in ("col", "row") for head in page.all("th"))
+    charts = [svg for svg in page.all("svg") if svg.get("class") == "chart"]
+    assert len(charts) == 2 * 5
+    ids = {attrs.get("id"): tag for tag, attrs in page.tags}
+    for svg in charts:
+        assert svg["role"] == "img"
+        assert [ids[name] for name in svg["aria-labelledby"].split()] == ["title", "desc"]
+
+
+def test_nothing_is_fetched(page, run, statement, model, evaluation):
+    text = render(run, statement, model, evaluation)
+    assert not re.search(r"https?:|@import|//[a-z]", text)
+    assert "<script" not in text
+    for tag, attrs in page.tags:
+        assert tag not in ("script", "link", "img", "iframe", "object", "base", "form")
+        assert "src" not in attrs
+        assert "style" not in attrs
+    assert all(address.startswith("#") for address in re.findall(r"url\(([^)]*)\)", text))
+
+
+def test_the_opening_says_it_in_plain_words(page, statement):
+    worst = max(row.epsilon for row in statement.rows if math.isfinite(row.epsilon))
+    assert "bank, shop and clinic computed one PCA of 24 columns; nobody, the coordinator included" in page.words
+    for figure in (rounded_up(worst, 3), "10⁻⁵", "24", "5.2 s", "13.5 MB"):
+        assert figure in page.words
+
+
+def test_every_observer_has_its_line(page, statement):
+    for row in statement.rows:
+        assert row.observer.label.replace("+", "") in page.words.replace("+ ", "").replace("+", "")
+        assert row.adjacency.value in page.words
+        assert (rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason) in page.words
+    assert "no promise" in page.words
+    for text in statement.assumptions:
+        assert text in page.words
+
+
+def test_the_reader_counts_as_the_coordinator(page):
+    assert "counts as the coordinator" in page.words
+    assert "not as the analyst" in page.words
+
+
+def test_charts_hold_the_numbers(page, model, evaluation):
+    for ratio in model.explained_variance_ratio_:
+        assert f"{100 * ratio:.1f} %" in page.words
+    strongest = float(model.components_.flat[np.abs(model.components_).argmax()])
+    assert f"{abs(strongest):.2f}" in page.words
+    for line in evaluation["lines"]:
+        assert line["name"] in page.words
+        for mean, std in zip(line["mean"], line["std"], strict=True):
+            assert f"{100 * mean:.1f} ± {100 * std:.1f} %" in page.words
+    for phase in ("multiply", "deal", "own block"):
+        assert phase in page.words
+    assert "4.6 MB" in page.words
+
+
+def test_many_columns_are_cut_to_the_strongest_and_said_so(run, statement, model):
+    assert "The 15 strongest of 24 columns" in Page(render(run, statement, model)).words
+    few = make_model({"bank": ["income"], "shop": ["visits"], "clinic": ["bmi"]}, n_components=1)
+    assert "strongest of" not in Page(render(run, statement, few)).words
+
+
+def test_columns_are_grouped_by_the_longest_fitting_party(run):
+    owners = ("bank", "bank.north", "shop")
+    model = make_model({"bank": ["a"], "bank.north": ["b"], "shop": ["c.d"]}, n_components=1)
+    words = Page(render(run, make_statement(owners), model)).words
+    assert "bank.north, b:" in words
+    assert "shop, c.d:" in words
+
+
+def test_names_of_others_stay_text(run, evaluation):
+    owners = (HOSTILE, "shop", "clinic\u202e\x00")
+    columns = {owner: [f"{HOSTILE}{k}" for k in range(3)] for owner in owners}
+    hostile = make_run(columns)
+    for key in ("study", "digest", "started", "ended", "platform"):
+        hostile[key] = HOSTILE
+    hostile["task"] |= {"mu": HOSTILE, "gamma": HOSTILE, "primes": HOSTILE}
+    hostile["parties"][HOSTILE]["phases"][HOSTILE] = {"wall": 3.0, "cpu": 1.0}
+    evaluation |= {"title": HOSTILE, "note": HOSTILE}
+    evaluation["lines"][0]["name"] = HOSTILE
+    text = render(hostile, make_statement(owners), make_model(columns), evaluation)
+    page = Page(text)
+    assert not page.all("script")
+    assert not page.all("img")
+    assert HOSTILE in page.words
+    assert "\u202e" not in text
+    assert "\x00" not in text
+
+
+def test_lone_surrogates_do_not_stop_the_file(tmp_path, run, statement, model):
+    run["study"] = "a \ud800 name"
+    assert "a ? name" in write_report(tmp_path, run, statement, model).read_text("utf-8")
+
+
+def _without(value, path):
+    value = copy.deepcopy(value)
+    inner = value
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    return value
+
+
+def _paths(value, before=()):
+    for key, inner in value.items():
+        yield (*before, key)
+        if isinstance(inner, dict):
+            yield from _paths(inner, (*before, key))
+
+
+def _small_run():
+    whole = make_run({"bank": ["income"]})
+    phases = whole["parties"]["bank"]["phases"]
+    whole["parties"]["bank"]["phases"] = {name: phases[name] for name in ("noise", "multiply")}
+    return whole
+
+
+def test_any_part_of_the_record_may_be_missing(statement):
+    whole = _small_run()
+    for path in _paths(whole):
+        Page(render(_without(whole, path), statement, SimpleNamespace()))
+
+
+@pytest.mark.parametrize("odd", [None, [], {}, "text", 10**400, -1, math.nan, True], ids=lambda odd: str(odd)[:8])
+def test_any_part_of_the_record_may_be_odd(statement, odd):
+    whole = _small_run()
+    for path in _paths(whole):
+        damaged = copy.deepcopy(whole)
+        inner = damaged
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = odd
+        Page(render(damaged, statement, SimpleNamespace()))
+
+
+def test_nothing_but_the_statement_is_needed(statement):
+    page = Page(render({}, statement, SimpleNamespace()))
+    assert [section["id"] for section in page.all("section")] == ["privacy", "seen", "check"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"lines": []},
+        {"epsilons": [], "lines": [{"name": "a", "mean": []}]},
+        {"epsilons": [1], "lines": [{"name": "a", "mean": [0.5]}]},
+        {"epsilons": [1, 2], "lines": [{"mean": [0.5, None]}], "ceiling": None},
+        {"epsilons": [0, -1, 2, 3], "lines": [{"name": "a", "mean": [0.5, 0.6, 0.7, math.nan], "std": [None]}]},
+        {"epsilons": [1, 2], "lines": [{"name": "a", "mean": [0, 0]}], "ceiling": 0},
+        {"epsilons": [2, 1], "lines": [{"name": str(k), "mean": [0.9, 0.9]} for k in range(12)], "ceiling": 0.9},
+    ],
+)
+def test_odd_evaluations(run, statement, model, odd):
+    Page(render(run, statement, model, odd))
+
+
+def test_noise_over_everything_is_admitted(run, statement):
+    words = Page(render(run, statement, make_model(noise_std=1e9))).words
+    assert "None stands above what the noise alone would show" in words
+
+
+def test_the_noise_edge_is_where_the_spectrum_ends():
+    rng = np.random.default_rng(5)
+    columns, std, count = 200, 3.0, 10.0
+    above = np.triu(rng.normal(scale=std / math.sqrt(2), size=(columns, columns)), 1)
+    noise = above + above.T + np.diag(rng.normal(scale=std, size=columns))
+    assert np.linalg.eigvalsh(noise / count)[-1] == pytest.approx(noise_edge(std, columns, count), rel=0.08)
+
+
+def test_two_owners_seat_the_coordinator(run):
+    statement = make_statement(("bank", "shop"))
+    words = Page(render(run, statement, make_model({"bank": ["a"], "shop": ["b"]}, n_components=1))).words
+    assert "holds the third share" in words
+    assert "2 are needed to see anything" in words
+
+
+def test_a_thousand_owners_make_a_short_page(run):
+    owners = tuple(f"owner{k:04d}" for k in range(1000))
+    text = render(run, make_statement(owners, threshold=3), make_model())
+    assert "995 more" in Page(text).words
+    assert len(text) < 200_000
+
+
+def test_no_promise_is_said_out_loud(run, model):
+    trust = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
+    statement = Statement.of([NonPrivate("the raw sums were shown")], trust, 1e-5)
+    words = Page(render(run, statement, model)).words
+    assert "is promised nothing" in words
+    assert "the raw sums were shown" in words
+
+
+def test_a_failed_run_does_not_claim_a_result(run, statement):
+    run |= {"status": "failed", "message": "shop was lost"}
+    words = Page(render(run, statement, SimpleNamespace())).words
+    assert "This run failed: shop was lost" in words
+    assert "computed one PCA" not in words
+
+
+def test_output_repeats(tmp_path, run, statement, model, evaluation):
+    first = render(run, statement, model, evaluation)
+    assert first == render(copy.deepcopy(run), make_statement(), make_model(), copy.deepcopy(evaluation))
+    target = write_report(tmp_path, run, statement, model, evaluation)
+    assert target == tmp_path / "report.html"
+    assert target.read_text("utf-8") == first
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_real_model(run, statement, model):
+    models = pytest.importorskip("colonnade.models", exc_type=ImportError)
+    real = models.PCA(3, epsilon=1.0)
+    assert Page(render(run, statement, real)).all("section")
+    names = ("feature_names_in", "components", "explained_variance", "explained_variance_ratio", "mean", "count")
+    real.restore({name: np.asarray(getattr(model, f"{name}_")).tolist() for name in (*names, "noise_std")})
+    assert render(run, statement, real) == render(run, statement, model)
