@@ -1,1 +1,31 @@
 """Colonnade: differentially private learning on vertically partitioned data, with no trusted party."""
+
+from colonnade.errors import ColonnadeError
+from colonnade.models import PCA, Federation, Party
+from colonnade.privacy import Adjacency, Ledger, Observer, Statement
+from colonnade.study import PartyConfig, Study, preflight
+from colonnade.tables import Schema, Table, category, flag, load_dataset, number, read_table
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PCA",
+    "Adjacency",
+    "ColonnadeError",
+    "Federation",
+    "Ledger",
+    "Observer",
+    "Party",
+    "PartyConfig",
+    "Schema",
+    "Statement",
+    "Study",
+    "Table",
+    "__version__",
+    "category",
+    "flag",
+    "load_dataset",
+    "number",
+    "preflight",
+    "read_table",
+]

@@ -1,0 +1,249 @@
+"""The command line: every command in one list, each in a few lines."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from colonnade.cli import initialise, show
+from colonnade.cli.demo import run_demo
+from colonnade.cli.doctor import examine
+from colonnade.cli.output import Json, complain, emit, piped, progress_bar, say, speak_json
+from colonnade.cli.publish import publish
+from colonnade.errors import ColonnadeError, Interrupted
+from colonnade.privacy import Ledger
+from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
+from colonnade.study.local import folder_of
+from colonnade.tables import Schema, draft_schema, read_table
+
+app = typer.Typer(
+    name="colonnade",
+    help="Differentially private learning on columns that different organisations hold, with no trusted party.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+init_app = typer.Typer(help="Make keys, certificates and configurations.", no_args_is_help=True)
+ledger_app = typer.Typer(help="What a party has spent.", no_args_is_help=True)
+schema_app = typer.Typer(help="Draft and check public schemas.", no_args_is_help=True)
+app.add_typer(init_app, name="init")
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(schema_app, name="schema")
+
+StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
+PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
+Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Where to leave the study and its run.")] = Path("runs/demo"),
+    rows: Annotated[int, typer.Option("--rows", min=100, help="How many people to make up.")] = 20_000,
+    json: Json = False,
+) -> None:
+    """Three organisations, three processes, one private PCA, a report with pictures."""
+    speak_json(json)
+    with progress_bar(not json) as progress:
+        facts = run_demo(out, rows, progress)
+    if json:
+        emit(facts)
+
+
+@app.command()
+def privacy(
+    study: StudyPath,
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Size the estimates for so many rows.")] = None,
+    json: Json = False,
+) -> None:
+    """What a study would cost, for whom, before anybody says yes."""
+    speak_json(json)
+    answer = preflight(Study.load(study), rows)
+    emit(answer.to_dict()) if json else say(show.preflight(answer))
+
+
+@app.command()
+def run(study: StudyPath, out: Out = None, json: Json = False) -> None:
+    """Run a whole study with local processes, each party in its own."""
+    speak_json(json)
+    loaded = Study.load(study)
+    folder = out or Path("runs") / loaded.name
+    say(show.preflight(preflight(loaded)))
+    with progress_bar(not json) as progress:
+        folders = run_local(loaded, folder, progress=progress)
+    facts = publish(loaded, folder, folders)
+    emit(facts) if json else say(show.outcome(loaded, folder))
+
+
+@app.command()
+def coordinator(
+    study: StudyPath,
+    key: Annotated[Path, typer.Option("--key", help="The coordinator's private key.")] = Path(
+        "coordinator/coordinator.key"
+    ),
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="Listen at HOST:PORT when that is not what the parties dial.")
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+    pipe: Pipe = False,
+) -> None:
+    """Relay a study between its parties and publish the result."""
+    speak_json(json or pipe)
+    loaded = Study.load(study)
+    folder = out or Path("runs") / loaded.name
+    address = loaded.content.coordinator.address
+    say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
+    with progress_bar(not (json or pipe)) as bar:
+        run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen)
+    if not pipe:
+        facts = publish(loaded, folder, {"coordinator": folder})
+        emit(facts) if json else say(show.outcome(loaded, folder))
+
+
+@app.command()
+def party(study: StudyPath, config: PartyPath, out: Out = None, json: Json = False, pipe: Pipe = False) -> None:
+    """Take part in a study with one's own columns."""
+    speak_json(json or pipe)
+    loaded, own = Study.load(study), PartyConfig.load(config)
+    folder = out or folder_of(Path("runs") / loaded.name, own.name)
+    say(f"{own.name} in {loaded.name!r}: this is what it costs\n{loaded.statement}\n")
+    with progress_bar(not (json or pipe)) as bar:
+        run_party(loaded, own, folder, piped if pipe else bar)
+    if not pipe:
+        emit({"study": loaded.name, "out": str(folder)}) if json else say(f"done; the record is in {folder}")
+
+
+@app.command()
+def doctor(
+    study: StudyPath,
+    config: Annotated[Path | None, typer.Argument(metavar="[PARTY.toml]", help="Check as this party.")] = None,
+    json: Json = False,
+) -> None:
+    """Can we really talk? Check files, keys, pins, table, ledger, clock and connection."""
+    speak_json(json)
+    checks = examine(study, config)
+    emit({"checks": [check.to_dict() for check in checks]}) if json else say(show.checks(checks))
+    if any(check.level == "bad" for check in checks):
+        raise typer.Exit(1)
+
+
+@init_app.command("party")
+def init_party(
+    name: str,
+    out: Annotated[Path | None, typer.Option("--out", help="The party's folder.  [default: NAME]")] = None,
+    data: Annotated[str, typer.Option("--data", help="The party's table.")] = "",
+    id: Annotated[str, typer.Option("--id", help="The id column.")] = "person_id",
+    json: Json = False,
+) -> None:
+    """Make a party's key, certificate and configuration."""
+    speak_json(json)
+    made = initialise.party(name, out or Path(name), data or f"{name}.csv", id)
+    emit(made) if json else say(show.identity(made))
+
+
+@init_app.command("coordinator")
+def init_coordinator(
+    out: Annotated[Path, typer.Option("--out", help="The coordinator's folder.")] = Path("coordinator"),
+    json: Json = False,
+) -> None:
+    """Make the coordinator's key and certificate."""
+    speak_json(json)
+    made = initialise.identity("coordinator", out)
+    emit(made) if json else say(show.identity(made))
+
+
+@init_app.command("pins")
+def init_pins(study: StudyPath, json: Json = False) -> None:
+    """Pin the certificates in certs/ by writing their fingerprints into the study file."""
+    speak_json(json)
+    pins = initialise.pins(study)
+    emit({"pins": pins}) if json else say(show.pins(study, pins))
+
+
+@init_app.command("trial")
+def init_trial(study: StudyPath, json: Json = False) -> None:
+    """For a trial on one machine: make everyone's keys and pin them."""
+    speak_json(json)
+    pins = initialise.trial(study)
+    emit({"pins": pins}) if json else say(show.pins(study, pins))
+
+
+@ledger_app.command("show")
+def ledger_show(
+    path: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")],
+    delta: Annotated[float, typer.Option("--delta", help="The delta of the totals.")] = 1e-5,
+    json: Json = False,
+) -> None:
+    """Every study a party took part in, and what each observer has learned in all."""
+    speak_json(json)
+    book = Ledger(initialise.existing(path))
+    emit(show.ledger_facts(book, delta)) if json else say(show.ledger(book, delta))
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    path: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")], json: Json = False
+) -> None:
+    """Check that a ledger is whole."""
+    speak_json(json)
+    Ledger(initialise.existing(path)).verify()
+    emit({"ledger": str(path), "whole": True}) if json else say(f"{path} is whole")
+
+
+@schema_app.command("draft")
+def schema_draft(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write it.  [default: FILE with .toml]")] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The id column, which is left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Write a schema to review; bounds read off the data are marked and must be replaced."""
+    speak_json(json)
+    target = out or file.with_suffix(".toml")
+    if target.exists():
+        raise ColonnadeError(f"{target} is there already; choose another place with --out")
+    target.write_text(draft_schema(file, id=id), encoding="utf-8")
+    if json:
+        emit({"schema": str(target)})
+    else:
+        say(f"wrote {target}: replace every bound marked `drafted` by one you would say aloud, then delete the mark")
+
+
+@schema_app.command("check")
+def schema_check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA.toml", help="Its schema.")],
+    id: Annotated[str, typer.Option("--id", help="The id column.")] = "person_id",
+    json: Json = False,
+) -> None:
+    """Check a party's file against its schema, on this machine, row by row."""
+    speak_json(json)
+    table = read_table(file, Schema.load(schema), id=id)
+    report = table.check()
+    emit({"rows": table.rows, "report": show.plain(report)}) if json else say(
+        f"{file}: {table.rows} rows fit\n{report}"
+    )
+
+
+def command_line() -> None:
+    """Run a command; a user's mistake is one sentence and a documented exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    try:
+        app()
+    except Interrupted as stop:
+        sys.stderr.write("colonnade: interrupted\n")
+        sys.exit(stop.exit_code)
+    except Exception as error:
+        sys.exit(complain(error))
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    raise Interrupted

@@ -1,0 +1,127 @@
+"""Can we really talk? Each check says what it looked at, what it found and what to do."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from colonnade.errors import ColonnadeError, ConnectError
+from colonnade.privacy import Ledger
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study import PartyConfig, Study
+from colonnade.study.run import join, load_identity
+
+_CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    what: str
+    level: Literal["good", "unsure", "bad"]
+    detail: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def examine(study_path: Path, config_path: Path | None) -> list[Check]:
+    """All checks, as far as earlier ones allow later ones."""
+    found: list[Check] = []
+    for check in _examine(study_path, config_path):
+        found.append(check)
+    return found
+
+
+def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+    yield Check("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
+    threads = os.environ.get("OPENBLAS_NUM_THREADS")
+    yield Check("BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here")
+    try:
+        study = Study.load(study_path)
+    except ColonnadeError as error:
+        yield Check("study", "bad", str(error))
+        return
+    yield Check("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest[:12]}")
+    yield _tried("plan", lambda: f"noise meets every budget; {study.task.committee.system.bits} bits hold the sums")
+    yield _tried("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
+    yield from _address(study.content.coordinator.address)
+    if config_path is None:
+        return
+    try:
+        config = PartyConfig.load(config_path)
+    except ColonnadeError as error:
+        yield Check("party", "bad", str(error))
+        return
+    yield _tried("policy", lambda: _policy(study, config))
+    if config.name not in study.roster.schemas:
+        return
+    yield _tried("key", lambda: _key(study, config))
+    yield _tried("table", lambda: _table(study, config))
+    yield _tried("ledger", lambda: _ledger(config))
+    yield _connection(study, config)
+
+
+def _tried(what: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(what, "good", look())
+    except ColonnadeError as error:
+        return Check(what, "bad", str(error))
+
+
+def _policy(study: Study, config: PartyConfig) -> str:
+    config.check(study)
+    return f"{config.name} may take part"
+
+
+def _key(study: Study, config: PartyConfig) -> str:
+    load_identity(config.key, config.name, study.certificates())
+    mode = config.key.stat().st_mode & 0o777
+    return f"{config.key} belongs to the pinned certificate (mode {mode:o})"
+
+
+def _table(study: Study, config: PartyConfig) -> str:
+    table = config.table(study.roster.schemas[config.name])
+    return f"{table.rows} rows of {config.data} fit the schema"
+
+
+def _ledger(config: PartyConfig) -> str:
+    if not config.ledger.exists():
+        return f"{config.ledger} will be made at the first study"
+    book = Ledger(config.ledger)
+    book.verify()
+    return f"{config.ledger} is whole, {len(book.entries())} entries"
+
+
+def _address(address: str) -> Iterator[Check]:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.getaddrinfo(host, int(port))
+    except OSError:
+        yield Check("name", "bad", f"{host} cannot be resolved; check the spelling or the name server")
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        yield Check("port", "good", f"something listens at {address}")
+    except OSError:
+        yield Check("port", "unsure", f"nothing listens at {address}: fine unless the coordinator should be up now")
+
+
+def _connection(study: Study, config: PartyConfig) -> Check:
+    try:
+        certificates = study.certificates()
+        identity = load_identity(config.key, config.name, certificates)
+        with join(study, identity, certificates, wait=_CONNECT_SECONDS) as place:
+            place.wait_for_peers([COORDINATOR], timeout=_CONNECT_SECONDS)
+    except ConnectError as error:
+        return Check("connection", "unsure", str(error))
+    except ColonnadeError as error:
+        return Check("connection", "bad", str(error))
+    return Check("connection", "good", "a sealed session with the coordinator stands")

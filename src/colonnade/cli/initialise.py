@@ -1,0 +1,89 @@
+"""Keys, certificates, configurations and pins."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from colonnade.errors import IdentityError, StudyError
+from colonnade.study.spec import Study, write_pins
+from colonnade.wire import Certificate, Identity
+
+PARTY_TEMPLATE = """\
+# What {name} brings to a study and what it allows. This file stays with {name}.
+name = "{name}"
+data = "{data}"
+id = "{id}"
+key = "{name}.key"
+ledger = "ledger.sqlite"
+
+[policy]
+tasks = ["pca"]
+columns = "all"                 # or the list of columns that may be used
+
+[policy.budget]
+delta = 1e-5
+# The most that each of these may ever learn about {name}'s people, over all studies.
+epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
+"""
+
+
+def identity(name: str, folder: Path) -> dict[str, str]:
+    """Make a key and certificate, unless there is one already."""
+    key = folder / f"{name}.key"
+    if key.exists():
+        raise IdentityError(f"{key} is there already; a key is never overwritten")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Identity.create(name)
+    key_path, certificate = made.save(folder)
+    return {
+        "name": name,
+        "key": str(key_path),
+        "certificate": str(certificate),
+        "fingerprint": made.fingerprint,
+    }
+
+
+def party(name: str, folder: Path, data: str, id: str) -> dict[str, str]:
+    """An identity, and a configuration to review."""
+    made = identity(name, folder)
+    config = folder / "party.toml"
+    if not config.exists():
+        config.write_text(PARTY_TEMPLATE.format(name=name, data=data, id=id), encoding="utf-8")
+    return made | {"config": str(config)}
+
+
+def pins(study: Path) -> dict[str, str]:
+    """Write the fingerprint of everyone's certificate into the study file."""
+    loaded = Study.load(study)
+    found = {}
+    for name in loaded.participants:
+        path = loaded.folder / "certs" / f"{name}.crt"
+        if not path.exists():
+            raise IdentityError(f"no certificate of {name} at {path}: ask {name} for it (it is public)")
+        certificate = Certificate.load(path)
+        if certificate.name != name:
+            raise IdentityError(f"{path} is the certificate of {certificate.name}, not of {name}")
+        found[name] = certificate.fingerprint
+    write_pins(study, found)
+    return found
+
+
+def trial(study: Path) -> dict[str, str]:
+    """Everyone's keys on one machine, where they are missing, and their pins."""
+    loaded = Study.load(study)
+    certificates = loaded.folder / "certs"
+    certificates.mkdir(exist_ok=True)
+    for name in loaded.participants:
+        folder = loaded.folder / name
+        if not (folder / f"{name}.key").exists():
+            identity(name, folder)
+        shutil.copyfile(folder / f"{name}.crt", certificates / f"{name}.crt")
+    return pins(study)
+
+
+def existing(path: Path) -> Path:
+    """A path that must exist, since opening a ledger would make one."""
+    if not path.is_file():
+        raise StudyError(f"there is no file {path}")
+    return path

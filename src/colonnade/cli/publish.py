@@ -1,0 +1,56 @@
+"""After a run: gather what each participant wrote down, and make the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from colonnade.models import PCA
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.report import write_report
+from colonnade.study import Study
+
+_COUNTS = {
+    "sent": "payload_sent",
+    "received": "payload_received",
+    "sealed_sent": "sealed_sent",
+    "sealed_received": "sealed_received",
+    "messages": "messages_sent",
+}
+
+
+def publish(
+    study: Study, out: Path, folders: Mapping[str, Path], evaluation: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Complete ``run.json`` with the records of the participants at hand, and write ``report.html``."""
+    run = _read(out)
+    people: dict[str, Any] = {}
+    for name, folder in folders.items():
+        record = run if name == COORDINATOR else _read(folder)
+        people[name] = {
+            "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
+            "seat": name in study.roster.trust.committee,
+            "phases": record.get("phases", {}),
+            "traffic": _totals(record.get("traffic", {})),
+            "seconds": record.get("seconds"),
+        }
+    run[COORDINATOR] = people.pop(COORDINATOR)
+    run["parties"] = people
+    if evaluation:
+        run["evaluation"] = dict(evaluation)
+    (out / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    write_report(out, run, study.statement, PCA.load(out / "model.json"), evaluation)
+    return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return content
+
+
+def _totals(traffic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    totals: dict[str, Any] = {name: sum(peer.get(key, 0) for peer in traffic.values()) for name, key in _COUNTS.items()}
+    totals["cpu_seconds"] = round(sum(peer.get("cpu_seconds", 0.0) for peer in traffic.values()), 4)
+    return totals

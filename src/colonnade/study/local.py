@@ -1,0 +1,139 @@
+"""The same study on one machine: every participant in a process of its own, over TLS on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colonnade import errors
+from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, StudyError
+from colonnade.protocols.roles import COORDINATOR, Progress, silent
+from colonnade.study.policy import PartyConfig
+from colonnade.study.spec import Study
+
+_GRACE_SECONDS = 10.0
+
+
+@dataclass
+class Child:
+    """One participant's process, and the last word it said about itself."""
+
+    name: str
+    process: subprocess.Popen[str]
+    error: dict[str, Any] | None = None
+    log: list[str] = field(default_factory=list)
+
+
+def run_local(
+    study: Study, out: Path, *, progress: Progress = silent, ready: Callable[[], None] | None = None
+) -> dict[str, Path]:
+    """Run a study with local processes; the run directories of all participants, or the first cause of failure.
+
+    The coordinator's key lies at ``coordinator/coordinator.key`` beside the study file and each party's
+    configuration at ``NAME/party.toml``. The coordinator's run directory is ``out``, the parties' lie in it.
+    """
+    commands = local_commands(study, out)
+    children = {name: _start(name, command) for name, command in commands.items()}
+    if ready:
+        ready()
+    readers = [
+        threading.Thread(target=_listen, args=(child, progress if child.name == COORDINATOR else silent), daemon=True)
+        for child in children.values()
+    ]
+    for reader in readers:
+        reader.start()
+    try:
+        _wait(study, children)
+    finally:
+        for child in children.values():
+            if child.process.poll() is None:
+                child.process.terminate()
+        for child, reader in zip(children.values(), readers, strict=True):
+            child.process.wait(timeout=_GRACE_SECONDS)
+            reader.join(timeout=_GRACE_SECONDS)
+            if child.process.stdout:
+                child.process.stdout.close()
+    if cause := first_cause(children):
+        raise cause
+    return {name: folder_of(out, name) for name in commands}
+
+
+def folder_of(out: Path, name: str) -> Path:
+    """Where a participant's run directory lies."""
+    return out if name == COORDINATOR else out / "parties" / name
+
+
+def local_commands(study: Study, out: Path) -> dict[str, list[str]]:
+    """The command line of every participant, as one would type it."""
+    python = [sys.executable, "-m", "colonnade"]
+    key = study.folder / "coordinator" / "coordinator.key"
+    tail = ["--pipe", "--out"]
+    commands = {COORDINATOR: [*python, "coordinator", str(study.path), "--key", str(key), *tail, str(out)]}
+    for name in study.content.parties:
+        config = study.folder / name / "party.toml"
+        if PartyConfig.load(config).name != name:
+            raise StudyError(f"{config} is the configuration of another party than {name}")
+        commands[name] = [*python, "party", str(study.path), str(config), *tail, str(folder_of(out, name))]
+    return commands
+
+
+def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
+    """The error that the others only heard of, if any participant failed."""
+    failed = [child for child in children.values() if child.process.returncode != 0]
+    if not failed:
+        return None
+    echoes = (PeerStopped.__name__, PeerLost.__name__)
+    causes = [child for child in failed if child.error and child.error["error"] not in echoes]
+    child = next(iter([*causes, *(c for c in failed if not c.error), *failed]))
+    if child.error is None:
+        how = child.process.returncode
+        last = f"; its last words: {child.log[-1]}" if child.log else ""
+        return PeerLost(f"{child.name} ended without a word (exit status {how}){last}")
+    kind = getattr(errors, str(child.error["error"]), ColonnadeError)
+    return kind(f"{child.name}: {child.error['message']}")
+
+
+def _start(name: str, command: list[str]) -> Child:
+    one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter, with paths we were given
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | one_thread
+    )
+    return Child(name, process)
+
+
+def _listen(child: Child, progress: Progress) -> None:
+    """Read what a participant pipes: a JSON object a line, and anything else as its log."""
+    for line in child.process.stdout or ():
+        try:
+            said = json.loads(line)
+        except ValueError:
+            child.log.append(line.rstrip()[:500])
+            continue
+        if isinstance(said, dict) and "progress" in said:
+            progress(said["progress"], said["done"], said["total"])
+        elif isinstance(said, dict) and "error" in said:
+            child.error = said
+
+
+def _wait(study: Study, children: Mapping[str, Child]) -> None:
+    """Until all have ended; once one has failed, the others get the time the study gives them."""
+    limits = study.content.limits
+    pending = dict(children)
+    while pending:
+        deadline = None
+        if any(c.process.returncode not in (None, 0) for c in children.values()):
+            deadline = limits.reconnect + _GRACE_SECONDS
+        for name, child in list(pending.items()):
+            try:
+                child.process.wait(timeout=0.2 if deadline is None else deadline)
+                del pending[name]
+            except subprocess.TimeoutExpired:
+                if deadline is not None:
+                    return

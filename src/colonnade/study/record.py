@@ -1,0 +1,93 @@
+"""The run directory: what happened, in files that outlive the process.
+
+``run.json`` (who, when, how long, how many bytes, how it ended), ``privacy.json`` (the statement),
+``events.jsonl`` (a line for each thing that happened), the model, and ``report.html``. Sizes and times tell
+the number of rows, so whoever reads this directory sees what the coordinator sees, not what the analyst sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import StudyError
+from colonnade.privacy import Statement
+
+
+class RunRecord:
+    """One participant's record of one run."""
+
+    def __init__(self, folder: str | Path, *, participant: str, study: str, digest: str) -> None:
+        self.folder = Path(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name in ("run.json", "privacy.json", "events.jsonl", "model.json", "report.html"):
+                (self.folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StudyError(f"the run directory {self.folder} cannot be used: {error.strerror}") from None
+        self._started = time.monotonic()
+        self._facts: dict[str, Any] = {
+            "participant": participant,
+            "study": study,
+            "digest": digest,
+            "started": _now(),
+            "status": "running",
+            "platform": f"Python {platform.python_version()} on {platform.machine()}",
+            "processors": os.cpu_count(),
+        }
+        self._write()
+
+    def note(self, what: str, **details: Any) -> None:
+        """Append one line to ``events.jsonl``, durably."""
+        line = {"time": _now(), "what": what, **details}
+        with (self.folder / "events.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def statement(self, statement: Statement) -> None:
+        """Write ``privacy.json``."""
+        self._dump("privacy.json", statement.to_dict())
+
+    def finish(self, **facts: Any) -> None:
+        """The run succeeded."""
+        self._end("finished", facts)
+
+    def fail(self, error: str, message: str, exit_code: int) -> None:
+        """The run failed, with the sentence that the user saw."""
+        self.note("failed", error=error, message=message, exit_code=exit_code)
+        self._end("failed", {"error": error, "message": message, "exit_code": exit_code})
+
+    def add(self, **facts: Any) -> None:
+        """Add facts to ``run.json``."""
+        self._facts |= facts
+        self._write()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What ``run.json`` holds."""
+        return self._facts
+
+    def _end(self, status: str, facts: Mapping[str, Any]) -> None:
+        seconds = round(time.monotonic() - self._started, 3)
+        self._facts |= {"status": status, "ended": _now(), "seconds": seconds, **facts}
+        self._write()
+
+    def _write(self) -> None:
+        self._dump("run.json", self._facts)
+
+    def _dump(self, name: str, content: Any) -> None:
+        target = self.folder / name
+        partial = target.with_suffix(".partial")
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        partial.replace(target)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,188 @@
+"""A study in earnest: one participant of it in this process, over TLS through the coordinator's hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from colonnade.errors import ColonnadeError
+from colonnade.models import Estimator
+from colonnade.privacy import Entry, Ledger
+from colonnade.protocols.roles import COORDINATOR, Progress, silent
+from colonnade.protocols.session import greet, play
+from colonnade.study.policy import PartyConfig
+from colonnade.study.record import RunRecord
+from colonnade.study.spec import Study
+from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
+
+_EXCUSE_SECONDS = 5.0
+
+
+def run_party(study: Study, config: PartyConfig, out: Path, progress: Progress = silent) -> Estimator:
+    """Take part as an owner: check everything here first, reserve the budget, then join."""
+    record = RunRecord(out, participant=config.name, study=study.name, digest=study.digest)
+    with _recorded(record):
+        certificates = study.certificates()
+        identity = load_identity(config.key, config.name, certificates)
+        with _excused(study, identity, certificates):
+            config.check(study)
+            table = config.table(study.roster.schemas[config.name])
+            record.note("table checked", rows=table.rows, clipped=sum(table.report.clipped.values()))
+            ledger = Ledger(config.ledger)
+            task, trust = study.task, study.roster.trust
+            entry = ledger.reserve(study.name, study.digest, [task.event], trust, config.caps)
+        record.note("budget reserved", entry=entry.id)
+        record.statement(study.statement)
+        model = study.estimator()
+
+        def program(me: Any) -> Any:
+            greet(me, task.owners, study.digest)
+            ledger.mark_sent(entry)
+            record.note("first message")
+            return model.owner(me, table, task)
+
+        with _reservation(ledger, entry, record):
+            place = join(study, identity, certificates)
+            result = _play(study, place, program, record, progress)
+        model.conclude(study.roster, task, result)
+        model.save(record.folder / "model.json")
+        record.finish()
+        return model
+
+
+def run_coordinator(
+    study: Study, key: Path, out: Path, progress: Progress = silent, *, listen: str | None = None
+) -> Estimator:
+    """Relay between the parties and publish the result; hold a seat where there are only two parties.
+
+    ``listen`` is where the hub listens when that is not the address the parties dial (behind a proxy, say).
+    """
+    record = RunRecord(out, participant=COORDINATOR, study=study.name, digest=study.digest)
+    with _recorded(record):
+        certificates = study.certificates()
+        identity = load_identity(key, COORDINATOR, certificates)
+        record.statement(study.statement)
+        model, task = study.estimator(), study.task
+
+        def program(me: Any) -> Any:
+            greet(me, task.owners, study.digest)
+            record.note("everyone is here, with the same study")
+            return model.coordinator(me, task)
+
+        with Hub(identity, certificates, address=listen or study.content.coordinator.address) as hub:
+            record.note("listening", address=hub.address)
+            place = join(study, identity, certificates, address=f"127.0.0.1:{hub.port}")
+            result = _play(study, place, program, record, progress)
+        model.conclude(study.roster, task, result)
+        model.save(record.folder / "model.json")
+        record.finish(**public_facts(study))
+        return model
+
+
+def public_facts(study: Study) -> dict[str, Any]:
+    """What ``run.json`` says about the task and the parties."""
+    task = study.task
+    return {
+        "participants": list(study.participants),
+        "task": {
+            **study.content.task.model_dump(),
+            "mu": str(task.mu),
+            "columns": len(task.names),
+            "primes": len(task.committee.system.primes),
+            "value_bits": task.bound.bit_length() + 1,
+            "system_bits": task.committee.system.bits,
+            "noise_std": float(2 * task.mu) ** 0.5 / task.gamma**2,
+        },
+        "columns": {name: list(schema.names) for name, schema in study.roster.schemas.items()},
+        "seats": list(task.trust.committee),
+        "threshold": task.trust.threshold,
+    }
+
+
+def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:
+    """This participant's key, which must belong to the certificate that the study pins."""
+    identity = Identity.load(key, key.with_suffix(".crt"))
+    identity.certificate.check_pin(certificates[name].fingerprint, str(key.with_suffix(".crt")))
+    return identity
+
+
+def join(
+    study: Study,
+    identity: Identity,
+    certificates: Mapping[str, Certificate],
+    *,
+    address: str | None = None,
+    wait: float | None = None,
+) -> Endpoint:
+    """Dial the coordinator's hub."""
+    limits = study.content.limits
+    return dial(
+        address or study.content.coordinator.address,
+        identity,
+        certificates,
+        hub_name=COORDINATOR,
+        connect_timeout=limits.join if wait is None else wait,
+        reconnect_grace=limits.reconnect,
+        timeout=limits.silence,
+    )
+
+
+def _play(study: Study, place: Endpoint, program: Callable[[Any], Any], record: RunRecord, progress: Progress) -> Any:
+    record.note("connected")
+    with threadpool_limits(limits=1, user_api="blas"):
+        played = play(place, study.task, program, progress, wait=study.content.limits.join)
+    for event in played.revealed:
+        record.note("revealed", event=event.to_dict())
+    phases = {name: asdict(phase) for name, phase in played.phases.items()}
+    traffic = {peer: asdict(counts) for peer, counts in place.counters.peers.items()}
+    record.add(phases=phases, traffic=traffic)
+    return played.result
+
+
+@contextmanager
+def _recorded(record: RunRecord) -> Iterator[None]:
+    """Write down how the run ended, whatever happens."""
+    try:
+        yield
+    except ColonnadeError as error:
+        record.fail(type(error).__name__, str(error), error.exit_code)
+        raise
+    except BaseException as error:
+        record.fail(type(error).__name__, "stopped by an error that was not foreseen", 70)
+        raise
+
+
+@contextmanager
+def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[None]:
+    """Spend the reservation; give it back only if the study ended before this party's first message."""
+    try:
+        yield
+    except BaseException:
+        if any(now.id == entry.id and now.state == "reserved" for now in ledger.entries()):
+            ledger.release(entry)
+            record.note("budget released: nothing had been sent", entry=entry.id)
+        else:
+            record.note("budget stays spent: messages had been sent", entry=entry.id)
+        raise
+    ledger.commit(entry)
+    record.note("budget spent", entry=entry.id)
+
+
+@contextmanager
+def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certificate]) -> Iterator[None]:
+    """A party that cannot join says so to the others, in public words, so that nobody waits for it."""
+    try:
+        yield
+    except ColonnadeError as error:
+        try:
+            with join(study, identity, certificates, wait=_EXCUSE_SECONDS) as place:
+                place.wait_for_peers([COORDINATOR], timeout=_EXCUSE_SECONDS)
+                place.abort(error.for_peers)
+        except ColonnadeError:
+            pass  # nobody is there to be told
+        raise

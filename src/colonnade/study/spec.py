@@ -1,0 +1,194 @@
+"""The study file: what is asked, of whom, at what price. Public, and equal at every participant."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from colonnade.errors import IdentityError, StudyError
+from colonnade.models import MODELS, Estimator, Roster
+from colonnade.privacy import Statement
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.tables import Schema
+from colonnade.wire import Certificate
+
+
+class Part(BaseModel):
+    """A piece of a study file in which every key must be known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TaskPart(Part):
+    """``[task]``: the model and its public parameters."""
+
+    kind: Literal["pca"]
+    n_components: int = Field(default=2, ge=1)
+    center: bool = True
+    gamma: int = Field(default=4096, ge=2)
+    rows_at_most: int = Field(default=2**24, ge=1)
+
+
+class BudgetPart(Part):
+    """``[budget]``: epsilon for everyone, or for observers by name."""
+
+    epsilon: float | dict[str, float]
+    delta: float = 1e-5
+
+
+class CommitteePart(Part):
+    """``[committee]``: who holds shares, and how many of them may pool what they hold."""
+
+    seats: tuple[str, ...] = ()
+    threshold: int | None = None
+
+
+class CoordinatorPart(Part):
+    """``[coordinator]``: where the parties dial."""
+
+    address: str = Field(pattern=r"^[^\s:]+:\d{1,5}$")
+
+
+class PartyPart(Part):
+    """``[parties.NAME]``: the public schema of one party, and the columns this study uses."""
+
+    schema_file: str = Field(alias="schema")
+    columns: tuple[str, ...] | None = None
+
+
+class LimitsPart(Part):
+    """``[limits]``: how long to wait, in seconds."""
+
+    join: float = Field(default=120.0, gt=0)
+    reconnect: float = Field(default=30.0, gt=0)
+    silence: float = Field(default=600.0, gt=0)
+
+
+class StudyFile(Part):
+    """The whole file."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}$")
+    description: str = ""
+    task: TaskPart
+    budget: BudgetPart
+    committee: CommitteePart = CommitteePart()
+    coordinator: CoordinatorPart
+    parties: dict[str, PartyPart] = Field(min_length=2)
+    limits: LimitsPart = LimitsPart()
+    pins: dict[str, str] = {}
+
+
+class Study:
+    """A study file together with the schemas and certificates beside it."""
+
+    def __init__(self, path: Path, content: StudyFile) -> None:
+        self.path = path
+        self.content = content
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """Read and check a study file; the error names the key that is wrong."""
+        path = Path(path)
+        raw = read_toml(path, "study file")
+        try:
+            study = cls(path, StudyFile.model_validate(raw))
+        except ValidationError as error:
+            raise StudyError(f"{path}: {first_problem(error)}") from None
+        study.roster  # noqa: B018 - the schemas must be there and fit
+        return study
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.content.name
+
+    @property
+    def folder(self) -> Path:
+        """Where the study's other public files lie."""
+        return self.path.parent
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Everyone on the wire: the parties and the coordinator."""
+        return (*self.content.parties, COORDINATOR)
+
+    @cached_property
+    def roster(self) -> Roster:
+        """Schemas, restricted to the columns asked for, and the committee."""
+        schemas = {}
+        for name, party in self.content.parties.items():
+            schema = Schema.load(self.folder / party.schema_file)
+            schemas[name] = schema if party.columns is None else schema.select(party.columns)
+        committee = self.content.committee
+        return Roster.of(schemas, committee.seats, committee.threshold)
+
+    def estimator(self) -> Estimator:
+        """An unfitted model with the study's parameters."""
+        parameters = self.content.task.model_dump(exclude={"kind"})
+        return MODELS[self.content.task.kind](**parameters, **self.content.budget.model_dump())
+
+    @cached_property
+    def task(self) -> Any:
+        """The public task, its noise calibrated to the budgets."""
+        return self.estimator().plan(self.roster)
+
+    @cached_property
+    def statement(self) -> Statement:
+        """What the study will cost, for every observer."""
+        return Statement.of([self.task.event], self.roster.trust, self.content.budget.delta)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything the participants must agree on."""
+        agreed = self.content.model_dump(mode="json", exclude={"description"})
+        agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
+        text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def certificates(self) -> dict[str, Certificate]:
+        """Everyone's certificate from ``certs/``, each checked against its pin."""
+        found = {}
+        for name in self.participants:
+            pin = self.content.pins.get(name)
+            if pin is None:
+                raise IdentityError(
+                    f"{self.path} has no pin for {name}: put its certificate at certs/{name}.crt and run "
+                    f"`colonnade init pins {self.path.name}`"
+                )
+            found[name] = Certificate.load(self.folder / "certs" / f"{name}.crt", pin)
+        return found
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file, or one sentence that says why not."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyError(f"the {what} {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"the {what} {path} is not valid TOML: {error}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong, in words."""
+    problem = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in problem["loc"]) or "the file"
+    known = {"extra_forbidden": "is not a key that is known here", "missing": "is missing"}
+    return f"{place} {known.get(problem['type'], '- ' + problem['msg'])}"
+
+
+def write_pins(path: Path, pins: Mapping[str, str]) -> None:
+    """Replace the ``[pins]`` table at the end of a study file."""
+    text = path.read_text(encoding="utf-8")
+    head, found, rest = text.partition("\n[pins]")
+    if found and "\n[" in rest:
+        raise StudyError(f"{path}: [pins] must be the last table of the file, so that it can be rewritten")
+    lines = "".join(f'{name} = "{pin}"\n' for name, pin in pins.items())
+    path.write_text(f"{head.rstrip()}\n\n[pins]\n{lines}", encoding="utf-8")

@@ -1,0 +1,167 @@
+"""Real studies in real processes: a small population, four command lines, loopback only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.cli import initialise
+from colonnade.privacy import Ledger, Observer
+from colonnade.study import Study
+from colonnade.tables import load_dataset
+
+STUDY = """\
+name = "trial"
+[task]
+kind = "pca"
+n_components = 2
+rows_at_most = 100_000
+[budget]
+epsilon = {{ analyst = 1.0 }}
+[coordinator]
+address = "127.0.0.1:{port}"
+[limits]
+join = {join}
+reconnect = {reconnect}
+silence = 60
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Ended:
+    """How a participant's process ended."""
+
+    code: int
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """The one line that a person sees."""
+        lines = [line for line in self.text.splitlines() if line.startswith("colonnade: ")]
+        assert len(lines) == 1, self.text
+        assert "Traceback" not in self.text, self.text
+        return lines[0]
+
+
+class Trial:
+    """A study folder of bank, shop and clinic, and their processes."""
+
+    def __init__(self, folder: Path, rows: int, parties: int = 3, join: float = 40, reconnect: float = 4) -> None:
+        self.folder = folder
+        self.file = folder / "STUDY.toml"
+        self.port = free_port()
+        self.children: dict[str, subprocess.Popen[str]] = {}
+        people = load_dataset("population", rows=rows)
+        self.parties = people.parties[:parties]
+        text = STUDY.format(port=self.port, join=join, reconnect=reconnect)
+        (folder / "schemas").mkdir(parents=True)
+        people.write(folder / "tables")
+        for name in self.parties:
+            people.feature_schemas[name].save(folder / "schemas" / f"{name}.toml")
+            initialise.party(name, folder / name, f"{name}.csv", "person_id")
+            (folder / "tables" / f"{name}.csv").rename(folder / name / f"{name}.csv")
+            text += f'[parties.{name}]\nschema = "schemas/{name}.toml"\n'
+        self.file.write_text(text)
+        initialise.trial(self.file)
+
+    def study(self) -> Study:
+        return Study.load(self.file)
+
+    def out(self, name: str) -> Path:
+        return self.folder / "runs" / name
+
+    def start(self, *names: str, listen: str | None = None, study: Path | None = None) -> None:
+        for name in names:
+            command = [sys.executable, "-m", "colonnade"]
+            if name == "coordinator":
+                key = self.folder / "coordinator" / "coordinator.key"
+                command += ["coordinator", str(study or self.file), "--key", str(key)]
+                command += ["--listen", listen] if listen else []
+            else:
+                command += ["party", str(study or self.file), str(self.folder / name / "party.toml")]
+            self.children[name] = subprocess.Popen(
+                [*command, "--out", str(self.out(name))],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+            )
+
+    def start_all(self, **kwargs: Any) -> None:
+        self.start("coordinator", *self.parties, **kwargs)
+
+    def start_bank_last(self) -> None:
+        """The bank joins when everyone else is there."""
+        others = ("coordinator", *self.parties[1:])
+        self.start(*others)
+        for name in others:
+            self.until(name, "connected")
+        self.start("bank")
+
+    def ends(self, timeout: float = 60) -> dict[str, Ended]:
+        """Wait for every process; a hang is a failure."""
+        deadline = time.monotonic() + timeout
+        ended = {}
+        for name, child in self.children.items():
+            _, text = child.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            ended[name] = Ended(child.returncode, text)
+        return ended
+
+    def until(self, name: str, what: str, timeout: float = 40) -> None:
+        """Wait until a participant has written down that something happened."""
+        deadline = time.monotonic() + timeout
+        path = self.out(name) / "events.jsonl"
+        while not (path.exists() and f'"what": "{what}"' in path.read_text()):
+            assert time.monotonic() < deadline, f"{name} never came to {what!r}"
+            assert self.children[name].poll() is None, self.children[name].communicate()
+            time.sleep(0.002)
+
+    def run_json(self, name: str) -> dict[str, Any]:
+        return json.loads((self.out(name) / "run.json").read_text())
+
+    def spent(self, name: str) -> float:
+        return Ledger(self.folder / name / "ledger.sqlite").spent(Observer.analyst(), 1e-5)
+
+    def states(self, name: str) -> list[str]:
+        return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]
+
+    def edit(self, path: str, pattern: str, replacement: str) -> None:
+        file = self.folder / path
+        text, count = re.subn(pattern, replacement, file.read_text(), count=1, flags=re.MULTILINE)
+        assert count == 1, f"{pattern} is not in {path}"
+        file.write_text(text)
+
+    def clean_up(self) -> None:
+        for child in self.children.values():
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+
+
+@pytest.fixture
+def trial(tmp_path):
+    made: list[Trial] = []
+
+    def make(rows: int = 200, **kwargs: Any) -> Trial:
+        made.append(Trial(tmp_path / f"study{len(made)}", rows, **kwargs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.clean_up()

@@ -1,0 +1,283 @@
+"""What can go wrong between real processes: a clear sentence everywhere, a documented code, a true ledger."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from colonnade import errors
+
+OTHERS = ("coordinator", "shop", "clinic")
+
+
+def assert_stopped_by_bank(ended, reason):
+    for name in OTHERS:
+        assert ended[name].code == errors.PeerStopped.exit_code, ended[name]
+        assert f"bank stopped the study: {reason}" in ended[name].sentence
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "where"),
+    [
+        (r"^(\"?person_id\"?,\"?)age", r"\1agee", ["bank.csv", "age"]),
+        (r"employed", "astronaut", ["bank.csv", "work", "row"]),
+        (r"^(\"P\d+\"),\d+,", r"\1,NaN,", ["bank.csv", "age", "row 1"]),
+    ],
+    ids=["unknown column", "value outside a category", "NaN"],
+)
+def test_a_table_that_does_not_fit(trial, pattern, replacement, where):
+    study = trial()
+    study.edit("bank/bank.csv", pattern, replacement)
+    study.start_bank_last()
+    ended = study.ends()
+    assert ended["bank"].code == errors.DataError.exit_code
+    for part in where:
+        assert part in ended["bank"].sentence
+    assert "astronaut" not in ended["bank"].text
+    assert_stopped_by_bank(ended, "its table does not fit its schema; its own log says where")
+    assert all("bank.csv" not in ended[name].text for name in OTHERS)
+    assert study.run_json("bank")["exit_code"] == errors.DataError.exit_code
+    for name in ("shop", "clinic"):
+        assert study.states(name) == ["released"]
+        assert study.spent(name) == 0
+
+
+def test_an_empty_file(trial):
+    study = trial()
+    (study.folder / "bank" / "bank.csv").write_text("")
+    study.start_bank_last()
+    ended = study.ends()
+    assert ended["bank"].code == errors.DataError.exit_code
+    assert "bank.csv" in ended["bank"].sentence
+    assert "empty" in ended["bank"].sentence
+    assert_stopped_by_bank(ended, "its table")
+
+
+def test_parties_with_different_people(trial):
+    study = trial()
+    table = study.folder / "bank" / "bank.csv"
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
+    study.start_all()
+    ended = study.ends()
+    for name in study.parties:
+        assert ended[name].code in (errors.StudyError.exit_code, errors.PeerStopped.exit_code)
+        assert "do not hold the same people" in ended[name].sentence
+    assert ended["bank"].code == errors.StudyError.exit_code
+
+
+def test_a_wrong_pin(trial):
+    study = trial(join=8)
+    study.edit("STUDY.toml", r'^bank = "sha256:...', 'bank = "sha256:000')
+    study.start_all()
+    ended = study.ends()
+    for name in ("coordinator", *study.parties):
+        assert ended[name].code == errors.IdentityError.exit_code, ended[name]
+        assert "bank" in ended[name].sentence
+        assert "fingerprint" in ended[name].sentence or "pin" in ended[name].sentence
+    assert not (study.folder / "shop" / "ledger.sqlite").exists()
+
+
+def test_a_certificate_that_is_not_the_pinned_one(trial):
+    """The bank runs with another key than everyone else expects of it."""
+    study = trial(join=6)
+    from colonnade.wire import Identity
+
+    Identity.create("bank").save(study.folder / "bank" / "other")
+    study.edit("bank/party.toml", r'^key = "bank.key"', 'key = "other/bank.key"')
+    study.start_all()
+    ended = study.ends()
+    assert ended["bank"].code == errors.IdentityError.exit_code
+    assert "bank.crt" in ended["bank"].sentence
+    for name in OTHERS:
+        assert ended[name].code in (errors.PeerLost.exit_code, errors.PeerStopped.exit_code)
+        assert "bank has not joined the study within 6 s" in ended[name].sentence
+    assert study.states("shop") == ["released"]
+
+
+def test_an_impostor_hub_is_refused(trial):
+    """Somebody else listens at the coordinator's address, with a certificate of its own."""
+    study = trial(join=6)
+    impostor = trial(join=6)
+    impostor.start("coordinator", listen=f"127.0.0.1:{study.port}")
+    impostor.until("coordinator", "listening")
+    study.start("bank")
+    ended = study.ends()
+    assert ended["bank"].code == errors.IdentityError.exit_code, ended["bank"]
+    assert "coordinator" in ended["bank"].sentence
+    assert study.states("bank") == ["released"]
+
+
+def test_a_budget_that_is_spent(trial):
+    study = trial()
+    study.edit("bank/party.toml", r"^epsilon = .*", "epsilon = { analyst = 1.3 }")
+    study.start_all()
+    assert all(end.code == 0 for end in study.ends().values())
+    assert study.states("bank") == ["committed"]
+    before = study.spent("bank")
+    study.start_bank_last()
+    ended = study.ends()
+    assert ended["bank"].code == errors.BudgetError.exit_code
+    for word in ("analyst", "spent", "asked", "left"):
+        assert word in ended["bank"].sentence
+    assert_stopped_by_bank(ended, "its privacy budget does not allow this study")
+    assert study.spent("bank") == before
+
+
+def test_a_study_for_other_columns_than_the_policy_allows(trial):
+    study = trial()
+    study.edit("bank/party.toml", r'^columns = "all".*', 'columns = ["age", "income"]')
+    study.start_bank_last()
+    ended = study.ends()
+    assert ended["bank"].code == errors.PolicyError.exit_code
+    assert "balance" in ended["bank"].sentence
+    assert_stopped_by_bank(ended, "its policy does not allow this study")
+
+
+def test_a_participant_with_another_study(trial):
+    study = trial()
+    other = study.folder / "OTHER.toml"
+    other.write_text(study.file.read_text().replace("n_components = 2", "n_components = 3"))
+    study.start("coordinator", "shop", "clinic")
+    study.start("bank", study=other)
+    ended = study.ends()
+    assert ended["coordinator"].code == errors.StudyError.exit_code
+    for name in ("coordinator", *study.parties):
+        assert "bank holds another version of the study" in ended[name].sentence
+        if name != "coordinator":
+            assert ended[name].code == errors.PeerStopped.exit_code
+            assert study.states(name) == ["released"]
+
+
+def test_a_party_killed_half_way(trial):
+    study = trial(rows=40_000)
+    study.start_all()
+    study.until("bank", "first message")
+    study.children["bank"].send_signal(signal.SIGKILL)
+    start = time.monotonic()
+    ended = study.ends()
+    assert time.monotonic() - start < 4 + 15
+    assert ended["bank"].code == -signal.SIGKILL
+    for name in OTHERS:
+        assert ended[name].code in (errors.PeerLost.exit_code, errors.PeerStopped.exit_code), ended[name]
+        assert "bank" in ended[name].sentence
+        assert study.run_json(name)["status"] == "failed"
+    for name in study.parties:
+        assert study.states(name) == ["sent"]
+        assert study.spent(name) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_coordinator_killed_half_way(trial):
+    study = trial(rows=40_000)
+    study.start_all()
+    study.until("bank", "first message")
+    study.children["coordinator"].send_signal(signal.SIGKILL)
+    ended = study.ends()
+    for name in study.parties:
+        assert ended[name].code in (errors.ConnectError.exit_code, errors.PeerLost.exit_code), ended[name]
+        assert "coordinator" in ended[name].sentence
+        assert study.states(name) == ["sent"]
+
+
+def test_an_interrupted_party_tells_the_others(trial):
+    study = trial(rows=40_000)
+    study.start_bank_last()
+    study.until("bank", "first message")
+    study.children["bank"].send_signal(signal.SIGTERM)
+    ended = study.ends()
+    assert ended["bank"].code == 130
+    assert_stopped_by_bank(ended, "it was interrupted by its operator")
+
+
+class Proxy:
+    """A wire that can be cut: forwards one port to another, and drops some callers when told to."""
+
+    def __init__(self, port, target):
+        self._server = socket.create_server(("127.0.0.1", port))
+        self._target = target
+        self._pairs = []
+        self.open = True
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                near, _ = self._server.accept()
+            except OSError:
+                return
+            if not self.open:
+                near.close()
+                continue
+            pair = (near, socket.create_connection(("127.0.0.1", self._target)))
+            self._pairs.append(pair)
+            for source, sink in (pair, pair[::-1]):
+                threading.Thread(target=self._copy, args=(source, sink, pair), daemon=True).start()
+
+    def _copy(self, source, sink, pair):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+        except OSError:
+            pass
+        if pair in self._pairs:
+            self._pairs.remove(pair)
+        for end in pair:
+            end.close()
+
+    def callers(self):
+        return list(self._pairs)
+
+    def cut(self, callers):
+        self.open = False
+        for pair in callers:
+            for end in pair:
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.open = False
+        self._server.close()
+        for pair in self.callers():
+            for end in pair:
+                end.close()
+
+
+@pytest.fixture
+def proxied(trial):
+    """A study whose parties reach the coordinator through a wire that can be cut; the bank calls first."""
+    study = trial(rows=40_000, reconnect=9)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        behind = probe.getsockname()[1]
+    proxy = Proxy(study.port, behind)
+    study.start("coordinator", listen=f"127.0.0.1:{behind}")
+    study.until("coordinator", "listening")
+    study.start("bank")
+    study.until("bank", "connected")
+    bank = proxy.callers()
+    study.start("shop", "clinic")
+    study.until("bank", "first message")
+    proxy.cut(bank)
+    yield study, proxy
+    proxy.close()
+
+
+def test_a_link_cut_for_five_seconds(proxied):
+    study, proxy = proxied
+    time.sleep(5)
+    proxy.open = True
+    ended = study.ends()
+    assert all(end.code == 0 for end in ended.values()), ended
+    assert all(study.states(name) == ["committed"] for name in study.parties)
+
+
+def test_a_link_cut_for_good(proxied):
+    study, _ = proxied
+    ended = study.ends()
+    assert ended["bank"].code == errors.ConnectError.exit_code, ended["bank"]
+    for name in OTHERS:
+        assert ended[name].code in (errors.PeerLost.exit_code, errors.PeerStopped.exit_code), ended[name]
+        assert "bank" in ended[name].sentence
+    assert all(study.states(name) == ["sent"] for name in study.parties)
