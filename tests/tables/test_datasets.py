@@ -53,9 +53,7 @@ def test_sizes_and_schemas(name: str, data_dir: Path) -> None:
         assert label.mean() == pytest.approx(RATES[name], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", ["adult", "credit-default", "dutch-census", "nsl-kdd", "acs-income", "breast-cancer"]
-)
+@pytest.mark.parametrize("name", ["adult", "credit-default", "dutch-census", "nsl-kdd", "acs-income", "breast-cancer"])
 def test_every_row_fits_and_bounds_bind_rarely(name: str, data_dir: Path) -> None:
     for table in load_dataset(name, folder=data_dir).tables().values():
         report = table.check()

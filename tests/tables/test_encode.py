@@ -29,9 +29,7 @@ def test_each_kind() -> None:
 
 
 def test_unit_scale_and_logarithm() -> None:
-    schema = Schema(
-        {"a": number(0, 10, scale="unit"), "b": number(0, math.e - 1, transform="log1p", scale="unit")}
-    )
+    schema = Schema({"a": number(0, 10, scale="unit"), "b": number(0, math.e - 1, transform="log1p", scale="unit")})
     matrix, _ = encode_columns(table(a=[0, 5, 10], b=[0.0, math.e**0.5 - 1, math.e - 1]), schema)
     np.testing.assert_allclose(matrix, [[0, 0], [0.5, 0.5], [1, 1]], atol=1e-15)
 

@@ -92,9 +92,7 @@ def test_continues_after_a_broken_connection(mirror: str, tmp_path: Path, rest: 
     assert left(tmp_path) == ["small.bin"]
 
 
-@pytest.mark.parametrize(
-    ("path", "said"), [("wrong", "checksum differ"), ("long", "larger"), ("none", "404")]
-)
+@pytest.mark.parametrize(("path", "said"), [("wrong", "checksum differ"), ("long", "larger"), ("none", "404")])
 def test_wrong_answers_leave_nothing(mirror: str, tmp_path: Path, path: str, said: str) -> None:
     with pytest.raises(DatasetError, match=said):
         fetch_file(FILE, tmp_path, mirror + path)

@@ -34,9 +34,7 @@ def test_factors_cross_the_organisations() -> None:
     values, vectors = np.linalg.eigh(whole.T @ whole / len(whole))
     assert values[-2] > 3
     edges = np.cumsum([0, *(part.shape[1] for part in parts)])
-    health, affluence = (
-        sorted(np.sum(vectors[a:b, place] ** 2) for a, b in pairwise(edges)) for place in (-1, -2)
-    )
+    health, affluence = (sorted(np.sum(vectors[a:b, place] ** 2) for a, b in pairwise(edges)) for place in (-1, -2))
     assert health[0] > 0.15
     assert affluence[1] > 0.2
 

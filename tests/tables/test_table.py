@@ -209,9 +209,7 @@ BAD_CELLS = [
 
 
 @pytest.mark.parametrize(("cells", "column", "said"), BAD_CELLS)
-def test_wrong_cells_are_found_before_anything_is_sent(
-    tmp_path: Path, cells: str, column: str, said: str
-) -> None:
+def test_wrong_cells_are_found_before_anything_is_sent(tmp_path: Path, cells: str, column: str, said: str) -> None:
     path = write(tmp_path, CSV + f"q,8,{cells}\n" + "r,9,1,A,4\n")
     for table in (read_table(path, SCHEMA), read_table(path, SCHEMA).sorted_by_id()):
         with pytest.raises(DataError) as caught:

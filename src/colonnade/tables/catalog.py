@@ -63,9 +63,7 @@ BREAST_CANCER = Layout(
     "clinic.malignant",
 )
 
-_WORK_CLASSES = _words(
-    "Federal-gov Local-gov Never-worked Private Self-emp-inc Self-emp-not-inc State-gov Without-pay"
-)
+_WORK_CLASSES = _words("Federal-gov Local-gov Never-worked Private Self-emp-inc Self-emp-not-inc State-gov Without-pay")
 _MARITAL = _words("""
     Divorced Married-AF-spouse Married-civ-spouse Married-spouse-absent Never-married Separated Widowed
 """)
@@ -260,8 +258,7 @@ def citeseer() -> Layout:
     """CiteSeer's words, a third of the dictionary each."""
     words, third = citeseer_words(), -(-CITESEER_WORDS // 3)
     parties: dict[str, dict[str, Column]] = {
-        site: {word: flag() for word in words[place * third : (place + 1) * third]}
-        for place, site in enumerate(_SITES)
+        site: {word: flag() for word in words[place * third : (place + 1) * third]} for place, site in enumerate(_SITES)
     }
     parties["library"]["topic"] = category(range(6))
     return Layout("CiteSeer: 3,312 papers, 3,703 words, six topics", parties, "library.topic")

@@ -45,9 +45,7 @@ class Number:
         _one_of("scale", self.scale, ("signed", "unit"))
         _one_of("transform", self.transform, ("none", "log1p"))
         if self.transform == "log1p" and low < 0:
-            raise SchemaError(
-                f'transform = "log1p" needs low >= 0, not {low:g}; raise low or drop the transform'
-            )
+            raise SchemaError(f'transform = "log1p" needs low >= 0, not {low:g}; raise low or drop the transform')
         start, end = self.ends
         if not 0 < end - start < math.inf:
             raise SchemaError("low and high are too close or too far apart for 64-bit numbers; change them")
@@ -56,9 +54,7 @@ class Number:
     def _check_missing(self) -> None:
         if isinstance(self.missing, str):
             if self.missing not in _NUMBER_WORDS:
-                raise SchemaError(
-                    f"missing must be a number or one of {_listed(_NUMBER_WORDS)}, not {self.missing!r}"
-                )
+                raise SchemaError(f"missing must be a number or one of {_listed(_NUMBER_WORDS)}, not {self.missing!r}")
             return
         stand_in = _real("missing", self.missing)
         if not self.low <= stand_in <= self.high:
@@ -108,18 +104,14 @@ class Category:
         if not values:
             raise SchemaError("values is empty; list every value the column may take")
         if len(values) > MAX_VALUES:
-            raise SchemaError(
-                f"values lists {len(values)} entries of at most {MAX_VALUES}; group the rare ones"
-            )
+            raise SchemaError(f"values lists {len(values)} entries of at most {MAX_VALUES}; group the rare ones")
         if len(set(values)) < len(values):
             twice = next(value for place, value in enumerate(values) if value in values[:place])
             raise SchemaError(f"values lists {twice!r} twice; delete one of them")
         if not isinstance(self.missing, str):
             object.__setattr__(self, "missing", _value(self.missing))
         if self.missing == NOWHERE and NOWHERE in values:
-            raise SchemaError(
-                'missing = "none" is ambiguous because "none" is also a value; rename the value'
-            )
+            raise SchemaError('missing = "none" is ambiguous because "none" is also a value; rename the value')
         if self.missing not in (REFUSE, NOWHERE, *values):
             raise SchemaError(f'missing must be "refuse", "none" or one of the values, not {self.missing!r}')
 

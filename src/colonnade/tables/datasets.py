@@ -49,12 +49,8 @@ _ENTRIES: dict[str, _Entry] = {
     "kdd-99": _Entry(sources.KDD_99, builders.kdd, lambda: catalog.KDD_99),
     "citeseer": _Entry(sources.CITESEER, builders.citeseer, catalog.citeseer),
     "acs-income": _Entry(sources.ACS_INCOME, builders.acs_income, lambda: catalog.ACS_INCOME),
-    "acs-income-co": _Entry(
-        sources.ACS_INCOME, partial(builders.acs_income, state="CO"), lambda: catalog.ACS_INCOME
-    ),
-    "acs-income-ne": _Entry(
-        sources.ACS_INCOME, partial(builders.acs_income, state="NE"), lambda: catalog.ACS_INCOME
-    ),
+    "acs-income-co": _Entry(sources.ACS_INCOME, partial(builders.acs_income, state="CO"), lambda: catalog.ACS_INCOME),
+    "acs-income-ne": _Entry(sources.ACS_INCOME, partial(builders.acs_income, state="NE"), lambda: catalog.ACS_INCOME),
     "mnist": _Entry(sources.MNIST, builders.mnist, catalog.mnist),
     "cifar-10": _Entry(sources.CIFAR_10, builders.cifar_10, catalog.cifar_10),
     "population": _Entry(None, _made_up, lambda: people.LAYOUT),
@@ -125,9 +121,7 @@ def assembled(
     columns, label = layout.parties, layout.label
     if parties is not None:
         columns, label = _dealt(name, layout, parties)
-    schemas = {
-        party: Schema(held, clip=clip, description=layout.description) for party, held in columns.items()
-    }
+    schemas = {party: Schema(held, clip=clip, description=layout.description) for party, held in columns.items()}
     arrow = {party: table.select([PERSON_ID, *schema.names]) for party, schema in schemas.items()}
     return Dataset(name, layout.description, arrow, schemas, label)
 

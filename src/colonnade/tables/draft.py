@@ -23,7 +23,7 @@ _HEAD = (
 _SAY = "Read off the data: replace by what you would say aloud, then delete `drafted`."
 
 
-def draft_schema(source: str | Path | Any, *, id: str | None = None) -> str:  # noqa: A002
+def draft_schema(source: str | Path | Any, *, id: str | None = None) -> str:
     """TOML for a file or frame: a first version for its owner to review, never to use or send as it is.
 
     Columns that look like ids, free text or dates are left out, with a comment. ``id`` names a column to
@@ -83,9 +83,7 @@ def _known(array: Any) -> Any:
 
 
 def _has_fractions(known: Any) -> bool:
-    return parse.is_text(known.type) and bool(
-        pc.any(pc.match_substring_regex(known, r"^[+-]?[0-9]*\.[0-9]+$")).as_py()
-    )
+    return parse.is_text(known.type) and bool(pc.any(pc.match_substring_regex(known, r"^[+-]?[0-9]*\.[0-9]+$")).as_py())
 
 
 def _reads(reader: Any, array: Any, place: parse.Place) -> bool:

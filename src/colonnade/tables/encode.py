@@ -49,12 +49,9 @@ class Report:
         """The report in sentences, one for each thing worth knowing."""
         said = [_counted(self.rows, "row")]
         said += [
-            f"{name}: {_counted(count, 'cell')} outside the bounds, clipped"
-            for name, count in self.clipped.items()
+            f"{name}: {_counted(count, 'cell')} outside the bounds, clipped" for name, count in self.clipped.items()
         ]
-        said += [
-            f"{name}: {_counted(count, 'cell')} missing, replaced" for name, count in self.missing.items()
-        ]
+        said += [f"{name}: {_counted(count, 'cell')} missing, replaced" for name, count in self.missing.items()]
         if self.shortened:
             said.append(f"{_counted(self.shortened, 'row')} longer than the row clip, scaled down")
         return said
@@ -83,9 +80,7 @@ def encode_columns(
     clipped: dict[str, int] = {}
     missing: dict[str, int] = {}
     for name, place in schema.places.items():
-        lost, cut = encode_column(
-            columns[name], schema.columns[name], Place(source, name, numbered), matrix[:, place]
-        )
+        lost, cut = encode_column(columns[name], schema.columns[name], Place(source, name, numbered), matrix[:, place])
         if lost:
             missing[name] = lost
         if cut:
@@ -170,9 +165,7 @@ def _refuse(missing: Mask, declared: Column, place: Place) -> None:
 
 
 def _summed(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    return {
-        name: left.get(name, 0) + right.get(name, 0) for name in (*left, *(n for n in right if n not in left))
-    }
+    return {name: left.get(name, 0) + right.get(name, 0) for name in (*left, *(n for n in right if n not in left))}
 
 
 def _counted(count: int, what: str) -> str:

@@ -48,9 +48,7 @@ def need(wanted: Sequence[str], there: Sequence[str], name: str) -> None:
         return
     if len(lacking) == 1:
         hint = suggestion(lacking[0], [column for column in there if column not in set(wanted)])
-        raise DataError(
-            f"{name}: column {lacking[0]!r} is not there{hint or f'; the columns are {listed(there)}'}"
-        )
+        raise DataError(f"{name}: column {lacking[0]!r} is not there{hint or f'; the columns are {listed(there)}'}")
     raise DataError(f"{name}: columns {listed(lacking)} are not there; the columns are {listed(there)}")
 
 
@@ -69,9 +67,7 @@ def _from_path(path: Path, name: str, choose: Chooser) -> pa.Table:
     except pa.ArrowInvalid as error:
         # Arrow's own message may quote a cell.
         said = "text that is not UTF-8" if "UTF8" in str(error) else "broken content"
-        raise DataError(
-            f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet"
-        ) from None
+        raise DataError(f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet") from None
     except OSError as error:
         raise DataError(f"{name}: the file cannot be read: {error.strerror or 'it is damaged'}") from None
 
@@ -98,9 +94,7 @@ def _from_csv(path: Path, name: str, choose: Chooser) -> pa.Table:
         path,
         # Arrow numbers rows only when it reads on one thread.
         read_options=pa.csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
-        parse_options=pa.csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
-        ),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
         convert_options=pa.csv.ConvertOptions(
             include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
         ),

@@ -39,9 +39,7 @@ def _as_text(array: Any, place: Place) -> Any:
         return pa.array(np.where(absent, 0, values).astype(np.int64), mask=absent).cast(pa.large_string())
     if pa.types.is_null(kind):
         return array.cast(pa.large_string())
-    raise DataError(
-        f"{place.source}: the id column {place.column!r} holds {kind} cells; store text or whole numbers"
-    )
+    raise DataError(f"{place.source}: the id column {place.column!r} holds {kind} cells; store text or whole numbers")
 
 
 def _refuse_repeats(ids: Any, place: Place) -> None:

@@ -99,12 +99,7 @@ def truths(column: Any, place: Place) -> tuple[Mask, Mask]:
         return _true(pc.fill_null(array, False)), _true(pc.is_null(array))
     if is_text(kind):
         return _spelled(array, place)
-    if (
-        pa.types.is_date(kind)
-        or pa.types.is_temporal(kind)
-        or pa.types.is_nested(kind)
-        or pa.types.is_binary(kind)
-    ):
+    if pa.types.is_date(kind) or pa.types.is_temporal(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise place.wrong_type(kind, "flag")
     values, missing = numbers(array, place)
     odd = (values != 0) & (values != 1)
@@ -129,9 +124,7 @@ def _numerals(array: Any, place: Place) -> Any:
         infinite = _true(pc.fill_null(pc.match_substring_regex(trimmed, INFINITE), False))
         if (bad & infinite).any():
             raise place.fail(bad & infinite, "the number is infinite; correct it or leave the cell empty")
-        raise place.fail(
-            bad, "the cell is not a number; write it with digits and a decimal point, or leave it empty"
-        )
+        raise place.fail(bad, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
     return pc.if_else(pa.array(missing), pa.scalar(None, pa.large_string()), trimmed)
 
 

@@ -80,9 +80,7 @@ def population(rows: int = USUAL_ROWS, *, seed: int = 0) -> Dataset:
     return Dataset("population", LAYOUT.description, arrow, schemas, LAYOUT.label)
 
 
-def write_population(
-    folder: str | Path, rows: int = USUAL_ROWS, *, seed: int = 0, overlap: float = 1.0
-) -> Dataset:
+def write_population(folder: str | Path, rows: int = USUAL_ROWS, *, seed: int = 0, overlap: float = 1.0) -> Dataset:
     """Write bank.csv, shop.csv and clinic.csv, each in its own row order, and their schemas."""
     made = population(rows, seed=seed)
     made.write(folder, seed=seed, overlap=overlap)

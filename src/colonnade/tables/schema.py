@@ -27,9 +27,7 @@ class Schema:
     largest norm that the columns allow. A schema is a value: it never changes after it is made.
     """
 
-    def __init__(
-        self, columns: Mapping[str, Column], *, clip: float | None = None, description: str = ""
-    ) -> None:
+    def __init__(self, columns: Mapping[str, Column], *, clip: float | None = None, description: str = "") -> None:
         self._columns = dict(columns)
         self._given_clip = None if clip is None else _checked_clip(clip)
         self.description = description
@@ -122,9 +120,7 @@ class Schema:
     def digest(self) -> str:
         """SHA-256 of everything that decides the meaning of the encoded matrix (not the description)."""
         columns = [[name, _full(column)] for name, column in self._columns.items()]
-        canonical = json.dumps(
-            ["colonnade schema 1", self.clip, columns], sort_keys=True, separators=(",", ":")
-        )
+        canonical = json.dumps(["colonnade schema 1", self.clip, columns], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def select(self, columns: Iterable[str]) -> Schema:

@@ -150,7 +150,7 @@ def read_table(
     source: str | Path | Any,
     schema: Schema | str | Path,
     *,
-    id: str = "person_id",  # noqa: A002 - the word a user looks for
+    id: str = "person_id",
     name: str | None = None,
 ) -> Table:
     """A party's table from a CSV or Parquet path, a ``pyarrow.Table`` or a pandas frame.
