@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -88,6 +89,7 @@ class Trial:
 
     def start(self, *names: str, listen: str | None = None, study: Path | None = None) -> None:
         for name in names:
+            shutil.rmtree(self.out(name), ignore_errors=True)  # or an earlier run's events would be read
             command = [sys.executable, "-m", "colonnade"]
             if name == "coordinator":
                 key = self.folder / "coordinator" / "coordinator.key"

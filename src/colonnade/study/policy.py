@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from colonnade.errors import PolicyError, StudyError
+from colonnade.errors import PolicyError, PrivacyError, StudyError
 from colonnade.privacy import Budget, parse_budgets
 from colonnade.study.spec import Part, Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
@@ -93,6 +93,11 @@ class PartyConfig:
                 f"{self.name} is not a party of study {study.name!r}; its parties are "
                 f"{', '.join(study.content.parties)}"
             )
+        for cap in self.caps:
+            try:
+                cap.observers(study.roster.trust)
+            except PrivacyError as error:
+                raise PolicyError(f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error}") from None
         if study.content.task.kind not in policy.tasks:
             raise PolicyError(
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "

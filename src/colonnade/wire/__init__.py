@@ -13,6 +13,7 @@ from colonnade.wire.endpoint import Endpoint
 from colonnade.wire.hub import Hub
 from colonnade.wire.identity import Certificate, Identity, fingerprint
 from colonnade.wire.memory import Switchboard
+from colonnade.wire.probe import probe
 
 __all__ = [
     "Certificate",
@@ -28,4 +29,5 @@ __all__ = [
     "dial",
     "encode",
     "fingerprint",
+    "probe",
 ]

@@ -18,6 +18,8 @@ from colonnade.wire.packet import Kind, Notice, Packet, pack, unpack
 from colonnade.wire.stream import Inbox, Outbox
 from colonnade.wire.watch import Limits, Watch
 
+_STOPPED = " stopped the study: "
+
 
 @dataclass
 class _Boxes:
@@ -138,7 +140,7 @@ class Post:
             if self._watch.closed or self._stopped is not None:
                 return
             self._stopped = reason
-            self._watch.fail(PeerStopped(f"{self._identity.name} stopped the study: {reason}"))
+            self._watch.fail(_stopped_by(self._identity.name, reason))
             self._notify_present(Kind.STOP, reason)
 
     def leave(self) -> None:
@@ -227,7 +229,7 @@ class Post:
         notice = Notice(packet.kind, name, self._identity.name, incarnations)
         reason = notice.open(self._certificates[name], bytes(packet.body))
         if packet.kind is Kind.STOP:
-            self._watch.fail(PeerStopped(f"{name} stopped the study: {reason}"))
+            self._watch.fail(_stopped_by(name, reason))
         self._watch.departed(name)
 
     def _resume(self, name: str) -> None:
@@ -295,3 +297,8 @@ class Post:
     def _hand_over(self, name: str, data: bytes) -> None:
         self._counters.peers[name].sealed_sent += len(data)
         self._link.send(name, data)
+
+
+def _stopped_by(name: str, reason: str) -> PeerStopped:
+    """The sentence to show; whoever passes on another's reason is not the one to blame."""
+    return PeerStopped(reason if _STOPPED in reason else f"{name}{_STOPPED}{reason}")

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+
+from colonnade.errors import IdentityError, PolicyError, PrivacyError, SchemaError, StudyError
+from colonnade.study import PartyConfig, RunRecord, Study, preflight
+from colonnade.study.spec import write_pins
+from colonnade.tables import Schema, number
+
+GOOD = """\
+name = "s"
+[task]
+kind = "pca"
+[budget]
+epsilon = 1.0
+[coordinator]
+address = "127.0.0.1:7000"
+[parties.a]
+schema = "a.toml"
+[parties.b]
+schema = "b.toml"
+columns = ["y"]
+"""
+PARTY = """\
+name = "a"
+data = "a.csv"
+id = "id"
+key = "a.key"
+ledger = "l.sqlite"
+[policy]
+tasks = ["pca"]
+columns = ["x"]
+[policy.budget]
+epsilon = 3.0
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    Schema({"x": number(0, 1), "w": number(0, 1)}).save(tmp_path / "a.toml")
+    Schema({"y": number(0, 1), "z": number(-5, 5)}).save(tmp_path / "b.toml")
+    (tmp_path / "STUDY.toml").write_text(GOOD)
+    (tmp_path / "party.toml").write_text(PARTY)
+    return tmp_path
+
+
+def load(folder, text=None):
+    if text is not None:
+        (folder / "STUDY.toml").write_text(text)
+    return Study.load(folder / "STUDY.toml")
+
+
+def test_a_study_is_read_with_its_schemas(folder):
+    study = load(folder)
+    assert study.roster.schemas["b"].names == ("y",)
+    assert study.roster.trust.committee == ("a", "b", "coordinator")
+    assert study.participants == ("a", "b", "coordinator")
+    assert study.statement.epsilon("a") <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        ('kind = "pca"', 'kind = "pca"\nsolver = 1', StudyError, "task.solver is not a key"),
+        ('kind = "pca"', 'kind = "tree"', StudyError, "task.kind"),
+        ("epsilon = 1.0", "", StudyError, "budget.epsilon is missing"),
+        ("epsilon = 1.0", "epsilon = -1", PrivacyError, "positive"),
+        ("127.0.0.1:7000", "nowhere", StudyError, "coordinator.address"),
+        ('columns = ["y"]', 'columns = ["yy"]', SchemaError, "no column 'yy'"),
+        ("b.toml", "c.toml", SchemaError, "c.toml"),
+        ('name = "s"', 'name = "../s"', StudyError, "name"),
+        ("[parties.b]", "[parties.b", StudyError, "not valid TOML"),
+        ("[parties.a]", "[committee]\nthreshold = 2\n[parties.a]", PrivacyError, "threshold"),
+        ("[parties.a]", '[committee]\nseats = ["a", "b", "c"]\n[parties.a]', PrivacyError, "takes no part"),
+    ],
+)
+def test_what_is_wrong_in_a_study_file_is_named(folder, old, new, error, message):
+    with pytest.raises(error, match=message):
+        _ = load(folder, GOOD.replace(old, new)).task
+
+
+def test_a_missing_study_file(tmp_path):
+    with pytest.raises(StudyError, match="cannot be read"):
+        Study.load(tmp_path / "STUDY.toml")
+
+
+def test_the_digest_covers_what_is_agreed_and_no_more(folder):
+    first = load(folder).digest
+    assert load(folder, 'description = "words"\n' + GOOD).digest == first
+    assert load(folder, GOOD.replace("epsilon = 1.0", "epsilon = 1.1")).digest != first
+    Schema({"x": number(0, 2), "w": number(0, 1)}).save(folder / "a.toml")
+    assert load(folder, GOOD).digest != first
+
+
+def test_pins_are_written_and_rewritten_at_the_end(folder):
+    write_pins(folder / "STUDY.toml", {"a": "sha256:1"})
+    write_pins(folder / "STUDY.toml", {"a": "sha256:2", "b": "sha256:3"})
+    assert load(folder).content.pins == {"a": "sha256:2", "b": "sha256:3"}
+    with pytest.raises(IdentityError, match=r"no pin for coordinator|certs/a\.crt"):
+        load(folder).certificates()
+
+
+def test_a_policy_allows_tasks_and_columns(folder):
+    config = PartyConfig.load(folder / "party.toml")
+    with pytest.raises(PolicyError, match="does not allow: w"):
+        config.check(load(folder))
+    config.check(load(folder, GOOD.replace('schema = "a.toml"', 'schema = "a.toml"\ncolumns = ["x"]')))
+    (folder / "party.toml").write_text(PARTY.replace('["pca"]', '["regression"]'))
+    with pytest.raises(PolicyError, match="asks for pca"):
+        PartyConfig.load(folder / "party.toml").check(load(folder))
+    (folder / "party.toml").write_text(PARTY.replace('name = "a"', 'name = "q"'))
+    with pytest.raises(PolicyError, match="q is not a party"):
+        PartyConfig.load(folder / "party.toml").check(load(folder))
+
+
+def test_a_cap_for_somebody_who_is_not_in_the_study_is_refused(folder):
+    (folder / "party.toml").write_text(
+        PARTY.replace("epsilon = 3.0", "epsilon = { analist = 3.0 }").replace('["x"]', '"all"')
+    )
+    with pytest.raises(PolicyError, match="analist"):
+        PartyConfig.load(folder / "party.toml").check(load(folder))
+
+
+def test_a_party_file_with_a_typing_error(folder):
+    (folder / "party.toml").write_text(PARTY.replace("ledger =", "leger ="))
+    with pytest.raises(StudyError, match=r"party\.toml: (ledger is missing|leger is not a key)"):
+        PartyConfig.load(folder / "party.toml")
+
+
+def test_preflight_scales_with_the_rows(folder):
+    small, large = (preflight(load(folder), rows) for rows in (1_000, 1_000_000))
+    assert large.bytes_total > 100 * small.bytes_total
+    assert large.value_bits <= large.system_bits
+    plain = small.to_dict()
+    assert plain["statement"]["rows"]
+    assert {load["participant"] for load in plain["loads"]} == {"a", "b", "coordinator"}
+
+
+def test_a_run_record_tells_how_it_ended(tmp_path):
+    record = RunRecord(tmp_path / "run", participant="a", study="s", digest="d")
+    record.note("something", rows=3)
+    record.fail("DataError", "a sentence", 11)
+    assert record.facts["status"] == "failed"
+    assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
+    with pytest.raises(StudyError, match="cannot be used"):
+        RunRecord(tmp_path / "run" / "run.json", participant="a", study="s", digest="d")
