@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.privacy import Trust
 from colonnade.protocols import moments
-from colonnade.protocols.moments import Block, Moments, NoisyMoments, OwnBlock
+from colonnade.protocols.moments import OwnBlock
+from colonnade.protocols.moments_task import Block, Moments, NoisyMoments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 
 
@@ -106,7 +107,7 @@ def test_the_noise_of_all_owners_is_in_the_result(in_threads, monkeypatch):
     task = make_task([40, 40, 40], mu=3 * 10**6, constant=1)
     tables = {name: Rows(np.zeros((1, 40))) for name in task.owners}
     opened = execute(in_threads, task, tables)[COORDINATOR].opened.astype(float)
-    on = moments._weights(task.width) == 1
+    on = moments.weights(task.width) == 1
     opened[np.flatnonzero(on)[-1]] -= 1
     assert np.var(opened[on]) == pytest.approx(2 * task.mu, rel=0.5)
     assert np.var(opened[~on]) == pytest.approx(4 * task.mu, rel=0.06)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.models.pca import top_eigenvectors
-from colonnade.privacy.accountant import gaussian_mu
+from colonnade.privacy.gaussian import gaussian_mu
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.randomness import Stream
 

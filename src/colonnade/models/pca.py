@@ -14,7 +14,7 @@ from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
 from colonnade.privacy import least_noise, parse_budgets
 from colonnade.protocols import moments
-from colonnade.protocols.moments import Block, Moments, NoisyMoments
+from colonnade.protocols.moments_task import Block, Moments, NoisyMoments
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.tables import Schema, Table, read_table
 

@@ -12,27 +12,20 @@ with Sk(mu) on every entry, its two copies of each off-diagonal entry added up.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from math import isqrt
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ProtocolError
-from colonnade.mpc import Committee, ResidueSystem, Shares
-from colonnade.privacy import SkellamRelease, Trust
-from colonnade.privacy.noise import TAIL, skellam
+from colonnade.mpc import Shares
+from colonnade.privacy.noise import skellam
 from colonnade.privacy.rounding import stochastic_round
-from colonnade.privacy.sensitivity import moments_sensitivity, rounded_norm_squared
 from colonnade.protocols.align import agree_on_rows
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.moments_task import Moments, NoisyMoments, weights
+from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.randomness import Stream
-
-THEOREM = "moments-sensitivity"
-_NOISE_REACH = 16  # deviations; the samplers cut their tails before
 
 
 class Rows(Protocol):
@@ -44,155 +37,6 @@ class Rows(Protocol):
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
         """The encoded rows in that order, some at a time."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """The columns of one owner: public names, and the bound on a row's norm that the owner enforces."""
-
-    owner: str
-    columns: tuple[str, ...]
-    clip: float
-
-
-@dataclass(frozen=True)
-class Moments:
-    """The public task. All owners and the coordinator hold an equal one."""
-
-    blocks: tuple[Block, ...]
-    trust: Trust
-    gamma: int
-    constant: int
-    rows_at_most: int
-    mu: int
-    block_rows: int = 8192
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who holds columns, in order."""
-        return tuple(block.owner for block in self.blocks)
-
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Who learns the result."""
-        return (*self.owners, COORDINATOR)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The columns of the joint matrix, without the constant."""
-        return tuple(f"{block.owner}.{column}" for block in self.blocks for column in block.columns)
-
-    @property
-    def width(self) -> int:
-        """The columns of the joint matrix, with the constant as the last one."""
-        return len(self.names) + 1
-
-    def span(self, owner: str) -> slice:
-        """Where an owner's columns lie."""
-        start = 0
-        for block in self.blocks:
-            if block.owner == owner:
-                return slice(start, start + len(block.columns))
-            start += len(block.columns)
-        raise KeyError(owner)
-
-    def block_norm_squared(self, block: Block) -> int:
-        """The largest squared norm of one owner's rounded row."""
-        return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
-
-    @cached_property
-    def norm_squared(self) -> int:
-        """The largest squared norm of a whole integer row."""
-        return sum(self.block_norm_squared(block) for block in self.blocks) + self.constant**2
-
-    @cached_property
-    def event(self) -> SkellamRelease:
-        """What the one opening reveals."""
-        sensitivity = moments_sensitivity(self.norm_squared, self.width)
-        share = Fraction(self.mu, len(self.owners))
-        return SkellamRelease(
-            name="second moments",
-            shares=tuple((owner, share) for owner in self.owners),
-            dimension=self.width**2,
-            l1=sensitivity.l1,
-            l2_squared=sensitivity.l2_squared,
-            replace_l1=sensitivity.replace_l1,
-            replace_l2_squared=sensitivity.replace_l2_squared,
-            tail=float(TAIL),
-            theorem=THEOREM,
-        )
-
-    @cached_property
-    def bound(self) -> int:
-        """The largest magnitude an opened entry can have: |2 x_i x_j| <= x_i^2 + x_j^2 <= B^2, plus noise."""
-        owners = len(self.owners)
-        noise = owners * _NOISE_REACH * (isqrt(4 * self.mu // owners) + 1)
-        bound = self.rows_at_most * self.norm_squared + noise
-        if bound >= 2**62:
-            raise CapacityError(
-                f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}), "
-                f"the row limit ({self.rows_at_most}) or the clips"
-            )
-        return bound
-
-    @cached_property
-    def committee(self) -> Committee:
-        """The seats, with as many primes as the bound needs."""
-        system = ResidueSystem.for_bound(self.bound)
-        return Committee(self.trust.committee, self.trust.threshold, system)
-
-    @property
-    def entries(self) -> int:
-        """How many numbers are opened: the upper triangle."""
-        return self.width * (self.width + 1) // 2
-
-
-@dataclass(frozen=True)
-class NoisyMoments:
-    """The published result: integers as opened, and what follows from them without looking at data again."""
-
-    task: Moments
-    opened: NDArray[np.int64]
-
-    @cached_property
-    def matrix(self) -> NDArray[np.float64]:
-        """The noisy second-moment matrix of (x, constant), in the units of the encoded columns."""
-        full = np.zeros((self.task.width, self.task.width))
-        upper = np.triu_indices(self.task.width)
-        full[upper] = self.opened / (_weights(self.task.width) * float(self.task.gamma) ** 2)
-        return full + np.triu(full, 1).T
-
-    @property
-    def second_moments(self) -> NDArray[np.float64]:
-        """X'X."""
-        return self.matrix[:-1, :-1]
-
-    @property
-    def count(self) -> float:
-        """The noisy number of rows, never below one."""
-        return max(1.0, float(self.matrix[-1, -1]) / self._constant**2)
-
-    @property
-    def means(self) -> NDArray[np.float64]:
-        """The noisy column means."""
-        means: NDArray[np.float64] = self.matrix[-1, :-1] / (self._constant * self.count)
-        return means
-
-    @property
-    def covariance(self) -> NDArray[np.float64]:
-        """The noisy covariance matrix: centring after the fact costs nothing."""
-        covariance: NDArray[np.float64] = self.second_moments / self.count - np.outer(self.means, self.means)
-        return covariance
-
-    def with_label(self, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """X'X and X'y, where y is the named column and X the others."""
-        index = self.task.names.index(label)
-        rest = np.delete(np.arange(len(self.task.names)), index)
-        return self.second_moments[np.ix_(rest, rest)], self.second_moments[rest, index]
-
-    @property
-    def _constant(self) -> float:
-        return self.task.constant / self.task.gamma
 
 
 def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
@@ -238,7 +82,7 @@ def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray
     parts = [tables[owner].astype(object) for owner in task.owners]
     joint = np.hstack([*parts, np.full((len(parts[0]), 1), task.constant, dtype=object)])
     gram = joint.T @ joint
-    return np.array(gram[np.triu_indices(task.width)] * _weights(task.width), dtype=np.int64)
+    return np.array(gram[np.triu_indices(task.width)] * weights(task.width), dtype=np.int64)
 
 
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: Stream) -> NoisyMoments:
@@ -248,7 +92,7 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: S
     """
     whole = [OwnBlock(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
-    entries = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * _weights(task.width)
+    entries = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * weights(task.width)
     for _ in task.owners:
         entries += noise_share(task, stream)
     return NoisyMoments(task, entries)
@@ -270,7 +114,7 @@ def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
     diagonal = skellam(share, task.width, stream)
     above = skellam(2 * share, task.entries - task.width, stream)
     noise = np.empty(task.entries, dtype=np.int64)
-    on = _weights(task.width) == 1
+    on = weights(task.width) == 1
     noise[on], noise[~on] = diagonal, above
     return noise
 
@@ -310,7 +154,7 @@ class OwnBlock:
         full[self.span, width - 1] = constant * self.sums
         if self.first:
             full[width - 1, width - 1] = constant**2 * self.rows
-        entries: NDArray[np.int64] = full[np.triu_indices(width)] * _weights(width)
+        entries: NDArray[np.int64] = full[np.triu_indices(width)] * weights(width)
         return entries
 
 
@@ -358,11 +202,6 @@ def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
     if opened is None:
         raise ProtocolError(f"{me.name} is not among those who may know the result")
     return NoisyMoments(task, opened.astype(np.int64))
-
-
-def _weights(width: int) -> NDArray[np.int64]:
-    rows, columns = np.triu_indices(width)
-    return np.where(rows == columns, 1, 2)
 
 
 def _sizes(rows: int, task: Moments) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 from colonnade.mpc import ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy import Statement
-from colonnade.protocols.moments import Moments
+from colonnade.protocols.moments_task import Moments
 from colonnade.randomness import new_key
 from colonnade.study.spec import Study
 
