@@ -160,3 +160,9 @@ def test_running_the_example_with_local_processes(colonnade, study):
     text = colonnade("run", study, "--out", study.parent / "out")
     assert "explained variance" in text
     assert (study.parent / "out" / "report.html").exists()
+
+
+def test_the_demo_never_clears_a_folder_that_is_not_its_own(colonnade, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    assert "not empty" in colonnade("demo", "--out", tmp_path, code=StudyError.exit_code)
+    assert (tmp_path / "thesis.txt").exists()

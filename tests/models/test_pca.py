@@ -189,6 +189,7 @@ def test_two_parties_take_the_coordinator_as_third_seat():
     fitted = PCA(n_components=1, epsilon=50.0, rows_at_most=1000).fit(people)
     assert abs(fitted.components_[0, 0]) == pytest.approx(0.74, abs=0.05)
     assert np.isinf(fitted.privacy_.epsilon(Observer.coalition("x", "coordinator")))
+    assert fitted.transform(dict(zip("xy", frames, strict=True))).shape == (400, 1)  # whatever the ids are called
 
 
 def test_federations_that_make_no_sense(parties):

@@ -144,3 +144,13 @@ def test_a_run_record_tells_how_it_ended(tmp_path):
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
     with pytest.raises(StudyError, match="cannot be used"):
         RunRecord(tmp_path / "run" / "run.json", participant="a", study="s", digest="d")
+
+
+def test_an_earlier_run_is_put_away_not_overwritten(tmp_path):
+    for digest in ("one", "two", "three"):
+        record = RunRecord(tmp_path, participant="a", study="s", digest=digest)
+        (tmp_path / "model.json").write_text(digest)
+        record.finish()
+    kept = [(tmp_path / "earlier" / n / "model.json").read_text() for n in ("1", "2")]
+    assert kept == ["one", "two"]
+    assert (tmp_path / "model.json").read_text() == "three"

@@ -98,7 +98,8 @@ def coordinator(
     speak_json(json or pipe)
     loaded = Study.load(study)
     folder = out or Path("runs") / loaded.name
-    address = loaded.content.coordinator.address
+    address = listen or loaded.content.coordinator.address
+    loaded.certificates()  # a wrong pin is better said now than after "waiting"
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
     with progress_bar(not (json or pipe)) as bar:
         run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen)
@@ -108,7 +109,15 @@ def coordinator(
 
 
 @app.command()
-def party(study: StudyPath, config: PartyPath, out: Out = None, json: Json = False, pipe: Pipe = False) -> None:
+def party(
+    study: StudyPath,
+    config: PartyPath,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME/parties/PARTY]")
+    ] = None,
+    json: Json = False,
+    pipe: Pipe = False,
+) -> None:
     """Take part in a study with one's own columns."""
     speak_json(json or pipe)
     loaded, own = Study.load(study), PartyConfig.load(config)

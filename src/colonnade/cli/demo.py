@@ -10,6 +10,7 @@ from typing import Any
 from colonnade.cli import initialise, show
 from colonnade.cli.output import say
 from colonnade.cli.publish import publish
+from colonnade.errors import StudyError
 from colonnade.models.evaluation import compare
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
@@ -40,7 +41,7 @@ address = "127.0.0.1:{port}"
 
 def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     """Make up the people, write the study, run it in separate processes, and measure what it is worth."""
-    shutil.rmtree(out, ignore_errors=True)
+    _make_room(out)
     people = load_dataset("population", rows=rows)
     study = write_study(out / "study", people.feature_schemas, _STUDY)
     people.write(study.parent / "tables")
@@ -65,6 +66,14 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     say("\nAFTER, what was spent:\n")
     say(show.outcome(loaded, out))
     return facts
+
+
+def _make_room(out: Path) -> None:
+    """Replace an earlier demonstration, and nothing else."""
+    if out.exists() and any(out.iterdir()):
+        if not (out / "study" / "STUDY.toml").is_file():
+            raise StudyError(f"{out} is not empty and holds no earlier demonstration; choose another place with --out")
+        shutil.rmtree(out)
 
 
 def write_study(folder: Path, schemas: dict[str, Any], template: str) -> Path:

@@ -157,7 +157,7 @@ def top_eigenvectors(matrix: NDArray[np.float64], count: int) -> tuple[NDArray[n
 
 def encoded(source: Any, schema: Schema) -> NDArray[np.float64]:
     """The encoded rows of a table, in its own order."""
-    table = source if isinstance(source, Table) else read_table(source, schema)
+    table = source if isinstance(source, Table) else read_table(source, schema, id=None)
     return table.matrix()
 
 

@@ -165,23 +165,22 @@ class Seat:
         self.me, self.task = me, task
         primes = len(task.committee.system.primes)
         self.cross = np.zeros((primes, task.width, task.width))
+        self.pairs = list(_halves([task.span(owner) for owner in task.owners]))
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every owner and add its products between owners."""
         task, system = self.task, self.me.hand.system
         joint = np.empty((len(system.primes), rows, task.width - 1))
         for block in task.blocks:
-            if block.owner == self.me.name and mine is not None:
+            if block.owner == self.me.name and mine:
                 share = mine
             else:
                 with self.me.meter.phase("receive"):
                     share = self.me.hand.receive(block.owner, (rows, len(block.columns)))
             joint[:, :, task.span(block.owner)] = share.values
         with self.me.meter.phase("multiply"):
-            for block in task.blocks[:-1]:
-                span = task.span(block.owner)
-                later = slice(span.stop, task.width - 1)
-                self.cross[:, span, later] += system.inner(joint[:, :, span], joint[:, :, later])
+            for left, right in self.pairs:
+                self.cross[:, left, right] += system.inner(joint[:, :, left], joint[:, :, right])
             system.reduce(self.cross)
 
     def total(self, mine: Shares | None) -> Shares:
@@ -191,8 +190,7 @@ class Seat:
         products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
         parts = [me.hand.scale(products, 2)]
         for owner in task.owners:
-            own = owner == me.name and mine is not None
-            parts.append(mine if own and mine else me.hand.receive(owner, (task.entries,)))
+            parts.append(mine if owner == me.name and mine else me.hand.receive(owner, (task.entries,)))
         return me.hand.add(parts)
 
 
@@ -202,6 +200,16 @@ def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
     if opened is None:
         raise ProtocolError(f"{me.name} is not among those who may know the result")
     return NoisyMoments(task, opened.astype(np.int64))
+
+
+def _halves(spans: Sequence[slice]) -> Iterator[tuple[slice, slice]]:
+    """Every two owners once, in few large products: one half against the other, then within each."""
+    if len(spans) < 2:
+        return
+    middle = len(spans) // 2
+    yield slice(spans[0].start, spans[middle - 1].stop), slice(spans[middle].start, spans[-1].stop)
+    yield from _halves(spans[:middle])
+    yield from _halves(spans[middle:])
 
 
 def _sizes(rows: int, task: Moments) -> list[int]:

@@ -13,11 +13,14 @@ import platform
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import StudyError
 from colonnade.privacy import Statement
+
+FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "report.html")
 
 
 class RunRecord:
@@ -27,8 +30,7 @@ class RunRecord:
         self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for name in ("run.json", "privacy.json", "events.jsonl", "model.json", "report.html"):
-                (self.folder / name).unlink(missing_ok=True)
+            self._put_earlier_away()
         except OSError as error:
             raise StudyError(f"the run directory {self.folder} cannot be used: {error.strerror}") from None
         self._started = time.monotonic()
@@ -42,6 +44,17 @@ class RunRecord:
             "processors": os.cpu_count(),
         }
         self._write()
+
+    def _put_earlier_away(self) -> None:
+        """Keep an earlier run of this directory under ``earlier/``: its result was paid for."""
+        there = [self.folder / name for name in FILES if (self.folder / name).exists()]
+        if not there:
+            return
+        shelf = self.folder / "earlier"
+        place = next(shelf / str(n) for n in count(1) if not (shelf / str(n)).exists())
+        place.mkdir(parents=True)
+        for path in there:
+            path.rename(place / path.name)
 
     def note(self, what: str, **details: Any) -> None:
         """Append one line to ``events.jsonl``, durably."""

@@ -150,29 +150,32 @@ def read_table(
     source: str | Path | Any,
     schema: Schema | str | Path,
     *,
-    id: str = "person_id",
+    id: str | None = "person_id",
     name: str | None = None,
 ) -> Table:
     """A party's table from a CSV or Parquet path, a ``pyarrow.Table`` or a pandas frame.
 
     Columns that the schema does not name are never read. Ids are compared exactly, as text: whole numbers
     become their decimal digits, texts stay as they are, and blanks around an id are refused rather than
-    stripped, because two organisations might strip differently. ``name`` stands for the source in errors.
+    stripped, because two organisations might strip differently. Without an id column (``id=None``) the rows are
+    called by their numbers. ``name`` stands for the source in errors.
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
     called = name or (str(source) if isinstance(source, str | Path) else "table")
     if id in declared.columns:
         raise SchemaError(f"{called}: the id column {id!r} must not be in the schema; delete its section")
-    wanted = [id, *declared.names]
 
     def choose(there: Sequence[str]) -> Sequence[str]:
-        if id not in set(there):
+        if id is not None:
             files.need([id], there, f"{called}: the id")
         files.need(declared.names, there, called)
-        return wanted
+        return declared.names if id is None else [id, *declared.names]
 
     arrow = files.read_columns(source, called, choose)
     if not arrow.num_rows:
         raise DataError(f"{called}: the table has no rows")
-    ids = checked_ids(arrow[id], Place(called, id, np.arange(1, arrow.num_rows + 1)))
+    numbers = np.arange(1, arrow.num_rows + 1)
+    if id is None:
+        return Table(arrow.combine_chunks(), pa.array(numbers).cast(pa.large_string()), declared, source=called)
+    ids = checked_ids(arrow[id], Place(called, id, numbers))
     return Table(arrow.drop_columns([id]).combine_chunks(), ids, declared, source=called)

@@ -1,0 +1,58 @@
+"""What the documentation tests share: the pages, their code blocks, and a copy of the example to run them in."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "three-organisations"
+_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+_MADE = ("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the words after it, its text and its line."""
+
+    language: str
+    marks: str
+    text: str
+    line: int
+
+
+def pages() -> list[Path]:
+    """Every page that is part of the repository."""
+    found = [ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    found += [path for folder in ("docs", "examples", "benchmarks") for path in sorted((ROOT / folder).rglob("*.md"))]
+    return [path for path in found if "runs" not in path.parts]
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        language, _, marks = match["info"].strip().partition(" ")
+        found.append(Block(language, marks.strip(), match["body"], text.count("\n", 0, match.start()) + 1))
+    return found
+
+
+def named(path: Path) -> str:
+    """A page as it is called in test names."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def copy_example(folder: Path) -> tuple[Path, int]:
+    """A fresh copy of the example without anything made in it, and a port that is free in place of 7443."""
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns(*_MADE))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    study = folder / "STUDY.toml"
+    text = study.read_text(encoding="utf-8").partition("\n[pins]")[0]
+    study.write_text(text.replace(":7443", f":{port}"), encoding="utf-8")
+    return folder, port

@@ -1,0 +1,82 @@
+"""The shape of the house: imports point down, modules stay short, and nothing leaves the shares unseen."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .book import ROOT
+
+SOURCE = ROOT / "src" / "colonnade"
+GROUND = {"errors", "randomness"}
+PILLARS = {"tables", "wire", "mpc", "privacy"}
+MAY_IMPORT = {
+    "errors": set(),
+    "randomness": set(),
+    **dict.fromkeys(PILLARS, GROUND),
+    "testing": GROUND,
+    "protocols": GROUND | PILLARS,
+    "models": GROUND | PILLARS | {"protocols"},
+    "study": GROUND | PILLARS | {"protocols", "models"},
+    "report": GROUND | PILLARS | {"protocols", "models", "study"},
+    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report"},
+    "__init__": GROUND | PILLARS | {"models", "study"},
+    "__main__": {"cli"},
+}
+LONGEST = 420
+REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/moments.py", "opened = me.reveal(")}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Which parts of Colonnade a module imports, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are written in full"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            first, *rest = name.split(".")
+            if first == "colonnade":
+                assert rest, f"{path}: no module imports the package as a whole"
+                yield rest[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_imports_point_down(path: Path) -> None:
+    own = room(path)
+    beyond = set(imported(path)) - MAY_IMPORT[own] - {own}
+    assert not beyond, f"{own} must not import {sorted(beyond)}"
+
+
+def test_modules_are_short() -> None:
+    long = {path.name: count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > LONGEST}
+    assert not long
+
+
+def test_every_place_where_something_leaves_the_shares_is_known() -> None:
+    found = set()
+    for path in MODULES:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if "reveal(" in line:
+                found.add((path.relative_to(SOURCE).as_posix(), re.sub(r"(reveal\().*", r"\1", line.strip())))
+    assert found == REVEALS
+
+
+def test_every_module_has_its_place_in_the_page() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for path in MODULES:
+        own = path.relative_to(SOURCE)
+        if path.name != "__init__.py" and len(own.parts) == 2 and own.parts[0] != "cli":
+            row = next(line for line in text.splitlines() if line.startswith(f"| `{own.parts[0]}/`"))
+            assert f"`{path.stem}`" in row, own

@@ -1,0 +1,158 @@
+"""Every command of the documentation runs, in a copy of the example, and prints what the page says it prints.
+
+Blocks marked ``console`` run in order. Neighbouring blocks marked ``console terminal`` run at the same time, one
+process each. A block marked ``console run by FILE`` takes long and is run by that test. Lines without ``$`` are
+output: each must appear, in this order; ``...`` stands for lines left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from .book import ROOT, Block, blocks, copy_example, named, pages
+
+ELSEWHERE = "run by "
+CHANGING = [
+    (re.compile(r"\b[0-9a-f]{12,64}\b"), "HEX"),
+    (re.compile(r":\d{4,5}\b"), ":PORT"),
+]
+"""What differs from run to run."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and the output that the page shows."""
+
+    words: tuple[str, ...]
+    shown: tuple[str, ...]
+    line: int
+
+
+def commands(block: Block) -> Iterator[Command]:
+    lines = block.text.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
+    assert starts[:1] == [0], f"line {block.line}: a console block starts with a command"
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield Command(tuple(shlex.split(lines[start][2:])), tuple(lines[start + 1 : end]), block.line + start + 1)
+
+
+def script(page: Path) -> list[tuple[bool, list[Command]]]:
+    """What the page asks for, in order; with True, at the same time."""
+    consoles = [
+        block for block in blocks(page) if block.language == "console" and not block.marks.startswith(ELSEWHERE)
+    ]
+    assert all(block.marks in ("", "terminal") for block in consoles)
+    groups = groupby(consoles, key=lambda block: block.marks == "terminal")
+    return [(together, [command for block in found for command in commands(block)]) for together, found in groups]
+
+
+def steps(page: Path) -> tuple[tuple[str, ...], ...]:
+    return tuple(command.words for _, group in script(page) for command in group)
+
+
+PAGES = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
+UNIQUE = list({steps(page): page for page in reversed(PAGES)}.values())
+"""Pages with the same commands are run once."""
+
+
+def test_the_readme_and_the_example_say_the_same() -> None:
+    assert steps(ROOT / "README.md") == steps(ROOT / "examples/three-organisations/README.md")
+
+
+def test_what_is_run_elsewhere_is_really_run_there() -> None:
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language == "console" and block.marks.startswith(ELSEWHERE):
+                source = (ROOT / block.marks.removeprefix(ELSEWHERE)).read_text(encoding="utf-8")
+                for command in commands(block):
+                    assert f'colonnade("{command.words[1]}"' in source, command
+
+
+class Shell:
+    """As much of a shell as the pages need."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.status = 0
+
+    def start(self, command: Command) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command.words],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120"},
+        )
+
+    def finish(self, child: subprocess.Popen[str]) -> tuple[str, str]:
+        try:
+            said, complained = child.communicate(timeout=120)
+        finally:
+            child.kill()
+        self.status = child.returncode
+        return said, complained
+
+    def run(self, command: Command) -> tuple[str, str]:
+        name, *rest = command.words
+        before, self.status = self.status, 0
+        if name == "colonnade":
+            return self.finish(self.start(command))
+        if command.words == ("echo", "$?"):
+            return f"{before}\n", ""
+        if name == "mkdir":
+            (self.folder / rest[0]).mkdir()
+        elif name == "cp":
+            for source in rest[:-1]:
+                shutil.copy(self.folder / source, self.folder / rest[-1])
+        else:
+            assert command.words == ("cd", "examples/three-organisations"), f"line {command.line}: {name}?"
+        return "", ""
+
+
+def normal(text: str) -> str:
+    for pattern, word in CHANGING:
+        text = pattern.sub(word, text)
+    return text.rstrip()
+
+
+def assert_shown(command: Command, output: str) -> None:
+    lines = iter(normal(line) for line in output.splitlines())
+    for shown in command.shown:
+        if shown != "...":
+            assert normal(shown) in lines, f"line {command.line}: {shown!r} is not in\n{output}"
+
+
+@pytest.mark.parametrize("page", UNIQUE, ids=named)
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    folder, _ = copy_example(tmp_path / "three-organisations")
+    shell = Shell(folder)
+    plan = script(page)
+    for together, group in plan:
+        if together:
+            children = [shell.start(command) for command in group]
+            for command, child in zip(group, children, strict=True):
+                said, complained = shell.finish(child)
+                assert shell.status == 0, f"line {command.line}: {complained}"
+                assert_shown(command, said)
+            continue
+        for command, following in zip(group, [*group[1:], None], strict=True):
+            said, complained = shell.run(command)
+            assert_shown(command, said)
+            if following is None or following.words[0] != "echo":
+                assert shell.status == 0, f"line {command.line}: {complained}"
+    if any(together for together, _ in plan):
+        made = folder / "runs" / "three-organisations"
+        for name in ("report.html", "model.json", "privacy.json", "run.json", "parties/bank/model.json"):
+            assert (made / name).is_file()

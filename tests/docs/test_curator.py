@@ -1,0 +1,56 @@
+"""The trusted curator in the report's picture, as README.md and docs/getting-started.md describe it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from colonnade import PCA, load_dataset
+from colonnade.models import baselines
+from colonnade.models.evaluation import captured_by_pca
+from colonnade.models.federation import Roster
+from colonnade.randomness import Stream
+
+EPSILON, DELTA, RUNS = 0.1, 1e-5, 20
+
+
+@pytest.fixture(scope="module")
+def captured() -> dict[str, np.ndarray]:
+    from colonnade.testing.seeded import seeded
+
+    stream: Stream = seeded(77)
+    people = load_dataset("population", rows=20_000)
+    roster = Roster.of(people.feature_schemas)
+    tables = {name: people.table(name).select(schema.names).matrix() for name, schema in roster.schemas.items()}
+    joint = np.hstack(list(tables.values()))
+    clip = float(np.sqrt(sum(schema.clip**2 for schema in roster.schemas.values())))
+    constant = clip / 2
+
+    def colonnade() -> float:
+        return captured_by_pca(tables, roster, PCA(5, epsilon={"analyst": EPSILON}, delta=DELTA), stream=stream)
+
+    def drawn() -> float:
+        promise = {"epsilon": EPSILON, "delta": DELTA, "clip": clip, "constant": constant}
+        found = baselines.analyze_gauss(joint, 5, **promise, stream=stream)
+        return baselines.variance_captured(joint, found, center=True)
+
+    def as_published() -> float:
+        promise = {"epsilon": EPSILON, "delta": DELTA, "clip": clip, "constant": constant}
+        found = baselines.analyze_gauss(joint, 5, **promise, copies=1, stream=stream)
+        return baselines.variance_captured(joint, found, center=True)
+
+    return {run.__name__: np.array([run() for _ in range(RUNS)]) for run in (colonnade, drawn, as_published)}
+
+
+def gap(one: np.ndarray, other: np.ndarray) -> float:
+    """The difference of two means, in its own standard errors."""
+    return float((one.mean() - other.mean()) / np.sqrt((one.var(ddof=1) + other.var(ddof=1)) / RUNS))
+
+
+def test_the_curator_that_is_drawn_does_as_well_as_colonnade(captured: dict[str, np.ndarray]) -> None:
+    assert abs(gap(captured["colonnade"], captured["drawn"])) < 4
+    assert captured["colonnade"].mean() == pytest.approx(captured["drawn"].mean(), rel=0.05)
+
+
+def test_one_noisy_copy_of_each_entry_is_worse_than_two(captured: dict[str, np.ndarray]) -> None:
+    assert gap(captured["drawn"], captured["as_published"]) > 4

@@ -1,0 +1,41 @@
+"""The public names, exactly, and what importing them costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import colonnade
+
+EXPORTED = [
+    "Adjacency",
+    "ColonnadeError",
+    "Federation",
+    "Ledger",
+    "Observer",
+    "PCA",
+    "Party",
+    "PartyConfig",
+    "Schema",
+    "Statement",
+    "Study",
+    "Table",
+    "__version__",
+    "category",
+    "flag",
+    "load_dataset",
+    "number",
+    "preflight",
+    "read_table",
+]
+
+
+def test_exactly_these_names_are_exported() -> None:
+    assert sorted(colonnade.__all__) == EXPORTED
+    assert all(hasattr(colonnade, name) for name in colonnade.__all__)
+
+
+def test_importing_needs_neither_torch_nor_pandas() -> None:
+    program = "import colonnade, sys; sys.exit(' '.join({'torch', 'pandas'} & set(sys.modules)) or 0)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr

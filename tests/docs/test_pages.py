@@ -1,0 +1,173 @@
+"""The pages hold together: links resolve, and what they list is what there is."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import colonnade
+from colonnade import PCA, Statement, errors, load_dataset
+from colonnade.cli.app import app
+from colonnade.cli.output import INTERNAL_ERROR
+from colonnade.models import Roster
+from colonnade.study import policy, spec
+from colonnade.tables import toml
+
+from .book import ROOT, blocks, named, pages
+
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_NOT_OURS = re.compile(
+    r"/work/|/tmp/|/home/|/root/|localhost:\d|#\d+\b(?![-\w]*\))|\bissue \d|\bsession \d", re.IGNORECASE
+)
+_ALL = "\n".join(page.read_text(encoding="utf-8") for page in pages())
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks and inline code."""
+    text = re.sub(r"^```.*?^```\s*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```\s*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.+)$", text, flags=re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+        kept = "".join(c for c in plain if c in " -_" or unicodedata.category(c)[0] in "LN")
+        slug = kept.replace(" ", "-")
+        number = sum(1 for other in found if other == slug or re.fullmatch(re.escape(slug) + r"-\d+", other))
+        found.add(f"{slug}-{number}" if slug in found else slug)
+    return found
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_links_resolve(page: Path) -> None:
+    for link in _LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", link):
+            assert link.startswith("https://"), link
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), f"{named(page)}: {link}"
+        assert target.is_relative_to(ROOT), f"{named(page)}: {link} leaves the repository"
+        if anchor:
+            assert anchor in anchors(target), f"{named(page)}: {link}; there are {sorted(anchors(target))}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_pages_speak_of_colonnade_alone(page: Path) -> None:
+    found = _NOT_OURS.search(page.read_text(encoding="utf-8"))
+    assert not found, f"{named(page)}: {found.group() if found else ''}"
+
+
+def test_every_page_of_the_documentation_is_reached_from_its_index() -> None:
+    for folder in (ROOT / "docs", ROOT / "docs" / "theory"):
+        index = (folder / "README.md").read_text(encoding="utf-8")
+        for page in folder.glob("*.md"):
+            assert page.name == "README.md" or f"({page.name})" in index, page
+
+
+def test_images_are_there_and_small() -> None:
+    for image in (ROOT / "docs" / "images").iterdir():
+        assert image.stat().st_size < 200_000
+        assert f"images/{image.name}" in _ALL
+
+
+def test_exit_codes_are_documented_and_no_others() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    listed = {
+        int(code): name for code, name in re.findall(r"^\| \[(\d+)\]\([^)]*\) \|\s*`?(\w*)`?\s*\|", text, re.MULTILINE)
+    }
+    raised = {
+        kind.exit_code: kind.__name__
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.ColonnadeError | errors.Interrupted)
+    }
+    assert listed == raised | {0: "", 2: "", INTERNAL_ERROR: ""}
+    headed = {int(code) for code in re.findall(r"^## (\d+) ", text, re.MULTILINE)}
+    assert headed == set(listed)
+
+
+def test_what_peers_are_told_is_documented() -> None:
+    text = (ROOT / "docs" / "who-sees-what.md").read_text(encoding="utf-8")
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.ColonnadeError) and kind.told:
+            assert f"| `{kind.__name__}` | {kind.told} |" in text
+
+
+def parts(module: object) -> list[type[BaseModel]]:
+    found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, BaseModel)]
+    return [value for value in found if value.__module__ == getattr(module, "__name__", "")]
+
+
+def test_every_key_of_study_and_party_files_is_documented() -> None:
+    text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
+    for part in [*parts(spec), *parts(policy)]:
+        for name, field in part.model_fields.items():
+            key = field.alias or name
+            nested = f"[{key}" in text or f"[policy.{key}" in text
+            assert nested or f"| `{key}` |" in text, f"{part.__name__}.{key}"
+
+
+def test_the_defaults_in_study_files_are_the_real_ones() -> None:
+    text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
+    for part in (spec.TaskPart, spec.LimitsPart):
+        for name, field in part.model_fields.items():
+            if field.is_required():
+                assert f"| `{name}` | required |" in text
+            else:
+                said = re.search(rf"^\| `{name}` \| `([^`]*)` \|", text, re.MULTILINE)
+                assert said, name
+                assert {"true": True, "false": False}.get(said[1]) == field.default or float(said[1]) == field.default
+
+
+def test_every_key_of_a_schema_is_documented() -> None:
+    text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8").partition("## The schema")[2]
+    keys = {"type", toml.DRAFTED, "description", "clip", *(key for known in toml._KEYS.values() for key in known)}
+    for key in keys:
+        assert f"`{key}`" in text, key
+
+
+def test_public_names_are_mentioned() -> None:
+    for name in colonnade.__all__:
+        if name != "__version__":
+            assert re.search(rf"\b{name}\b", _ALL), name
+
+
+def test_commands_are_mentioned() -> None:
+    shown = "\n".join(block.text for page in pages() for block in blocks(page)) + _ALL
+    groups = {group.name: group.typer_instance for group in app.registered_groups}
+    for command in app.registered_commands:
+        assert f"colonnade {command.name or command.callback.__name__}" in shown  # type: ignore[union-attr]
+    for name, group in groups.items():
+        for command in group.registered_commands:  # type: ignore[union-attr]
+            assert f"colonnade {name} {command.name}" in shown
+
+
+def test_tests_named_on_the_pages_exist() -> None:
+    sources = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`(test_\w+)`", text):
+            assert any(f"def {name}(" in source for source in sources.values()), f"{named(page)}: {name}"
+        for path in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", text):
+            assert (ROOT / path).exists(), f"{named(page)}: {path}"
+
+
+def test_the_table_of_observers_on_the_first_page_is_a_real_one() -> None:
+    roster = Roster.of(load_dataset("population", rows=100).feature_schemas)
+    event = PCA(5, epsilon=1.0, delta=1e-5, rows_at_most=1_000_000).plan(roster).event
+    real = [line.split() for line in str(Statement.of([event], roster.trust, 1e-5)).splitlines()]
+    page = ROOT / "docs" / "getting-started.md"
+    (shown,) = [block.text for block in blocks(page) if block.text.startswith("observer ")]
+    for line in shown.splitlines():
+        assert line.startswith("---") or line.split() in real, line
+
+
+def test_the_version_has_its_entry() -> None:
+    assert f"## [{colonnade.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
