@@ -1,0 +1,234 @@
+"""Secure X'X of 195,666 x 117, three owners in three processes over TLS, beside one plaintext dgemm."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.privacy import Trust, least_noise, parse_budgets
+from colonnade.protocols.moments_task import Block, Moments, NoisyMoments
+from parties import ALIGN, Job, Outcome, Report, run
+
+ROWS, COLUMNS, SMALL = 195_666, 39, 50_000
+OWNERS = ("bank", "clinic", "shop")
+CLIP = 3**-0.5  # of each owner, so that a whole row has norm at most 1
+ALLOWED = 15.0
+_CHUNK = 8192
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Rows of norm at most CLIP that exist one block at a time."""
+
+    owner: str
+    rows: int
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"P{i:06d}" for i in range(self.rows)]
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        assert rows == _CHUNK, "blocks are seeded by their place"
+        for start in range(0, self.rows, rows):
+            yield _block(self.owner, start, min(rows, self.rows - start))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The same rows, made beforehand and kept in memory."""
+
+    ids: list[str]
+    values: NDArray[np.float64]
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
+
+
+def _block(owner: str, start: int, rows: int) -> NDArray[np.float64]:
+    draws = np.random.default_rng([OWNERS.index(owner), start])
+    values = draws.standard_normal((rows, COLUMNS)) * np.linspace(1.0, 0.2, COLUMNS)
+    values += draws.standard_normal((rows, 1))
+    return values * (CLIP * draws.uniform(0.2, 1.0, (rows, 1)) / np.linalg.norm(values, axis=1)[:, None])
+
+
+def generated(rows: int, owner: str) -> Generated:
+    return Generated(owner, rows)
+
+
+def stored(rows: int, owner: str) -> Stored:
+    table = Generated(owner, rows)
+    return Stored(table.ids, np.vstack(list(table.blocks(_CHUNK))))
+
+
+def make_task() -> Moments:
+    """As PCA plans it: epsilon 1 for the analyst."""
+    trust = Trust(OWNERS, OWNERS, 1)
+    blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(COLUMNS)), CLIP) for owner in OWNERS)
+    draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=200_000, mu=3, block_rows=_CHUNK)
+    budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
+    mu = least_noise(lambda mu: replace(draft, mu=mu).event, trust, budgets, owners=len(OWNERS))
+    task = replace(draft, mu=mu)
+    assert len(task.committee.system.primes) == 2
+    return task
+
+
+def plaintext(joint: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, float]:
+    """X'X, and processor seconds of one dgemm (X'Y with Y a copy) and of BLAS's symmetric product."""
+    copy = joint.copy()
+    dgemm = _best(lambda: joint.T @ copy)
+    return joint.T @ copy, dgemm, _best(lambda: joint.T @ joint)
+
+
+def _best(call: Callable[[], Any], times: int = 5) -> float:
+    taken = []
+    for _ in range(times):
+        start = time.process_time()
+        call()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def check(outcome: Outcome, task: Moments, exact: NDArray[np.float64], rows: int) -> float:
+    """The largest error in deviations of noise and rounding; a wrong residue would be off by millions."""
+    error = NoisyMoments(task, outcome.opened).second_moments - exact
+    squares = np.diag(exact) * task.gamma**2
+    rounding = rows / 16 + (squares[:, None] + squares[None, :]) / 4
+    deviation = np.sqrt(2 * task.mu + rounding) / task.gamma**2
+    # A rounded number's square is larger by its coin's variance, which is at most 1/4.
+    error -= np.diag(np.clip(np.diag(error), 0, rows / 4 / task.gamma**2))
+    worst = float(np.abs(error / deviation).max())
+    assert worst < 8, f"an entry is {worst:.1f} deviations off"
+    return worst
+
+
+def measure(repeats: int = 3) -> dict[str, Any]:
+    """All figures."""
+    task = make_task()
+    joint = np.hstack([stored(ROWS, owner).values for owner in OWNERS])
+    exact, *first = plaintext(joint)
+    outcomes = []
+    for _ in range(repeats):
+        outcomes.append(run(Job(task, partial(stored, ROWS))))
+    dgemm, syrk = map(min, zip(first, plaintext(joint)[1:], strict=True))
+    worst = max(check(outcome, task, exact, ROWS) for outcome in outcomes)
+    del joint
+    typical = sorted(outcomes, key=lambda outcome: sum(node.own_work for node in outcome.nodes))[repeats // 2]
+    work = [sum(node.own_work for node in outcome.nodes) for outcome in outcomes]
+    return {
+        "rows": ROWS,
+        "columns": COLUMNS * len(OWNERS),
+        "primes": len(task.committee.system.primes),
+        "repeats": repeats,
+        "dgemm": dgemm,
+        "syrk": syrk,
+        "work": median(work),
+        "work_range": [min(work), max(work)],
+        "ratio": median(work) / dgemm,
+        "transport": median(sum(r.transport for r in outcome.reports.values()) for outcome in outcomes),
+        "tls": median(sum(r.tls for r in outcome.reports.values()) for outcome in outcomes),
+        "wall": median(outcome.wall for outcome in outcomes),
+        "cpu": median(outcome.cpu for outcome in outcomes),
+        "worst_deviations": worst,
+        "nodes": [_node(node) for node in typical.reports.values()],
+        "memory": memory(task),
+    }
+
+
+def _node(report: Report) -> dict[str, Any]:
+    work = report.work
+    return {
+        "name": report.name,
+        "phases": {name: round(cpu, 3) for name, cpu in work.items() if name != ALIGN},
+        "work": report.own_work,
+        "align": work.get(ALIGN, 0.0),
+        "messages_in_program": sum(report.wire.values()),
+        "tls": report.tls,
+        "other_threads": report.process_cpu - report.program_cpu,
+        "process": report.process_cpu,
+        "payload": report.payload,
+        "sealed": report.sealed,
+        "messages": report.messages,
+    }
+
+
+def memory(task: Moments) -> dict[str, Any]:
+    """Peak resident memory where rows exist only while they are asked for."""
+    peaks = {}
+    for rows in (SMALL, ROWS):
+        outcome = run(Job(task, partial(generated, rows)))
+        peaks[rows] = {
+            "peak": max(node.peak for node in outcome.nodes),
+            "growth": max(node.peak - node.before for node in outcome.nodes),
+            "coordinator": outcome.reports["coordinator"].peak,
+        }
+    return {
+        "by_rows": peaks,
+        "one_table": ROWS * COLUMNS * 8,
+        "ratio": peaks[ROWS]["peak"] / peaks[SMALL]["peak"],
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    """The figures for a reader."""
+    print(f"secure X'X, {found['rows']:,} x {found['columns']}, {found['primes']} primes, 3 nodes over TLS")
+    print("processor seconds, messages apart:")
+    phases = list(found["nodes"][1]["phases"])
+    print(f"  {'':<12}" + "".join(f"{name:>10}" for name in [*phases, "all"]))
+    for node in found["nodes"][1:]:
+        cells = [*(node["phases"].get(name, 0.0) for name in phases), node["work"]]
+        print(f"  {node['name']:<12}" + "".join(f"{cell:10.3f}" for cell in cells))
+    print("processor seconds of transport, and bytes sent:")
+    heads = ["in program", "(TLS)", "in threads", "ids", "process", "payload MB", "sealed MB"]
+    print(f"  {'':<12}" + "".join(f"{head:>12}" for head in heads))
+    for node in found["nodes"]:
+        cpu = [node[key] for key in ("messages_in_program", "tls", "other_threads", "align", "process")]
+        cells = [*cpu, node["payload"] / MB, node["sealed"] / MB]
+        print(f"  {node['name']:<12}" + "".join(f"{cell:12.2f}" for cell in cells))
+    low, high = found["work_range"]
+    print(f"one dgemm {found['dgemm']:.3f} s, symmetric product {found['syrk']:.3f} s")
+    verdict = "PASS" if found["ratio"] <= ALLOWED else "FAIL"
+    print(
+        f"{verdict}: dealing and arithmetic of all nodes {found['work']:.2f} s ({low:.2f} to {high:.2f}) = "
+        f"{found['ratio']:.1f} x dgemm (at most {ALLOWED:g}); {found['work'] / found['syrk']:.1f} x symmetric"
+    )
+    print(
+        f"encryption and transport {found['transport']:.2f} s = {found['transport'] / found['dgemm']:.1f} x "
+        f"dgemm, of it TLS end to end {found['tls']:.2f} s; wall {found['wall']:.2f} s"
+    )
+    for rows, peak in found["memory"]["by_rows"].items():
+        print(
+            f"peak memory of a node at {rows:,} rows: {peak['peak'] / MB:.0f} MB, {peak['growth'] / MB:.0f} "
+            f"above its start; coordinator {peak['coordinator'] / MB:.0f} MB"
+        )
+    print(f"largest error {found['worst_deviations']:.1f} deviations of noise and rounding (at most 8)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = measure(options.repeats)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found)
+
+
+if __name__ == "__main__":
+    main()
