@@ -43,6 +43,7 @@ class SchemaError(ColonnadeError):
     """The public description of a table is wrong."""
 
     exit_code = 10
+    told = "its schema cannot be used; its own log says why"
 
 
 class DataError(ColonnadeError):

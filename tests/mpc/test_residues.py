@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from colonnade.errors import CapacityError
+from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc.residues import BLOCK_ROWS, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
 
@@ -80,6 +80,16 @@ def test_equal_seeds_give_equal_residues():
     system = ResidueSystem(PRIMES[:3])
     draws = [system.uniform((1000, 37), Stream(bytes(32))) for _ in range(2)]
     assert np.array_equal(*draws)
+
+
+@pytest.mark.parametrize("primes", [2, 3, 4])
+def test_a_value_that_no_honest_computation_gives_is_refused(primes):
+    system = ResidueSystem(PRIMES[:primes])
+    bound = 2**30
+    fine = np.array([bound, -bound], dtype=object)
+    assert system.join(system.split(fine), bound).tolist() == [bound, -bound]
+    with pytest.raises(ShareError, match="larger than any honest one"):
+        system.join(system.split(np.array([0, 2**40], dtype=object)), bound)
 
 
 @pytest.mark.parametrize("bits", [10, 21, 40, 43, 64, 200])

@@ -89,24 +89,45 @@ def test_standard_observers_and_their_patterns_agree() -> None:
     ]
     many = Trust(tuple(f"o{k}" for k in range(300)), ("o0", "o1", "o2"), 1)
     patterns = many.standard_observers(alike=lambda _name: 0)
-    assert [seen.label for seen in patterns] == [
+    *small, largest = patterns
+    assert [seen.label for seen in small] == [
         "analyst", "coordinator", "o0", "o3", "o0+o1", "o0+o3", "coordinator+o0", "o3+o4", "coordinator+o3",
     ]  # fmt: skip
+    assert largest == many.largest_coalition()
+    assert len(largest.names) == 1 + 297 + 1
+    assert many.broken(largest) is None
+
+
+@pytest.mark.parametrize(("owners", "seats", "threshold"), [(3, 3, 1), (7, 7, 3), (10, 7, 3), (10, 3, 1), (9, 5, 2)])
+def test_nobody_within_the_threshold_learns_more_than_the_table_says(owners, seats, threshold) -> None:
+    """With equal shares of the noise, the largest coalition that is not broken is the worst observer of all."""
+    names = tuple(f"o{k}" for k in range(owners))
+    trust = Trust(names, names[:seats], threshold)
+    most = max(
+        len(set(seen.names) & set(names))
+        for size in range(1, owners + 1)
+        for seen in trust.coalitions(size)
+        if trust.broken(seen) is None
+    )
+    table = trust.standard_observers()
+    assert max(len(set(seen.names) & set(names)) for seen in table if trust.broken(seen) is None) == most
+    promised = Budget("everyone", 1.0, 1e-5).observers(trust)
+    assert max(len(set(seen.names) & set(names)) for seen in promised) == min(most, max(2, threshold))
+    assert trust.largest_coalition() in Budget("coalition", 1.0, 1e-5).observers(trust)
 
 
 def test_a_number_means_everyone_within_the_threshold() -> None:
     (budget,) = parse_budgets(1.0, 1e-5)
     assert {seen.label for seen in budget.observers(TWO)} == {"analyst", "coordinator", "bank", "shop"}
-    assert len(budget.observers(FIVE)) == 2 + 5 + 10 + 5
+    assert len(budget.observers(FIVE)) == 2 + 5 + 10 + 5 + 1  # the last is two owners with the coordinator
 
 
 def test_a_mapping_names_observers() -> None:
     budgets = parse_budgets({"analyst": 1, "party": 2.5, "a+b": 4}, 1e-6, FIVE)
     found = [[seen.label for seen in budget.observers(FIVE)] for budget in budgets]
     assert found == [["analyst"], ["a", "b", "c", "d", "e"], ["a+b"]]
-    assert {seen.label for seen in Budget("coalition", 1, 0.1).observers(FIVE)} == {
-        seen.label for seen in Budget("pair", 1, 0.1).observers(FIVE)
-    }
+    pairs = {seen.label for seen in Budget("pair", 1, 0.1).observers(FIVE)}
+    assert {seen.label for seen in Budget("coalition", 1, 0.1).observers(FIVE)} == pairs | {"a+b+coordinator"}
     assert Budget("bank+shop", 1, 0.1).observers(TWO) == (Observer.parse("bank+shop"),)
 
 

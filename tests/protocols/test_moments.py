@@ -166,6 +166,29 @@ def test_numbers_that_would_not_fit_are_refused_before_anything_is_sent():
         _ = make_task([5, 5], gamma=2**25, rows_at_most=2**30).committee
 
 
+def test_a_wide_table_is_dealt_in_smaller_blocks():
+    task = make_task([1, 1, 1], gamma=4096, rows_at_most=2**20)
+    task = replace(task, blocks=(replace(task.blocks[0], columns=tuple(map(str, range(4000)))), *task.blocks[1:]))
+    primes = len(task.committee.system.primes)
+    assert 2**26 < 4 * 4000 * task.rows_per_block * primes <= 2**27
+    assert make_task([900, 1, 1]).rows_per_block == 8192
+
+
+def test_more_columns_than_one_message_can_carry_are_refused_beforehand():
+    task = make_task([1, 1])
+    wide = replace(task, blocks=tuple(replace(b, columns=tuple(map(str, range(9000)))) for b in task.blocks))
+    with pytest.raises(CapacityError, match="fewer columns"):
+        _ = wide.committee
+
+
+def test_the_agreement_tells_tasks_apart():
+    task = make_task([2, 2, 2])
+    swapped = replace(task, blocks=(task.blocks[0], task.blocks[2], task.blocks[1]))
+    for other in (swapped, replace(task, mu=task.mu + 3), replace(task, constant=33), replace(task, gamma=65)):
+        assert other.agreement != task.agreement
+    assert make_task([2, 2, 2]).agreement == task.agreement
+
+
 def test_nothing_can_be_revealed_that_was_not_planned(in_threads):
     task = make_task([1, 1, 1])
     role = Owner("o0", {}, task.committee, planned=[])

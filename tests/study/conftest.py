@@ -108,13 +108,13 @@ class Trial:
     def start_all(self, **kwargs: Any) -> None:
         self.start("coordinator", *self.parties, **kwargs)
 
-    def start_bank_last(self) -> None:
+    def start_bank_last(self, study: Path | None = None) -> None:
         """The bank joins when everyone else is there."""
         others = ("coordinator", *self.parties[1:])
         self.start(*others)
         for name in others:
             self.until(name, "connected")
-        self.start("bank")
+        self.start("bank", study=study)
 
     def ends(self, timeout: float = 60) -> dict[str, Ended]:
         """Wait for every process; a hang is a failure."""

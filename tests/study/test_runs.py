@@ -45,6 +45,14 @@ def test_two_parties_with_the_coordinator_as_third_seat(trial):
     assert steps[-1] == ("multiply", 1, 1)
 
 
+def test_a_coordinator_that_listens_at_another_address_of_the_machine(trial):
+    study = trial(rows=100)
+    study.edit("STUDY.toml", r'address = "127\.0\.0\.1', 'address = "127.0.0.2')
+    study.start_all()
+    ended = study.ends()
+    assert all(end.code == 0 for end in ended.values()), ended
+
+
 def test_nothing_of_a_table_or_key_is_in_what_the_coordinator_keeps(trial):
     study = trial(rows=300)
     run_local(study.study(), study.folder / "out")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from colonnade.errors import IdentityError, PolicyError, PrivacyError, SchemaError, StudyError
+from colonnade.privacy import Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study, preflight
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
@@ -119,6 +122,19 @@ def test_a_cap_for_somebody_who_is_not_in_the_study_is_refused(folder):
     )
     with pytest.raises(PolicyError, match="analist"):
         PartyConfig.load(folder / "party.toml").check(load(folder))
+
+
+def test_a_cap_for_a_party_of_an_earlier_study_is_kept(folder):
+    (folder / "party.toml").write_text(
+        PARTY.replace("epsilon = 3.0", "epsilon = { analyst = 3.0, insurer = 2.0 }").replace('["x"]', '"all"')
+    )
+    config = PartyConfig.load(folder / "party.toml")
+    with pytest.raises(PolicyError, match="insurer"):
+        config.check(load(folder))
+    earlier = Trust(("a", "insurer"), ("a", "insurer", "coordinator"), 1)
+    event = replace(load(folder).task.event, shares=(("a", 10**12), ("insurer", 10**12)))
+    Ledger(config.ledger).reserve("earlier", "digest", [event], earlier, [])
+    config.check(load(folder))
 
 
 def test_a_party_file_with_a_typing_error(folder):

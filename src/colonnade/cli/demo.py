@@ -28,7 +28,7 @@ n_components = 5
 rows_at_most = 1_000_000
 
 [budget]
-epsilon = 1.0        # for every observer within the threshold
+epsilon = 1.0        # for everyone: alone, in pairs, and up to the threshold together
 delta = 1e-5
 
 [committee]

@@ -23,7 +23,8 @@ columns = "all"                 # or the list of columns that may be used
 
 [policy.budget]
 delta = 1e-5
-# The most that each of these may ever learn about {name}'s people, over all studies.
+# The most that each of these may ever learn about {name}'s people, over all studies. `party` is each other party
+# alone; above the threshold of a study nothing is promised, whatever stands here.
 epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
 """
 

@@ -27,8 +27,8 @@ class PCA(Estimator):
 
     Args:
         n_components: how many components to keep.
-        epsilon: one number that holds against every observer within the threshold, or a mapping such as
-            ``{"analyst": 1.0, "party": 2.0}``.
+        epsilon: one number for everyone (each observer alone, each pair, as many owners as the threshold with the
+            coordinator), or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
         delta: the delta of all these promises.
         center: subtract the (noisy) column means first.
         gamma: the scale of the integer grid; rounding costs about sqrt(columns)/gamma of the clip.
@@ -158,6 +158,8 @@ def top_eigenvectors(matrix: NDArray[np.float64], count: int) -> tuple[NDArray[n
 def encoded(source: Any, schema: Schema) -> NDArray[np.float64]:
     """The encoded rows of a table, in its own order."""
     table = source if isinstance(source, Table) else read_table(source, schema, id=None)
+    if table.schema != schema:
+        raise DataError(f"{table.source} was read under another schema than the model was fitted with")
     return table.matrix()
 
 

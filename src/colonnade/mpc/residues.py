@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError
+from colonnade.errors import CapacityError, ShareError
 from colonnade.randomness import Stream
 
 Residues = NDArray[np.float64]
@@ -75,16 +75,21 @@ class ResidueSystem:
         """Residues back to signed integers of magnitude at most ``bound``: Garner, digit by digit.
 
         The digits are centred, so the value is read as signed. int64 arithmetic wraps modulo 2^64 and is
-        therefore exact whenever the value itself fits.
+        therefore exact whenever the value itself fits. A value beyond the bound cannot come of an honest
+        computation and is refused; where the system has bits to spare, a wrong share is caught so.
         """
         narrow = bound < 2**63
         value: Integers = np.zeros(residues.shape[1:], dtype=np.int64 if narrow else object)
+        size = np.zeros(residues.shape[1:])
         weight = 1
         for index, digit in enumerate(self._digits(residues)):
             step = _wrap(weight) if narrow else weight
             whole = digit.astype(np.int64)
             value = value + (whole if narrow else whole.astype(object)) * step
+            size += digit * float(weight)
             weight *= self.primes[index]
+        if size.size and np.abs(size).max() > bound * (1 + 2.0**-40):
+            raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
         return value
 
     def uniform(self, shape: tuple[int, ...], stream: Stream) -> Residues:

@@ -148,9 +148,31 @@ class Trust:
                 yield Observer.coalition(*picked)
 
     def standard_observers(self, alike: Alike | None = None) -> tuple[Observer, ...]:
-        """The analyst, the coordinator, each party and each pair, those above the threshold included."""
+        """The analyst, the coordinator, each party, each pair, and the worst larger coalitions within the threshold.
+
+        Pairs above the threshold are included. Of coalitions larger than a pair it names as many owners as the
+        threshold, with the coordinator, and :meth:`largest_coalition`. Where all owners hold equal shares of the
+        noise, nobody within the threshold learns more than the last of these.
+        """
         single = [seen for seen in self.coalitions(1, alike) if seen != Observer.coordinator()]
-        return (Observer.analyst(), Observer.coordinator(), *single, *self.coalitions(2, alike))
+        larger = (self._coalition(self.threshold, unseated_first=False), self.largest_coalition())
+        found = (Observer.analyst(), Observer.coordinator(), *single, *self.coalitions(2, alike), *larger)
+        return tuple(dict.fromkeys(seen for seen in found if len(seen.names) <= 2 or self.broken(seen) is None))
+
+    def largest_coalition(self) -> Observer:
+        """All owners without a seat, as many seats as the threshold, and the coordinator; never all owners."""
+        return self._coalition(len(self.owners), unseated_first=True)
+
+    def _coalition(self, most: int, *, unseated_first: bool) -> Observer:
+        """The coordinator and up to ``most`` owners, but not all of them, nor more seats than the threshold."""
+        names, seats = [COORDINATOR], int(COORDINATOR in self.committee)
+        order = sorted(self.owners, key=lambda name: name in self.committee) if unseated_first else self.owners
+        for name in order:
+            seat = name in self.committee
+            if len(names) <= most and len(names) < len(self.owners) and seats + seat <= self.threshold:
+                names.append(name)
+                seats += seat
+        return Observer.coalition(*names)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -196,7 +218,8 @@ class Budget:
     def observers(self, trust: Trust, alike: Alike | None = None) -> tuple[Observer, ...]:
         """Whom this limit protects against in a study.
 
-        A group (``party``, ``pair``, ``coalition``, ``everyone``) means its members within the threshold; an
+        A group means its members within the threshold: each ``party`` alone, each ``pair``, each ``coalition`` up to
+        the largest, and ``everyone`` alone, in pairs, or as many owners as the threshold with the coordinator. An
         observer called by name is returned even when it is above, so that the question gets an honest answer.
         """
         if self.named:
@@ -210,12 +233,14 @@ class Budget:
             return (observer,)
         found: list[Observer]
         if self.selector == EVERYONE:
-            found = list(trust.standard_observers(alike))
+            most = max(2, trust.threshold)
+            found = [seen for seen in trust.standard_observers(alike) if len(set(seen.names) - {COORDINATOR}) <= most]
         elif self.selector == "party":
             found = [seen for seen in trust.coalitions(1, alike) if seen != Observer.coordinator()]
         else:
             largest = 2 if self.selector == "pair" else max(2, trust.threshold)
             found = [seen for size in range(2, largest + 1) for seen in trust.coalitions(size, alike)]
+            found += [trust.largest_coalition()] if self.selector == "coalition" else []
         within = tuple(seen for seen in found if trust.broken(seen) is None)
         if not within:
             raise PrivacyError(

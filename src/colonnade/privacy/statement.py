@@ -25,6 +25,7 @@ PUBLISHED = "as published, not proven"
 NO_GUARANTEE = "no guarantee"
 _LISTED_OWNERS = 4
 _WIDTH = 108
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Row:
     @property
     def who(self) -> str:
         """The observer as it is printed."""
-        return self.observer.label + (f" and {self.others} alike" if self.others else "")
+        names = self.observer.names
+        label = self.observer.label if len(names) <= _NAMED else f"{names[0]} and {len(names) - 1} more together"
+        return label + (f" and {self.others} alike" if self.others else "")
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,7 @@ def _assumptions(trust: Trust) -> tuple[str, ...]:
         "rows are clipped to their public bounds by this code, on each party's own machine",
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
         "public: schema, clips, scales, noise sizes, and the number of rows for all but the analyst",
+        "every table fits its schema; a party whose table does not is seen to stop, which is not counted here",
         "matching people between the parties is outside this statement",
     )
 

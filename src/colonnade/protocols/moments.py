@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations
 from typing import Protocol
 
 import numpy as np
@@ -22,10 +23,12 @@ from colonnade.errors import CapacityError, ProtocolError
 from colonnade.mpc import Shares
 from colonnade.privacy.noise import skellam
 from colonnade.privacy.rounding import stochastic_round
-from colonnade.protocols.align import agree_on_rows
+from colonnade.protocols.align import agree_on_rows, compare_rows
 from colonnade.protocols.moments_task import Moments, NoisyMoments, weights
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.randomness import Stream
+
+_FEW = 8
 
 
 class Rows(Protocol):
@@ -44,11 +47,11 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     stream = Stream.fresh()
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
-    rows = agree_on_rows(me, task.owners, table.ids, _listeners(task))
+    rows = agree_on_rows(me, task.owners, table.ids)
     _check_rows(rows, task)
     own = OwnBlock(task, me.name)
     seat = Seat(me, task) if me.hand.seated else None
-    blocks = table.blocks(task.block_rows)
+    blocks = table.blocks(task.rows_per_block)
     for index, size in enumerate(_sizes(rows, task)):
         with me.meter.phase("encode"):
             whole = own.quantise(next(blocks), stream)
@@ -66,10 +69,10 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
 
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task.owners)
+    _check_rows(rows, task)
     if not me.hand.seated:
         return _open(me, None, task)
-    rows = int(me.link(task.owners[0]).recv("rows")["rows"])
-    _check_rows(rows, task)
     seat = Seat(me, task)
     for index, size in enumerate(_sizes(rows, task)):
         seat.multiply(size, None)
@@ -165,23 +168,25 @@ class Seat:
         self.me, self.task = me, task
         primes = len(task.committee.system.primes)
         self.cross = np.zeros((primes, task.width, task.width))
-        self.pairs = list(_halves([task.span(owner) for owner in task.owners]))
+        self.pairs = _pairs(len(task.owners))
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every owner and add its products between owners."""
-        task, system = self.task, self.me.hand.system
-        joint = np.empty((len(system.primes), rows, task.width - 1))
-        for block in task.blocks:
-            if block.owner == self.me.name and mine:
-                share = mine
-            else:
-                with self.me.meter.phase("receive"):
-                    share = self.me.hand.receive(block.owner, (rows, len(block.columns)))
-            joint[:, :, task.span(block.owner)] = share.values
+        blocks, hand = self.task.blocks, self.me.hand
+        with self.me.meter.phase("receive"):
+            shares = [
+                mine if block.owner == self.me.name and mine else hand.receive(block.owner, (rows, len(block.columns)))
+                for block in blocks
+            ]
         with self.me.meter.phase("multiply"):
             for left, right in self.pairs:
-                self.cross[:, left, right] += system.inner(joint[:, :, left], joint[:, :, right])
-            system.reduce(self.cross)
+                product = hand.inner(_side_by_side(shares[left]), _side_by_side(shares[right]))
+                self.cross[:, self._columns(left), self._columns(right)] += product.values
+            hand.system.reduce(self.cross)
+
+    def _columns(self, owners: slice) -> slice:
+        spans = [self.task.span(block.owner) for block in self.task.blocks[owners]]
+        return slice(spans[0].start, spans[-1].stop)
 
     def total(self, mine: Shares | None) -> Shares:
         """Products between owners, own blocks and noise, added up on shares."""
@@ -202,22 +207,32 @@ def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
     return NoisyMoments(task, opened.astype(np.int64))
 
 
-def _halves(spans: Sequence[slice]) -> Iterator[tuple[slice, slice]]:
-    """Every two owners once, in few large products: one half against the other, then within each."""
-    if len(spans) < 2:
+def _pairs(owners: int) -> list[tuple[slice, slice]]:
+    """Every two owners once: one by one where they are few, else in few large products."""
+    if owners > _FEW:
+        return list(_halves(0, owners))
+    return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]
+
+
+def _halves(start: int, stop: int) -> Iterator[tuple[slice, slice]]:
+    """One half of the owners against the other, then the same within each half."""
+    if stop - start < 2:
         return
-    middle = len(spans) // 2
-    yield slice(spans[0].start, spans[middle - 1].stop), slice(spans[middle].start, spans[-1].stop)
-    yield from _halves(spans[:middle])
-    yield from _halves(spans[middle:])
+    middle = (start + stop) // 2
+    yield slice(start, middle), slice(middle, stop)
+    yield from _halves(start, middle)
+    yield from _halves(middle, stop)
+
+
+def _side_by_side(shares: Sequence[Shares]) -> Shares:
+    if len(shares) == 1:
+        return shares[0]
+    return Shares(np.concatenate([share.values for share in shares], axis=2), shares[0].degree)
 
 
 def _sizes(rows: int, task: Moments) -> list[int]:
-    return [min(task.block_rows, rows - start) for start in range(0, rows, task.block_rows)]
-
-
-def _listeners(task: Moments) -> list[str]:
-    return [seat for seat in task.trust.committee if seat not in task.owners]
+    step = task.rows_per_block
+    return [min(step, rows - start) for start in range(0, rows, step)]
 
 
 def _check_rows(rows: int, task: Moments) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,9 @@ from colonnade.privacy.sensitivity import moments_sensitivity, rounded_norm_squa
 from colonnade.protocols.roles import COORDINATOR
 
 THEOREM = "moments-sensitivity"
+PROTOCOL = "second moments 1"
 _NOISE_REACH = 16  # deviations; the samplers cut their tails before
+_LARGEST_MESSAGE = 2**27
 
 
 def weights(width: int) -> NDArray[np.int64]:
@@ -107,7 +110,7 @@ class Moments:
     def bound(self) -> int:
         """The largest magnitude an opened entry can have: |2 x_i x_j| <= x_i^2 + x_j^2 <= B^2, plus noise."""
         owners = len(self.owners)
-        noise = owners * _NOISE_REACH * (isqrt(4 * self.mu // owners) + 1)
+        noise = owners * _NOISE_REACH * (isqrt(4 * self.mu // owners) + 4)
         bound = self.rows_at_most * self.norm_squared + noise
         if bound >= 2**62:
             raise CapacityError(
@@ -120,7 +123,34 @@ class Moments:
     def committee(self) -> Committee:
         """The seats, with as many primes as the bound needs."""
         system = ResidueSystem.for_bound(self.bound)
+        if 4 * self.entries * len(system.primes) > _LARGEST_MESSAGE:
+            raise CapacityError(
+                f"{len(self.names)} encoded columns give {self.entries} entries, more than one message can carry: use "
+                "fewer columns or group the values of categories"
+            )
         return Committee(self.trust.committee, self.trust.threshold, system)
+
+    @property
+    def rows_per_block(self) -> int:
+        """How many rows are dealt at a time: as many as fit a message of the widest owner."""
+        widest = max(len(block.columns) for block in self.blocks)
+        return max(1, min(self.block_rows, _LARGEST_MESSAGE // (4 * widest * len(self.committee.system.primes))))
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "blocks": [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks],
+            "seats": list(self.trust.committee),
+            "threshold": self.trust.threshold,
+            "gamma": self.gamma,
+            "constant": self.constant,
+            "rows_at_most": self.rows_at_most,
+            "rows_per_block": self.rows_per_block,
+            "mu": str(self.mu),
+            "primes": list(self.committee.system.primes),
+        }
 
     @property
     def entries(self) -> int:

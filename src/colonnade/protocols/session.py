@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from colonnade.errors import ColonnadeError, Interrupted, StudyError
+from colonnade.errors import ColonnadeError, Interrupted
 from colonnade.mpc import Committee
 from colonnade.privacy.events import Event
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
@@ -48,6 +48,7 @@ def play(
     try:
         place.wait_for_peers(timeout=wait)
         role = _role(place, task, progress)
+        _assemble(role, [name for name in (place.name, *place.peers) if name != COORDINATOR])
         result = program(role)
     except ColonnadeError as error:
         place.abort(error.for_peers)
@@ -69,21 +70,13 @@ def _role(place: Endpoint, task: Task, progress: Progress) -> Role:
     return kind(place.name, links, task.committee, planned=[task.event], progress=progress)
 
 
-def greet(me: Role, owners: Sequence[str], digest: str) -> None:
-    """Make sure that everyone holds the same study before anything else is said."""
+def _assemble(me: Role, owners: Sequence[str]) -> None:
+    """Nobody goes on, and nothing is spent, before everyone has said that it is ready."""
     if me.name != COORDINATOR:
-        me.link(COORDINATOR).send("hello", digest=digest)
-        _same_study(me.link(COORDINATOR).recv("hello"), COORDINATOR, digest)
+        me.link(COORDINATOR).send("ready")
+        me.link(COORDINATOR).recv("go")
         return
     for owner in owners:
-        _same_study(me.link(owner).recv("hello"), owner, digest)
-    for owner in owners:  # only now may anyone go on and spend
-        me.link(owner).send("hello", digest=digest)
-
-
-def _same_study(answer: Mapping[str, Any], peer: str, digest: str) -> None:
-    if answer.get("digest") != digest:
-        raise StudyError(
-            f"{peer} holds another version of the study than this participant (ours is {digest[:12]}): "
-            "send everyone the same study file and schemas, and start again"
-        )
+        me.link(owner).recv("ready")
+    for owner in owners:
+        me.link(owner).send("go")

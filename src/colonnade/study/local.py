@@ -56,7 +56,11 @@ def run_local(
             if child.process.poll() is None:
                 child.process.terminate()
         for child, reader in zip(children.values(), readers, strict=True):
-            child.process.wait(timeout=_GRACE_SECONDS)
+            try:
+                child.process.wait(timeout=_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
             reader.join(timeout=_GRACE_SECONDS)
             if child.process.stdout:
                 child.process.stdout.close()

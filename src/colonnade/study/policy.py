@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from colonnade.errors import PolicyError, PrivacyError, StudyError
-from colonnade.privacy import Budget, parse_budgets
+from colonnade.privacy import Budget, Ledger, parse_budgets
 from colonnade.study.spec import Part, Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
 
@@ -85,19 +85,19 @@ class PartyConfig:
         table.check()
         return table
 
-    def check(self, study: Study) -> None:
-        """Refuse a study that the policy does not allow, before joining it."""
-        policy = self.content.policy
+    def check_membership(self, study: Study) -> None:
+        """Refuse a study that this party is not in."""
         if self.name not in study.content.parties:
             raise PolicyError(
-                f"{self.name} is not a party of study {study.name!r}; its parties are "
-                f"{', '.join(study.content.parties)}"
+                f"{self.name} is not a party of study {study.name!r}; those are {', '.join(study.content.parties)}"
             )
+
+    def check(self, study: Study) -> None:
+        """Refuse a study that the policy does not allow, before joining it."""
+        self.check_membership(study)
+        policy = self.content.policy
         for cap in self.caps:
-            try:
-                cap.observers(study.roster.trust)
-            except PrivacyError as error:
-                raise PolicyError(f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error}") from None
+            self._check_cap(cap, study)
         if study.content.task.kind not in policy.tasks:
             raise PolicyError(
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
@@ -110,3 +110,12 @@ class PartyConfig:
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
             )
+
+    def _check_cap(self, cap: Budget, study: Study) -> None:
+        """A cap on nobody protects nobody: its name must occur in this study or in an earlier one."""
+        try:
+            cap.observers(study.roster.trust, alike=lambda _: 0)
+        except PrivacyError as error:
+            met = {o for e in (Ledger(self.ledger).entries() if self.ledger.exists() else ()) for o in e.trust.owners}
+            if not set(cap.selector.split("+")) <= met | set(study.participants):
+                raise PolicyError(f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error}") from None

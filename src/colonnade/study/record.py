@@ -2,7 +2,8 @@
 
 ``run.json`` (who, when, how long, how many bytes, how it ended), ``privacy.json`` (the statement),
 ``events.jsonl`` (a line for each thing that happened), the model, and ``report.html``. Sizes and times tell
-the number of rows, so whoever reads this directory sees what the coordinator sees, not what the analyst sees.
+the number of rows, so whoever reads the coordinator's directory sees what the coordinator sees, not what the
+analyst sees. A party's own directory is for the party alone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class RunRecord:
     def __init__(self, folder: str | Path, *, participant: str, study: str, digest: str) -> None:
         self.folder = Path(folder)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._put_earlier_away()
         except OSError as error:
             raise StudyError(f"the run directory {self.folder} cannot be used: {error.strerror}") from None

@@ -14,7 +14,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
-from colonnade.protocols.session import greet, play
+from colonnade.protocols.session import play
 from colonnade.study.policy import PartyConfig
 from colonnade.study.record import RunRecord
 from colonnade.study.spec import Study
@@ -25,6 +25,7 @@ _EXCUSE_SECONDS = 5.0
 
 def run_party(study: Study, config: PartyConfig, out: Path, progress: Progress = silent) -> Estimator:
     """Take part as an owner: check everything here first, reserve the budget, then join."""
+    config.check_membership(study)
     record = RunRecord(out, participant=config.name, study=study.name, digest=study.digest)
     with _recorded(record):
         certificates = study.certificates()
@@ -35,18 +36,17 @@ def run_party(study: Study, config: PartyConfig, out: Path, progress: Progress =
             record.note("table checked", rows=table.rows, clipped=sum(table.report.clipped.values()))
             ledger = Ledger(config.ledger)
             task, trust = study.task, study.roster.trust
+            model, statement = study.estimator(), study.statement
             entry = ledger.reserve(study.name, study.digest, [task.event], trust, config.caps)
-        record.note("budget reserved", entry=entry.id)
-        record.statement(study.statement)
-        model = study.estimator()
 
         def program(me: Any) -> Any:
-            greet(me, task.owners, study.digest)
             ledger.mark_sent(entry)
             record.note("first message")
             return model.owner(me, table, task)
 
         with _reservation(ledger, entry, record):
+            record.note("budget reserved", entry=entry.id)
+            record.statement(statement)
             place = join(study, identity, certificates)
             result = _play(study, place, program, record, progress)
         model.conclude(study.roster, task, result)
@@ -70,13 +70,12 @@ def run_coordinator(
         model, task = study.estimator(), study.task
 
         def program(me: Any) -> Any:
-            greet(me, task.owners, study.digest)
             record.note("everyone is here, with the same study")
             return model.coordinator(me, task)
 
         with Hub(identity, certificates, address=listen or study.content.coordinator.address) as hub:
             record.note("listening", address=hub.address)
-            place = join(study, identity, certificates, address=f"127.0.0.1:{hub.port}")
+            place = join(study, identity, certificates, address=_dialled(hub.address))
             result = _play(study, place, program, record, progress)
         model.conclude(study.roster, task, result)
         model.save(record.folder / "model.json")
@@ -129,7 +128,14 @@ def join(
         connect_timeout=limits.join if wait is None else wait,
         reconnect_grace=limits.reconnect,
         timeout=limits.silence,
+        topic=study.digest.encode(),
     )
+
+
+def _dialled(address: str) -> str:
+    """Where to dial a hub that listens at ``address``: every interface includes loopback."""
+    host, _, port = address.rpartition(":")
+    return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104 - recognised, not bound
 
 
 def _play(study: Study, place: Endpoint, program: Callable[[Any], Any], record: RunRecord, progress: Progress) -> Any:

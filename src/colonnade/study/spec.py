@@ -146,9 +146,10 @@ class Study:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything the participants must agree on."""
+        """SHA-256 of everything the participants must agree on, down to the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
+        agreed["agreement"] = self.task.agreement
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

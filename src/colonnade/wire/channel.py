@@ -28,8 +28,11 @@ _MAX_PIECE = MAX_PACKET - (MAX_PACKET // _RECORD + 4) * _OVERHEAD
 class Channel:
     """Messages to and from one peer. One thread may send while another receives."""
 
-    def __init__(self, identity: Identity, peer: Certificate, post: Post, traffic: Traffic, window: int) -> None:
+    def __init__(
+        self, identity: Identity, peer: Certificate, post: Post, traffic: Traffic, window: int, topic: bytes
+    ) -> None:
         self.peer = peer.name
+        self._topic = topic
         self._identity, self._certificate = identity, peer
         self._post, self._traffic = post, traffic
         self._piece = min(_MAX_PIECE, max(window // 4, 1024))
@@ -91,7 +94,7 @@ class Channel:
 
     def _step(self) -> None:
         if self._session is None:
-            self._session = Session(self._identity, self._certificate)
+            self._session = Session(self._identity, self._certificate, self._topic)
         session = self._session
         try:
             session.advance()

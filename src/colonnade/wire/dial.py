@@ -35,6 +35,7 @@ def dial(
     window: int = Limits.window,
     connect_timeout: float = 30.0,
     heartbeat: float = 5.0,
+    topic: bytes = b"",
 ) -> Endpoint:
     """Connect to the hub at ``host:port`` and take one's place in the study."""
     hub = participants.get(hub_name)
@@ -42,7 +43,7 @@ def dial(
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
     peers_of(identity, participants)
     link = _HubLink(address, identity, hub, connect_timeout, heartbeat)
-    return Endpoint(identity, participants, link, Limits(timeout, reconnect_grace, window))
+    return Endpoint(identity, participants, link, Limits(timeout, reconnect_grace, window), topic)
 
 
 class _HubLink:

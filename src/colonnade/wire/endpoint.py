@@ -17,9 +17,19 @@ from colonnade.wire.watch import Limits
 
 
 class Endpoint:
-    """One participant's place in a study. Made by ``dial`` or by a ``Switchboard``."""
+    """One participant's place in a study. Made by ``dial`` or by a ``Switchboard``.
 
-    def __init__(self, identity: Identity, participants: Mapping[str, Certificate], link: Link, limits: Limits) -> None:
+    ``topic`` is what both ends of every session must agree on, such as the digest of the study.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        participants: Mapping[str, Certificate],
+        link: Link,
+        limits: Limits,
+        topic: bytes = b"",
+    ) -> None:
         self.name = identity.name
         self.counters = Counters.of(name for name in participants if name != identity.name)
         others = peers_of(identity, participants)
@@ -27,7 +37,7 @@ class Endpoint:
         incarnation = int.from_bytes(os.urandom(8), "little")
         self._post = Post(identity, others, link, limits, incarnation, self.counters, self._arrived)
         self._channels = {
-            name: Channel(identity, cert, self._post, self.counters.peers[name], limits.window)
+            name: Channel(identity, cert, self._post, self.counters.peers[name], limits.window, topic)
             for name, cert in others.items()
         }
         link.open(self._post, incarnation)

@@ -152,6 +152,8 @@ class Identity:
             key = serialization.load_pem_private_key(_read(Path(key_path)), password=None)
         except (ValueError, TypeError):
             raise IdentityError(f"{key_path} is not an unencrypted private key in PEM form") from None
+        if os.name == "posix" and Path(key_path).stat().st_mode & 0o077:
+            raise IdentityError(f"{key_path} can be read by others: run `chmod 600 {key_path}`, and consider a new key")
         if not isinstance(key, Ed25519PrivateKey) or key.public_key() != certificate.parsed.public_key():
             raise IdentityError(f"{key_path} is not the key of the certificate in {crt_path}")
         return cls(key, certificate)

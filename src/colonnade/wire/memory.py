@@ -32,13 +32,14 @@ class Switchboard:
         timeout: float = Limits.timeout,
         reconnect_grace: float = Limits.reconnect_grace,
         window: int = Limits.window,
+        topic: bytes = b"",
     ) -> Endpoint:
         """A participant's endpoint; ``participants`` is whom it knows, if not everybody."""
         if identity.name not in self._certificates:
             raise IdentityError(f"{identity.name} is not in this study")
         pins = participants if participants is not None else self._certificates.values()
         limits = Limits(timeout, reconnect_grace, window)
-        return Endpoint(identity, {pin.name: pin for pin in pins}, _Cord(self, identity.name), limits)
+        return Endpoint(identity, {pin.name: pin for pin in pins}, _Cord(self, identity.name), limits, topic)
 
     def cut(self, name: str) -> None:
         """Break a participant's connection."""

@@ -19,6 +19,7 @@ from colonnade.wire.stream import Inbox, Outbox
 from colonnade.wire.watch import Limits, Watch
 
 _STOPPED = " stopped the study: "
+_LONGEST_REASON = 1000
 
 
 @dataclass
@@ -301,4 +302,5 @@ class Post:
 
 def _stopped_by(name: str, reason: str) -> PeerStopped:
     """The sentence to show; whoever passes on another's reason is not the one to blame."""
-    return PeerStopped(reason if _STOPPED in reason else f"{name}{_STOPPED}{reason}")
+    said = "".join(c if c.isprintable() else " " for c in reason[:_LONGEST_REASON])
+    return PeerStopped(said if _STOPPED in said else f"{name}{_STOPPED}{said}")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ssl
+from hashlib import sha256
 
-from colonnade.errors import ColonnadeError, IdentityError, ProtocolError
+from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, StudyError
 from colonnade.wire.identity import Certificate, Identity, fingerprint_of
 
-_GREETING = b"colonnade wire 1"
+_VERSION = b"colonnade wire 2"
 _REFUSALS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
 
 
 class Session:
     """TLS with one pinned peer. Not safe for use by two threads at once; the channel locks it."""
 
-    def __init__(self, identity: Identity, peer: Certificate) -> None:
+    def __init__(self, identity: Identity, peer: Certificate, topic: bytes = b"") -> None:
         identity.certificate.check_dates()
         peer.check_dates()
         self._peer = peer
@@ -24,6 +25,7 @@ class Session:
             self._incoming, self._outgoing, server_side=not self.is_client
         )
         self._shaken = False
+        self._own_greeting = _VERSION + sha256(topic).digest()
         self._greeting = b""
         self.ready = False
 
@@ -42,14 +44,11 @@ class Session:
                 self._tls.do_handshake()
                 self._check_peer()
                 self._shaken = True
-            if self.is_client:
-                # In TLS 1.3 a client is done before the server has judged it: wait for its word.
-                self._greeting += self._tls.read(len(_GREETING) - len(self._greeting))
-                if len(self._greeting) == len(_GREETING):
-                    self._check_greeting()
-                    self.ready = True
-            else:
-                self._tls.write(_GREETING)
+                self._tls.write(self._own_greeting)
+            # In TLS 1.3 a client is done before the server has judged it: wait for the other's word.
+            self._greeting += self._tls.read(len(self._own_greeting) - len(self._greeting))
+            if len(self._greeting) == len(self._own_greeting):
+                self._check_greeting()
                 self.ready = True
         except ssl.SSLWantReadError:
             pass
@@ -90,8 +89,13 @@ class Session:
             )
 
     def _check_greeting(self) -> None:
-        if self._greeting != _GREETING:
+        if not self._greeting.startswith(_VERSION):
             raise ProtocolError(f"{self._peer.name} speaks another version of the wire protocol")
+        if self._greeting != self._own_greeting:
+            raise StudyError(
+                f"{self._peer.name} holds another version of the study: give everyone the same study file, the same "
+                "schemas and the same release of Colonnade, and start again"
+            )
 
     def _translate(self, error: ssl.SSLError) -> ColonnadeError:
         peer, reason = self._peer, error.reason or ""

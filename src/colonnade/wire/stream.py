@@ -15,6 +15,7 @@ MAX_INBOX = 1 << 29
 """Bytes that a peer may have waiting here, whatever window it works with."""
 REPORT_EVERY = 1 << 23
 """After this many consumed bytes the peer is told, asked for or not."""
+_KEEPING = 256
 
 
 @dataclass
@@ -90,7 +91,8 @@ class Inbox:
         """File a packet; False for a repeat, or for one past a gap that will be sent again."""
         if packet.sequence != self._arrived:
             return False
-        if self._bytes + len(packet.body) > MAX_INBOX:
+        # Every packet costs something to keep, an empty one too.
+        if self._bytes + _KEEPING * (len(self._waiting) + 1) + len(packet.body) > MAX_INBOX:
             raise ProtocolError("a peer sends more than it was given room for")
         self._arrived += 1
         self._bytes += len(packet.body)
