@@ -143,9 +143,10 @@ def test_a_seed_travels_in_place_of_threshold_shares(play):
     "message",
     [
         {},
-        {"values": np.zeros((2, 4), dtype=np.int32)},
-        {"values": np.zeros((2, 3))},
-        {"values": np.full((2, 3), 2**22, dtype=np.int32)},
+        {"words": np.zeros((2, 6), dtype=np.uint32)},
+        {"words": np.zeros((2, 3))},
+        {"words": np.full((2, 3), 2**24 - 1, dtype=np.uint32)},
+        {"words": np.full((2, 3), 2**31, dtype=np.uint32)},
     ],
 )
 def test_what_is_no_share_is_refused(play, message):

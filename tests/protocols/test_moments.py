@@ -170,7 +170,7 @@ def test_a_wide_table_is_dealt_in_smaller_blocks():
     task = make_task([1, 1, 1], gamma=4096, rows_at_most=2**20)
     task = replace(task, blocks=(replace(task.blocks[0], columns=tuple(map(str, range(4000)))), *task.blocks[1:]))
     primes = len(task.committee.system.primes)
-    assert 2**26 < 4 * 4000 * task.rows_per_block * primes <= 2**27
+    assert 2**26 < 3 * 4000 * task.rows_per_block * primes <= 2**27
     assert make_task([900, 1, 1]).rows_per_block == 8192
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from colonnade.errors import ProtocolError
+from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import complete, expand, interpolate
 from colonnade.randomness import new_key
@@ -93,7 +94,7 @@ class Hand:
             if seat in seeds:
                 self._links[seat].send("share", shape=list(values.shape), seed=seeds[seat])
             elif seat != self.name:
-                self._links[seat].send("share", values=shares[committee.point(seat)].astype(np.int32))
+                self._links[seat].send("share", words=pack(shares[committee.point(seat)], self.system))
         return Shares(shares[committee.point(self.name)], degree) if self.seated else None
 
     def receive(self, dealer: str, shape: Sequence[int], *, degree: int | None = None) -> Shares:
@@ -105,7 +106,7 @@ class Hand:
             if not isinstance(seed, bytes) or message.get("shape") != list(shape):
                 raise ProtocolError(f"{dealer} dealt something else than the array that was due")
             return Shares(expand(self.system, seed, tuple(shape)), degree)
-        return Shares(self._residues(message.get("values"), shape, dealer), degree)
+        return Shares(unpack(message.get("words"), shape, self.system, dealer), degree)
 
     def inner(self, left: Shares, right: Shares) -> Shares:
         """Left' right of two shared matrices with the same rows: local, and the degrees add up."""
@@ -132,10 +133,10 @@ class Hand:
 
     def send_opening(self, shares: Shares, to: Sequence[str]) -> None:
         """Send this seat's share to those who may know the value."""
-        wire = shares.values.astype(np.int32)
+        words = pack(shares.values, self.system)
         for name in to:
             if name != self.name:
-                self._links[name].send("opening", values=wire)
+                self._links[name].send("opening", words=words)
 
     def receive_opening(self, shape: Sequence[int], *, degree: int, bound: int, own: Shares | None = None) -> Integers:
         """The opened value, from the shares of all seats; spare shares must agree."""
@@ -144,16 +145,6 @@ class Hand:
             if seat == self.name and own is not None:
                 values = own.values
             else:
-                message = self._links[seat].recv("opening")
-                values = self._residues(message.get("values"), shape, seat)
+                values = unpack(self._links[seat].recv("opening").get("words"), shape, self.system, seat)
             shares[self.committee.point(seat)] = values
         return self.system.join(interpolate(self.system, shares, degree), bound)
-
-    def _residues(self, values: Any, shape: Sequence[int], sender: str) -> Residues:
-        expected = (len(self.system.primes), *shape)
-        if not isinstance(values, np.ndarray) or values.dtype != np.int32 or values.shape != expected:
-            raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
-        for prime, row in zip(self.system.primes, values, strict=True):
-            if row.size and max(int(row.max()), -int(row.min())) > prime // 2:
-                raise ProtocolError(f"{sender} sent a number that is no residue")
-        return values.astype(np.float64)

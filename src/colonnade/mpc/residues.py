@@ -161,7 +161,8 @@ def chunks(row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
 def _uniform_words(prime: int, count: int, stream: Stream) -> NDArray[np.uint32]:
     limit = np.uint32(2**32 // prime * prime - 1)
     words = stream.uint32(count)
-    while (high := np.flatnonzero(words > limit)).size:
+    while count and words.max() > limit:
+        high = np.flatnonzero(words > limit)
         words[high] = stream.uint32(high.size)
     return words
 

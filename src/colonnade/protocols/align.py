@@ -54,8 +54,9 @@ def digest(salt: bytes, ids: Sequence[str]) -> bytes:
     """A digest of the sorted list in which no two lists can run together."""
     state = hashlib.sha256(salt)
     for start in range(0, len(ids), _CHUNK):
-        part = [value.encode() for value in ids[start : start + _CHUNK]]
-        state.update(np.array([len(data) for data in part], dtype="<u8").tobytes() + b"".join(part))
+        part = ids[start : start + _CHUNK]
+        state.update(np.fromiter(map(len, part), dtype="<u8").tobytes())
+        state.update("".join(part).encode())
     return state.digest()
 
 

@@ -123,7 +123,7 @@ class Moments:
     def committee(self) -> Committee:
         """The seats, with as many primes as the bound needs."""
         system = ResidueSystem.for_bound(self.bound)
-        if 4 * self.entries * len(system.primes) > _LARGEST_MESSAGE:
+        if 3 * self.entries * len(system.primes) > _LARGEST_MESSAGE:
             raise CapacityError(
                 f"{len(self.names)} encoded columns give {self.entries} entries, more than one message can carry: use "
                 "fewer columns or group the values of categories"
@@ -134,7 +134,7 @@ class Moments:
     def rows_per_block(self) -> int:
         """How many rows are dealt at a time: as many as fit a message of the widest owner."""
         widest = max(len(block.columns) for block in self.blocks)
-        return max(1, min(self.block_rows, _LARGEST_MESSAGE // (4 * widest * len(self.committee.system.primes))))
+        return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * widest * len(self.committee.system.primes))))
 
     @property
     def agreement(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from colonnade.protocols.moments_task import Moments
 from colonnade.randomness import new_key
 from colonnade.study.spec import Study
 
-_WORD = 4  # a residue on the wire
+_WORD = 3  # bytes of a residue on the wire
 _WIRE_BYTES_PER_SECOND = 100e6
 _BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
 

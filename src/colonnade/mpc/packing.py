@@ -1,0 +1,66 @@
+"""Shares on the wire: a residue has 22 bits and travels in 24, four of them in three words.
+
+The words are laid out in planes (all first words, then all second, then all third), so that packing is a
+handful of operations on contiguous memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.residues import Residues, ResidueSystem
+
+Words = NDArray[np.uint32]
+
+
+def packed_bytes(count: int) -> int:
+    """How many bytes ``count`` residues modulo one prime take."""
+    return 12 * _quarter(count)
+
+
+def pack(residues: Residues, system: ResidueSystem) -> Words:
+    """Residues as 24-bit numbers from 0 to p - 1, one row of words a prime."""
+    count = prod(residues.shape[1:])
+    quarter = _quarter(count)
+    words = np.empty((len(system.primes), 3, quarter), dtype=np.uint32)
+    numbers = np.zeros(4 * quarter, dtype=np.uint32)
+    for prime, row, (first, second, third) in zip(system.primes, residues, words, strict=True):
+        numbers[:count] = row.reshape(-1) + prime // 2
+        a, b, c, d = numbers.reshape(4, quarter)
+        np.bitwise_or(a, b << 24, out=first)
+        np.bitwise_or(b >> 8, c << 16, out=second)
+        np.bitwise_or(c >> 16, d << 8, out=third)
+    return words.reshape(len(system.primes), -1)
+
+
+def unpack(words: Any, shape: Sequence[int], system: ResidueSystem, sender: str) -> Residues:
+    """What :func:`pack` packed; anything else is refused."""
+    count = prod(shape)
+    quarter = _quarter(count)
+    primes = len(system.primes)
+    if not isinstance(words, np.ndarray) or words.dtype != np.uint32 or words.shape != (primes, 3 * quarter):
+        raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
+    residues = np.empty((primes, count))
+    numbers = np.empty((4, quarter), dtype=np.uint32)
+    for prime, out, (first, second, third) in zip(
+        system.primes, residues, words.reshape(primes, 3, quarter), strict=True
+    ):
+        np.bitwise_and(first, 0xFFFFFF, out=numbers[0])
+        np.bitwise_or(first >> 24, (second & 0xFFFF) << 8, out=numbers[1])
+        np.bitwise_or(second >> 16, (third & 0xFF) << 16, out=numbers[2])
+        np.right_shift(third, 8, out=numbers[3])
+        flat = numbers.reshape(-1)
+        if flat.size and (int(flat.max()) >= prime or flat[count:].any()):
+            raise ProtocolError(f"{sender} sent a number that is no residue")
+        np.subtract(flat[:count], float(prime // 2), out=out)
+    return residues.reshape(primes, *shape)
+
+
+def _quarter(count: int) -> int:
+    return -(-count // 4)
