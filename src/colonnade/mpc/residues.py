@@ -97,8 +97,7 @@ class ResidueSystem:
         out = np.empty((len(self.primes), *shape))
         for prime, row in zip(self.primes, out, strict=True):
             for part in chunks(row):
-                part[...] = _uniform_words(prime, part.size, stream)
-                reduce(part, prime)
+                draw(prime, part, stream)
         return out
 
     def reduce(self, values: Residues) -> Residues:
@@ -156,6 +155,12 @@ def chunks(row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
     flat = row.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         yield flat[start : start + _CHUNK]
+
+
+def draw(prime: int, out: NDArray[np.float64], stream: Stream) -> None:
+    """Fill a chunk with uniform residues."""
+    out[...] = _uniform_words(prime, out.size, stream)
+    reduce(out, prime)
 
 
 def _uniform_words(prime: int, count: int, stream: Stream) -> NDArray[np.uint32]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import ShareError
-from colonnade.mpc.residues import Residues, ResidueSystem, centred, chunks, reduce
+from colonnade.mpc.residues import Residues, ResidueSystem, centred, chunks, draw, reduce
 from colonnade.randomness import Stream
 
 Points = Sequence[int]
+Chunk = NDArray[np.float64]
 
 
 def weights(prime: int, known: Points, at: int) -> list[int]:
@@ -33,10 +35,18 @@ def weights(prime: int, known: Points, at: int) -> list[int]:
 
 def complete(system: ResidueSystem, secret: Residues, seeds: Mapping[int, bytes], nodes: Points) -> dict[int, Residues]:
     """The shares of ``nodes``, for the polynomial through ``secret`` at 0 and the seeded shares."""
-    shape = secret.shape[1:]
-    drawn = [expand(system, seed, shape) for seed in seeds.values()]
-    points = [0, *seeds]
-    return {node: combine(system, [secret, *drawn], points, node) for node in nodes}
+    streams = [Stream(seed) for seed in seeds.values()]
+    shares = {node: np.empty(secret.shape) for node in nodes}
+    for index, prime in enumerate(system.primes):
+        factors = {node: weights(prime, [0, *seeds], node) for node in nodes}
+        targets = [chunks(share[index]) for share in shares.values()]
+        for known, *parts in zip(chunks(secret[index]), *targets, strict=True):
+            values = [known, *(np.empty(known.size) for _ in streams)]
+            for value, stream in zip(values[1:], streams, strict=True):
+                draw(prime, value, stream)  # chunk by chunk, as expand does, while it is in the cache
+            for node, part in zip(nodes, parts, strict=True):
+                _combine(prime, values, factors[node], part)
+    return shares
 
 
 def expand(system: ResidueSystem, seed: bytes, shape: tuple[int, ...]) -> Residues:
@@ -51,11 +61,15 @@ def combine(system: ResidueSystem, values: Sequence[Residues], points: Points, a
         factors = weights(prime, points, at)
         parts = [chunks(value[index]) for value in values]
         for target, *sources in zip(chunks(out[index]), *parts, strict=True):
-            np.multiply(sources[0], factors[0], out=target)
-            for factor, source in zip(factors[1:], sources[1:], strict=True):
-                target += source * factor
-            reduce(target, prime)
+            _combine(prime, sources, factors, target)
     return out
+
+
+def _combine(prime: int, sources: Sequence[Chunk], factors: Sequence[int], target: Chunk) -> None:
+    np.multiply(sources[0], factors[0], out=target)
+    for factor, source in zip(factors[1:], sources[1:], strict=True):
+        target += source * factor
+    reduce(target, prime)
 
 
 def interpolate(system: ResidueSystem, shares: Mapping[int, Residues], degree: int) -> Residues:
