@@ -63,7 +63,7 @@ class _Law(Hashable, Protocol):
         """The ``c`` with ``log mass(v) <= -v^2 / (2 variance) (1 - c (v^2 - 1/2))``."""
         ...
 
-    def slack(self, value: Fraction) -> Fraction:
+    def slack(self, value: fmpq) -> fmpq:
         """How far below that bound log mass(v) can be, at most, for v up to ``value``."""
         ...
 
@@ -81,8 +81,8 @@ class _Gaussian:
     variance: Fraction
     bend = 0.0
 
-    def slack(self, value: Fraction) -> Fraction:
-        return Fraction(0)
+    def slack(self, value: fmpq) -> fmpq:
+        return fmpq(0)
 
     def edge(self, value: int) -> arb:
         return self.mass(value)
@@ -101,16 +101,16 @@ class _Skellam:
     def bend(self) -> float:
         return 1 / (12 * float(self.variance) ** 2)
 
-    def slack(self, value: Fraction) -> Fraction:  # Lemma 3
-        x = self.variance
+    def slack(self, value: fmpq) -> fmpq:  # Lemma 3
+        x = _rational(self.variance)
         return value * (value + 1) / (2 * x**2) + value**6 / (80 * x**5)
 
     def edge(self, value: int) -> arb:
-        x = self.variance
-        if x < _SMALL:
-            return _ladder(x)[value]
-        top = -value * value / (2 * x) * (1 - (value * value - Fraction(1, 2)) / (12 * x**2))
-        return _arb(top).exp().union(_arb(top - self.slack(Fraction(value))).exp())
+        if self.variance < _SMALL:
+            return _ladder(self.variance)[value]
+        x, v = _rational(self.variance), fmpq(value)
+        top = -v * v / (2 * x) * (1 - (v * v - fmpq(1, 2)) / (12 * x * x))
+        return arb(top).exp().union(arb(top - self.slack(v)).exp())
 
     def mass(self, value: int) -> arb:
         x = _arb(self.variance)
@@ -135,8 +135,12 @@ def _ladder(x: Fraction) -> list[arb]:
     return masses
 
 
+def _rational(value: Fraction) -> fmpq:
+    return fmpq(value.numerator, value.denominator)
+
+
 def _arb(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))
+    return arb(_rational(value))
 
 
 @dataclass(frozen=True)
@@ -233,8 +237,8 @@ def _strips(law: _Law) -> _Strips:
     if shift == 0:
         least, height, slack = low[:-1], scale * inner / weight, 1 - low[:-1] / inner
     else:  # the first value of the next strip is below all of this one
-        ends = (Fraction(k << shift) for k in range(1, len(high)))
-        least, height, slack = low[1:], scale / weight, np.array([float(law.slack(end)) for end in ends])
+        ends = (fmpq(k << shift) for k in range(1, len(high)))
+        least, height, slack = low[1:], scale / weight, np.array([float(arb(law.slack(end))) for end in ends])
     sure = np.floor(2.0**32 * (scale * least / weight) * (1 - _ROUND))
     return _Strips(
         law=law,
