@@ -4,7 +4,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.models import PCA, Federation, Party
 from colonnade.privacy import Adjacency, Ledger, Observer, Statement
 from colonnade.study import PartyConfig, Study, preflight
-from colonnade.tables import Schema, Table, category, flag, load_dataset, number, read_table
+from colonnade.tables import Schema, Table, category, fetch_dataset, flag, load_dataset, number, read_table
 
 __version__ = "0.1.0"
 
@@ -23,6 +23,7 @@ __all__ = [
     "Table",
     "__version__",
     "category",
+    "fetch_dataset",
     "flag",
     "load_dataset",
     "number",

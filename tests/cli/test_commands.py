@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli import app as cli
-from colonnade.errors import DataError, IdentityError, SchemaError, StudyError
+from colonnade.errors import DataError, IdentityError, LedgerError, SchemaError, StudyError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -123,7 +123,10 @@ def test_drafting_and_checking_a_schema(colonnade, study):
 
 
 def test_a_ledger_that_is_not_there(colonnade, tmp_path):
-    colonnade("ledger", "show", tmp_path / "no.sqlite", code=StudyError.exit_code)
+    colonnade("ledger", "show", tmp_path / "no.sqlite", code=LedgerError.exit_code)
+    (tmp_path / "emptied.sqlite").touch()
+    assert "is empty" in colonnade("ledger", "verify", tmp_path / "emptied.sqlite", code=LedgerError.exit_code)
+    assert (tmp_path / "emptied.sqlite").stat().st_size == 0
     (tmp_path / "junk.sqlite").write_text("this is not a ledger, however long it may be" * 100)
     text = colonnade("ledger", "verify", tmp_path / "junk.sqlite", code=16)
     assert "junk.sqlite" in text
@@ -163,6 +166,25 @@ def test_running_the_example_with_local_processes(colonnade, study):
 
 
 def test_the_demo_never_clears_a_folder_that_is_not_its_own(colonnade, tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "STUDY.toml").write_text("years of work")
     assert "not empty" in colonnade("demo", "--out", tmp_path, code=StudyError.exit_code)
-    assert (tmp_path / "thesis.txt").exists()
+    assert (tmp_path / "study" / "STUDY.toml").exists()
+
+
+def test_paths_that_cannot_be_used_are_no_fault_of_ours(colonnade, tmp_path, study):
+    (tmp_path / "file").write_text("")
+    assert "cannot be used" in colonnade("demo", "--out", tmp_path / "file", code=StudyError.exit_code)
+    table = study.parent / "bank" / "bank.csv"
+    text = colonnade("schema", "draft", table, "--out", tmp_path / "no" / "x.toml", code=StudyError.exit_code)
+    assert "x.toml cannot be used" in text
+    assert "cannot name a participant" in colonnade("init", "party", "b" * 300, code=IdentityError.exit_code)
+    config = ["init", "party", "other", "--out", study.parent / "bank"]
+    assert "another party" in colonnade(*config, code=StudyError.exit_code)
+
+
+def test_a_windows_path_survives_in_a_configuration(colonnade, tmp_path):
+    from colonnade.study import PartyConfig
+
+    made = colonnade("init", "party", "carl", "--out", tmp_path / "carl", "--data", "C:\\data\\x.csv", "--json")
+    assert PartyConfig.load(made["config"]).content.data == "C:\\data\\x.csv"

@@ -22,6 +22,7 @@ EXPORTED = [
     "Table",
     "__version__",
     "category",
+    "fetch_dataset",
     "flag",
     "load_dataset",
     "number",

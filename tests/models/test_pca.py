@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from colonnade import PCA, Federation, Observer, Party, Schema, flag, load_dataset, number
-from colonnade.errors import DataError, PrivacyError, SchemaError, StudyError
+from colonnade.errors import DataError, IdentityError, PrivacyError, SchemaError, StudyError
 from colonnade.models import baselines
 from colonnade.models.evaluation import captured_by_pca, compare
 from colonnade.models.pca import top_eigenvectors
@@ -157,10 +157,36 @@ def test_parts_add_up_to_the_scores(model, population):
     np.testing.assert_allclose(sum(parts), model.transform(X))
     with pytest.raises(DataError, match="no table of clinic"):
         model.transform({"bank": X["bank"], "shop": X["shop"]})
+    with pytest.raises(DataError, match="different numbers of rows"):
+        model.transform({**X, "shop": X["shop"].slice(0, 1)})
     with pytest.raises(DataError, match="knows no party"):
         model.partial("insurer", X["bank"])
     with pytest.raises(DataError, match="columns"):
         model.transform(np.zeros((3, 2)))
+
+
+def test_a_federation_is_matched_on_its_ids_before_it_is_transformed(model, parties, population):
+    schemas = population.feature_schemas
+    shuffled = {
+        name: table.take(np.random.default_rng(k).permutation(len(table)))
+        for k, (name, table) in enumerate(population.arrow.items())
+    }
+    mixed = Federation([Party(n, shuffled[n], schema=schemas[n], id="person_id") for n in schemas])
+    np.testing.assert_allclose(model.transform(mixed), model.transform(Federation(parties)))
+    np.testing.assert_allclose(model.transform(mixed), model.transform(joint(population)))
+    fewer = [*parties[:2], Party("clinic", shuffled["clinic"].slice(1), schema=schemas["clinic"], id="person_id")]
+    with pytest.raises(StudyError, match="same people"):
+        model.transform(Federation(fewer))
+
+
+def test_what_is_no_party_or_schema_is_named():
+    with pytest.raises(StudyError, match="made of Party objects"):
+        Federation(["bank", "shop"])
+    with pytest.raises(SchemaError, match="takes a Schema"):
+        Party("bank", "bank.csv", schema={"age": 1}, id="id")
+    with pytest.raises(IdentityError, match="cannot name a participant"):
+        Party("my bank", "bank.csv", schema=Schema({"a": flag()}), id="id")
+    assert repr(PCA(3, epsilon=1.0)).startswith("PCA(n_components=3, epsilon=1.0")
 
 
 def test_an_unfitted_model_says_so(tmp_path):

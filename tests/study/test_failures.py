@@ -212,7 +212,7 @@ def test_an_interrupted_party_tells_the_others(trial):
     study.until("bank", "first message")
     study.children["bank"].send_signal(signal.SIGTERM)
     ended = study.ends()
-    assert ended["bank"].code == 130
+    assert ended["bank"].code == study.run_json("bank")["exit_code"] == 130
     assert_stopped_by_bank(ended, "it was interrupted by its operator")
 
 

@@ -68,7 +68,10 @@ def test_a_study_is_read_with_its_schemas(folder):
         ('kind = "pca"', 'kind = "tree"', StudyError, "task.kind"),
         ("epsilon = 1.0", "", StudyError, "budget.epsilon is missing"),
         ("epsilon = 1.0", "epsilon = -1", PrivacyError, "positive"),
-        ("127.0.0.1:7000", "nowhere", StudyError, "coordinator.address"),
+        ("127.0.0.1:7000", "nowhere", StudyError, "coordinator.address must be host:port"),
+        ("127.0.0.1:7000", "host:99999", StudyError, "port from 1 to 65535"),
+        ("[parties.b]", '[pins]\nq = "sha256:1"\n[parties.b]', StudyError, "pins names q"),
+        ("[parties.b]", '[parties."my bank"]', IdentityError, "cannot name a participant"),
         ('columns = ["y"]', 'columns = ["yy"]', SchemaError, "no column 'yy'"),
         ("b.toml", "c.toml", SchemaError, "c.toml"),
         ('name = "s"', 'name = "../s"', StudyError, "name"),
@@ -80,6 +83,13 @@ def test_a_study_is_read_with_its_schemas(folder):
 def test_what_is_wrong_in_a_study_file_is_named(folder, old, new, error, message):
     with pytest.raises(error, match=message):
         _ = load(folder, GOOD.replace(old, new)).task
+
+
+def test_names_with_dots_and_addresses_of_version_six(folder):
+    study = load(folder, GOOD.replace("parties.a]", 'parties."a.b"]').replace("127.0.0.1:7000", "[::1]:7000"))
+    assert study.participants[0] == "a.b"
+    write_pins(folder / "STUDY.toml", {"a.b": "sha256:2"})
+    assert load(folder).content.pins == {"a.b": "sha256:2"}
 
 
 def test_a_missing_study_file(tmp_path):

@@ -172,7 +172,7 @@ def test_wrong_files(tmp_path: Path, content: str, said: str) -> None:
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="no such schema file"):
+    with pytest.raises(SchemaError, match="no such file"):
         Schema.load(tmp_path / "none.toml")
     with pytest.raises(SchemaError, match="cannot be read"):
         Schema.load(tmp_path)

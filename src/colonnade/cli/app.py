@@ -247,10 +247,7 @@ def command_line() -> None:
         signal.signal(number, _interrupted)
     try:
         app()
-    except Interrupted as stop:
-        sys.stderr.write("colonnade: interrupted\n")
-        sys.exit(stop.exit_code)
-    except Exception as error:
+    except (Interrupted, Exception) as error:
         sys.exit(complain(error))
 
 

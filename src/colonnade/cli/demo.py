@@ -14,8 +14,10 @@ from colonnade.errors import StudyError
 from colonnade.models.evaluation import compare
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
+from colonnade.study.record import FILES
 from colonnade.tables import load_dataset
 
+_MARK = ".colonnade-demo"
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _STUDY = """\
 # Three organisations, one private PCA. Everyone holds an equal copy of this file.
@@ -70,10 +72,15 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
 
 def _make_room(out: Path) -> None:
     """Replace an earlier demonstration, and nothing else."""
-    if out.exists() and any(out.iterdir()):
-        if not (out / "study" / "STUDY.toml").is_file():
+    if out.is_dir() and any(out.iterdir()):
+        if not (out / _MARK).is_file():
             raise StudyError(f"{out} is not empty and holds no earlier demonstration; choose another place with --out")
-        shutil.rmtree(out)
+        for name in ("study", "parties", "earlier"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        for name in FILES:
+            (out / name).unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / _MARK).write_text("colonnade demo may replace what it wrote here\n", encoding="utf-8")
 
 
 def write_study(folder: Path, schemas: dict[str, Any], template: str) -> Path:

@@ -35,10 +35,7 @@ class Check:
 
 def examine(study_path: Path, config_path: Path | None) -> list[Check]:
     """All checks, as far as earlier ones allow later ones."""
-    found: list[Check] = []
-    for check in _examine(study_path, config_path):
-        found.append(check)
-    return found
+    return list(_examine(study_path, config_path))
 
 
 def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
-from colonnade.errors import IdentityError, StudyError
+from colonnade.errors import IdentityError, LedgerError, StudyError
+from colonnade.study import PartyConfig
 from colonnade.study.spec import Study, write_pins
-from colonnade.wire import Certificate, Identity
+from colonnade.wire import Certificate, Identity, check_name
 
 PARTY_TEMPLATE = """\
 # What {name} brings to a study and what it allows. This file stays with {name}.
 name = "{name}"
-data = "{data}"
-id = "{id}"
+data = {data}
+id = {id}
 key = "{name}.key"
 ledger = "ledger.sqlite"
 
@@ -31,7 +33,7 @@ epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
 
 def identity(name: str, folder: Path) -> dict[str, str]:
     """Make a key and certificate, unless there is one already."""
-    key = folder / f"{name}.key"
+    key = folder / f"{check_name(name)}.key"
     if key.exists():
         raise IdentityError(f"{key} is there already; a key is never overwritten")
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,10 +49,14 @@ def identity(name: str, folder: Path) -> dict[str, str]:
 
 def party(name: str, folder: Path, data: str, id: str) -> dict[str, str]:
     """An identity, and a configuration to review."""
-    made = identity(name, folder)
+    check_name(name)
     config = folder / "party.toml"
+    if config.exists() and PartyConfig.load(config).name != name:
+        raise StudyError(f"{config} is the configuration of another party; choose another folder with --out")
+    made = identity(name, folder)
     if not config.exists():
-        config.write_text(PARTY_TEMPLATE.format(name=name, data=data, id=id), encoding="utf-8")
+        text = PARTY_TEMPLATE.format(name=name, data=json.dumps(data), id=json.dumps(id))
+        config.write_text(text, encoding="utf-8")
     return made | {"config": str(config)}
 
 
@@ -84,7 +90,7 @@ def trial(study: Path) -> dict[str, str]:
 
 
 def existing(path: Path) -> Path:
-    """A path that must exist, since opening a ledger would make one."""
+    """A ledger that must exist, since opening would make one."""
     if not path.is_file():
-        raise StudyError(f"there is no file {path}")
+        raise LedgerError(f"there is no ledger at {path}")
     return path

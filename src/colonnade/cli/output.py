@@ -21,7 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, Interrupted, StudyError
 from colonnade.protocols.roles import Progress as Report
 
 console = Console(highlight=False, soft_wrap=True)
@@ -58,10 +58,14 @@ def complain(error: BaseException) -> int:
     """Report a failure in one sentence and return the exit code."""
     if isinstance(error, ColonnadeError):
         message, code = str(error), error.exit_code
+    elif isinstance(error, Interrupted):
+        message, code = "interrupted", error.exit_code
+    elif isinstance(error, OSError) and error.filename is not None:
+        message, code = f"{error.filename} cannot be used: {error.strerror}", StudyError.exit_code
     else:
         message = f"this is a fault of Colonnade ({type(error).__name__}); set COLONNADE_DEBUG=1 to see where"
         code = INTERNAL_ERROR
-    if os.environ.get("COLONNADE_DEBUG"):
+    if os.environ.get("COLONNADE_DEBUG") and not isinstance(error, Interrupted):
         traceback.print_exception(error)
     if _State.json:
         emit({"error": type(error).__name__, "message": message, "exit_code": code})

@@ -87,7 +87,10 @@ class Estimator(ABC):
             "learned": self.learned(),
         }
         target = Path(path)
-        target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        try:
+            target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise StudyError(f"{target} cannot be written: {error.strerror}") from None
         return target
 
     @classmethod
@@ -107,6 +110,10 @@ class Estimator(ABC):
         except (KeyError, TypeError, ValueError) as error:
             raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
         return model
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({given})"
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "privacy_"):

@@ -16,7 +16,7 @@ from colonnade.privacy import Trust
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import Played, Task, play
 from colonnade.tables import Schema, Table, read_table
-from colonnade.wire import Identity, Switchboard
+from colonnade.wire import Identity, Switchboard, check_name
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,9 @@ class Party:
                 f"{name} has no schema, and bounds are never read off private data: run `colonnade schema draft FILE`, "
                 "review what it wrote, and pass it as schema="
             )
-        self.name = name
+        if not isinstance(schema, Schema | str | Path):
+            raise SchemaError(f"{name}: schema= takes a Schema or the path of one, not {type(schema).__name__}")
+        self.name = check_name(name)
         self.schema = schema if isinstance(schema, Schema) else Schema.load(schema)
         self._source = source
         self._id = id
@@ -77,12 +79,24 @@ class Federation:
         threshold: int | None = None,
         progress: Progress = silent,
     ) -> None:
+        if not all(isinstance(party, Party) for party in parties):
+            raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...)")
         names = [party.name for party in parties]
         if len(set(names)) != len(names):
             raise StudyError("two parties have the same name; give each its own")
         self.parties = {party.name: party for party in parties}
         self.roster = Roster.of({p.name: p.schema for p in parties}, committee, threshold)
         self.progress = progress
+
+    def tables(self) -> dict[str, Table]:
+        """Everyone's table in the order of the ids, which must be the same for all."""
+        tables = {name: party.table.sorted_by_id() for name, party in self.parties.items()}
+        if len({tuple(table.ids) for table in tables.values()}) > 1:
+            raise StudyError("the parties do not hold the same people: bring their tables to the same ids")
+        return tables
+
+    def __repr__(self) -> str:
+        return f"Federation({', '.join(self.parties)})"
 
     def __enter__(self) -> Federation:
         return self

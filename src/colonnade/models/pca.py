@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.models.federation import Roster
+from colonnade.models.federation import Federation, Roster
 from colonnade.privacy import least_noise, parse_budgets
 from colonnade.protocols import moments
 from colonnade.protocols.moments_task import Block, Moments, NoisyMoments
@@ -89,19 +89,27 @@ class PCA(Estimator):
         self.count_ = result.count
         self.noise_std_ = float(np.sqrt(float(2 * task.mu))) / task.gamma**2
 
-    def transform(self, X: NDArray[np.float64] | Mapping[str, Any]) -> NDArray[np.float64]:
-        """Scores of new rows: an encoded matrix, or each party's table of the same rows in the same order.
+    def transform(self, X: Federation | Mapping[str, Any] | NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of new rows.
 
-        Whoever calls this holds all the columns. A party alone gets its summand from :meth:`partial`.
+        A federation is matched on its ids, and the scores come in the order of the ids. Of a mapping from party to
+        table, the tables must hold the same people in the same order: nothing is matched. An array is an encoded
+        matrix. Whoever calls this holds all the columns; a party alone gets its summand from :meth:`partial`.
         """
         self._check_fitted()
+        if isinstance(X, Federation):
+            X = X.tables()
         if isinstance(X, Mapping):
             if missing := set(self.schemas_) - set(X):
                 raise DataError(f"no table of {', '.join(sorted(missing))}; transform needs one of each party")
-            return sum((self.partial(party, X[party]) for party in self.schemas_), np.zeros(()))
+            parts = [self.partial(party, X[party]) for party in self.schemas_]
+            if len({len(part) for part in parts}) > 1:
+                raise DataError("the tables have different numbers of rows; transform needs the same people in each")
+            total: NDArray[np.float64] = np.sum(parts, axis=0)
+            return total
         X = np.asarray(X, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != len(self.mean_):
-            raise DataError(f"an encoded matrix has {len(self.mean_)} columns, not {X.shape[1:]}")
+            raise DataError(f"an encoded matrix has rows of {len(self.mean_)} columns; this array has shape {X.shape}")
         scores: NDArray[np.float64] = (X - self.mean_) @ self.components_.T
         return scores
 

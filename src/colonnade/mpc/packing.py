@@ -19,11 +19,6 @@ from colonnade.mpc.residues import Residues, ResidueSystem
 Words = NDArray[np.uint32]
 
 
-def packed_bytes(count: int) -> int:
-    """How many bytes ``count`` residues modulo one prime take."""
-    return 12 * _quarter(count)
-
-
 def pack(residues: Residues, system: ResidueSystem) -> Words:
     """Residues as 24-bit numbers from 0 to p - 1, one row of words a prime."""
     count = prod(residues.shape[1:])

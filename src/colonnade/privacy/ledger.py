@@ -29,6 +29,7 @@ from colonnade.privacy.statement import rounded_up
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x434F4C4E
 _BUSY_SECONDS = 30.0
+_FIRST_WRITE_SECONDS = 2.0
 _EMPTY = (0, 0, 0)
 _SHOWN = 8
 _SCHEMA = """
@@ -161,11 +162,23 @@ class Ledger:
         if version != SCHEMA_VERSION:
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads {SCHEMA_VERSION}")
 
+    def _make_file(self) -> None:
+        """A new file, or one that is already a ledger: an empty one may be a ledger that was lost."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            return
+        except FileExistsError:
+            patience = time.monotonic() + _FIRST_WRITE_SECONDS
+        while self.path.is_file() and self.path.stat().st_size == 0:
+            if time.monotonic() > patience:  # no other process is just making it
+                raise LedgerError(f"{self.path} is empty: put the ledger back from a copy, or delete it to start anew")
+            time.sleep(0.02)
+
     @contextmanager
     def _opened(self, create: bool = False) -> Iterator[sqlite3.Connection]:
         try:
             if create:
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+                self._make_file()
             elif not self.path.exists():
                 raise LedgerError(f"the ledger {self.path} is gone")
             base = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)

@@ -132,7 +132,9 @@ def _wait(study: Study, children: Mapping[str, Child]) -> None:
     pending = dict(children)
     while pending:
         deadline = None
-        if any(c.process.returncode not in (None, 0) for c in children.values()):
+        if children[COORDINATOR].process.returncode not in (None, 0):
+            deadline = _GRACE_SECONDS / 2  # without the coordinator nobody can go on; those who were there know why
+        elif any(c.process.returncode not in (None, 0) for c in children.values()):
             deadline = limits.reconnect + _GRACE_SECONDS
         for name, child in list(pending.items()):
             try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, Interrupted
 from colonnade.models import Estimator
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
@@ -157,6 +157,9 @@ def _recorded(record: RunRecord) -> Iterator[None]:
         yield
     except ColonnadeError as error:
         record.fail(type(error).__name__, str(error), error.exit_code)
+        raise
+    except (KeyboardInterrupt, Interrupted):
+        record.fail("Interrupted", "interrupted by the operator", Interrupted.exit_code)
         raise
     except BaseException as error:
         record.fail(type(error).__name__, "stopped by an error that was not foreseen", 70)

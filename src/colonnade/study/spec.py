@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import IdentityError, StudyError
 from colonnade.models import MODELS, Estimator, Roster
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema
-from colonnade.wire import Certificate
+from colonnade.wire import Certificate, check_name
 
 
 class Part(BaseModel):
@@ -53,7 +54,18 @@ class CommitteePart(Part):
 class CoordinatorPart(Part):
     """``[coordinator]``: where the parties dial."""
 
-    address: str = Field(pattern=r"^[^\s:]+:\d{1,5}$")
+    address: str
+
+    @field_validator("address")
+    @classmethod
+    def _host_and_port(cls, address: str) -> str:
+        host, _, port = address.rpartition(":")
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        if not bare or any(c.isspace() for c in host) or (":" in host and bare == host):
+            raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443")
+        if not (port.isdigit() and 0 < int(port) < 65536):
+            raise ValueError("must end in a port from 1 to 65535")
+        return address
 
 
 class PartyPart(Part):
@@ -74,7 +86,7 @@ class LimitsPart(Part):
 class StudyFile(Part):
     """The whole file."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}$")
+    name: str
     description: str = ""
     task: TaskPart
     budget: BudgetPart
@@ -83,6 +95,21 @@ class StudyFile(Part):
     parties: dict[str, PartyPart] = Field(min_length=2)
     limits: LimitsPart = LimitsPart()
     pins: dict[str, str] = {}
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}", name):
+            raise ValueError("must be 1 to 80 letters, digits, blanks, '_', '.' or '-', a letter or digit first")
+        return name
+
+    @model_validator(mode="after")
+    def _known_participants(self) -> StudyFile:
+        for name in self.parties:
+            check_name(name)
+        if strangers := sorted(set(self.pins) - {*self.parties, COORDINATOR}):
+            raise ValueError(f"pins names {', '.join(strangers)}, who takes no part in the study")
+        return self
 
 
 class Study:
@@ -182,7 +209,8 @@ def first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in problem["loc"]) or "the file"
     known = {"extra_forbidden": "is not a key that is known here", "missing": "is missing"}
-    return f"{place} {known.get(problem['type'], '- ' + problem['msg'])}"
+    said = problem["msg"].removeprefix("Value error, ")
+    return f"{place} {known.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}"
 
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:
@@ -191,5 +219,5 @@ def write_pins(path: Path, pins: Mapping[str, str]) -> None:
     head, found, rest = text.partition("\n[pins]")
     if found and "\n[" in rest:
         raise StudyError(f"{path}: [pins] must be the last table of the file, so that it can be rewritten")
-    lines = "".join(f'{name} = "{pin}"\n' for name, pin in pins.items())
+    lines = "".join(f"{json.dumps(name)} = {json.dumps(pin)}\n" for name, pin in pins.items())
     path.write_text(f"{head.rstrip()}\n\n[pins]\n{lines}", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections import Counter
@@ -83,6 +84,7 @@ def _from_csv(path: Path, name: str, choose: Chooser) -> pa.Table:
     if len(header) == 1 and ";" in header[0]:
         raise DataError(f"{name}: cells seem to be separated by semicolons; save the file with commas")
     wanted = _chosen(header, name, choose)
+    _refuse_other_encodings(path)
     ragged: list[int] = []
 
     def note(row: Any) -> str:
@@ -102,6 +104,18 @@ def _from_csv(path: Path, name: str, choose: Chooser) -> pa.Table:
     if ragged:
         raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
     return found
+
+
+def _refuse_other_encodings(path: Path) -> None:
+    """Arrow would complain too, but only after a traceback of its own where a row is also too short."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with pa.input_stream(str(path)) as stream:
+        try:
+            while part := stream.read(_CSV_BLOCK):
+                decoder.decode(part)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            raise pa.ArrowInvalid("UTF8") from None
 
 
 def _header(path: Path, name: str, delimiter: str) -> list[str]:

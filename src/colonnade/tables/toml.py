@@ -31,7 +31,7 @@ def read(path: Path) -> Parsed:
     try:
         text_ = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SchemaError(f"{path}: there is no such schema file; `draft_schema` writes a first version") from None
+        raise SchemaError(f"{path}: there is no such file; `colonnade schema draft` writes one to review") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SchemaError(f"{path}: the schema cannot be read: {reason}") from None

@@ -11,7 +11,7 @@ from colonnade.wire.counters import Counters, Traffic
 from colonnade.wire.dial import dial
 from colonnade.wire.endpoint import Endpoint
 from colonnade.wire.hub import Hub
-from colonnade.wire.identity import Certificate, Identity, fingerprint
+from colonnade.wire.identity import Certificate, Identity, check_name, fingerprint
 from colonnade.wire.memory import Switchboard
 from colonnade.wire.probe import probe
 
@@ -25,6 +25,7 @@ __all__ = [
     "Switchboard",
     "Traffic",
     "Value",
+    "check_name",
     "decode",
     "dial",
     "encode",
