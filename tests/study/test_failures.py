@@ -72,7 +72,7 @@ def test_parties_with_different_people(trial):
 
 def test_a_wrong_pin(trial):
     study = trial(join=8)
-    study.edit("STUDY.toml", r'^bank = "sha256:...', 'bank = "sha256:000')
+    study.edit("STUDY.toml", r'^"bank" = "sha256:...', '"bank" = "sha256:000')
     study.start_all()
     ended = study.ends()
     for name in ("coordinator", *study.parties):
