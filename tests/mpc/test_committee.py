@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
-from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
 from colonnade.mpc.shamir import complete, interpolate
 from colonnade.randomness import new_key
 
@@ -168,8 +168,21 @@ def test_committees_that_hide_nothing_or_cannot_multiply_are_refused(size, thres
 
 def test_scaling_by_a_public_integer():
     committee = make(3, 1)
-    from colonnade.mpc import Hand
-
     hand = Hand("n0", committee, {})
     shares = Shares(committee.system.split(np.array([1, -2, 3])).copy(), 1)
     assert committee.system.join(hand.scale(shares, -7).values, 100).tolist() == [-7, 14, -21]
+
+
+def test_the_first_share_is_announced_once(in_threads):
+    committee = make(3, 1)
+    announced = []
+
+    def dealer(links):
+        hand = Hand(
+            "n0", committee, links, before_sharing=lambda: announced.append([len(l.sent) for l in links.values()])
+        )
+        hand.deal(np.arange(3))
+        hand.deal(np.arange(3))
+
+    in_threads({"n0": dealer, "n1": lambda links: None, "n2": lambda links: None})
+    assert announced == [[0, 0]]  # once, and before anything was sent

@@ -30,7 +30,7 @@ def test_three_parties_and_a_coordinator_in_processes_of_their_own(trial):
         assert "revealed" in happened
     assert all(study.states(name) == ["committed"] for name in study.parties)
     whats = [json.loads(line)["what"] for line in (study.out("bank") / "events.jsonl").read_text().splitlines()]
-    assert whats.index("budget reserved") < whats.index("connected") < whats.index("first message")
+    assert whats.index("budget reserved") < whats.index("connected") < whats.index("first share")
     assert (study.out("coordinator") / "report.html").stat().st_size > 10_000
 
 

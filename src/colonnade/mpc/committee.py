@@ -6,7 +6,7 @@ The wire is not imported: a :class:`Link` is anything with the two methods decla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,8 +71,15 @@ class Shares:
 class Hand:
     """One participant's part in the committee's work."""
 
-    def __init__(self, name: str, committee: Committee, links: Mapping[str, Link]) -> None:
+    def __init__(
+        self,
+        name: str,
+        committee: Committee,
+        links: Mapping[str, Link],
+        before_sharing: Callable[[], None] | None = None,
+    ) -> None:
         self.name = name
+        self._before_sharing = before_sharing
         self.committee = committee
         self.system = committee.system
         self._links = links
@@ -84,6 +91,9 @@ class Hand:
 
     def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
         """Share an array among the seats; the dealer's own share comes back if it has a seat."""
+        begin, self._before_sharing = self._before_sharing, None
+        if begin:
+            begin()
         committee = self.committee
         degree = committee.threshold if degree is None else degree
         seeds = {seat: new_key() for seat in committee.seeded(self.name, degree)}

@@ -53,7 +53,10 @@ class Meter:
 
 
 class Role:
-    """A participant in one protocol run."""
+    """A participant in one protocol run.
+
+    ``before_sharing`` is called once, before the first share leaves: the place to write down that budget is spent.
+    """
 
     def __init__(
         self,
@@ -63,9 +66,10 @@ class Role:
         *,
         planned: Sequence[Event],
         progress: Progress = silent,
+        before_sharing: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
-        self.hand = Hand(name, committee, links)
+        self.hand = Hand(name, committee, links, before_sharing)
         self.meter = Meter()
         self.progress = progress
         self.revealed: list[Event] = []

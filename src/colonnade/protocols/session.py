@@ -43,11 +43,12 @@ def play(
     progress: Progress = silent,
     *,
     wait: float | None = None,
+    before_sharing: Callable[[], None] | None = None,
 ) -> Played[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data."""
     try:
         place.wait_for_peers(timeout=wait)
-        role = _role(place, task, progress)
+        role = _role(place, task, progress, before_sharing)
         _assemble(role, [name for name in (place.name, *place.peers) if name != COORDINATOR])
         result = program(role)
     except ColonnadeError as error:
@@ -64,10 +65,11 @@ def play(
     return Played(result, tuple(role.revealed), role.meter.phases)
 
 
-def _role(place: Endpoint, task: Task, progress: Progress) -> Role:
+def _role(place: Endpoint, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
     kind = Coordinator if place.name == COORDINATOR else Owner
     links = {peer: place.channel(peer) for peer in place.peers}
-    return kind(place.name, links, task.committee, planned=[task.event], progress=progress)
+    planned = [task.event]
+    return kind(place.name, links, task.committee, planned=planned, progress=progress, before_sharing=before_sharing)
 
 
 def _assemble(me: Role, owners: Sequence[str]) -> None:

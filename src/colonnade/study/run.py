@@ -39,16 +39,15 @@ def run_party(study: Study, config: PartyConfig, out: Path, progress: Progress =
             model, statement = study.estimator(), study.statement
             entry = ledger.reserve(study.name, study.digest, [task.event], trust, config.caps)
 
-        def program(me: Any) -> Any:
+        def spend() -> None:
             ledger.mark_sent(entry)
-            record.note("first message")
-            return model.owner(me, table, task)
+            record.note("first share")
 
         with _reservation(ledger, entry, record):
             record.note("budget reserved", entry=entry.id)
             record.statement(statement)
             place = join(study, identity, certificates)
-            result = _play(study, place, program, record, progress)
+            result = _play(study, place, lambda me: model.owner(me, table, task), record, progress, spend)
         model.conclude(study.roster, task, result)
         model.save(record.folder / "model.json")
         record.finish()
@@ -138,10 +137,18 @@ def _dialled(address: str) -> str:
     return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104 - recognised, not bound
 
 
-def _play(study: Study, place: Endpoint, program: Callable[[Any], Any], record: RunRecord, progress: Progress) -> Any:
+def _play(
+    study: Study,
+    place: Endpoint,
+    program: Callable[[Any], Any],
+    record: RunRecord,
+    progress: Progress,
+    before_sharing: Callable[[], None] | None = None,
+) -> Any:
     record.note("connected")
     with threadpool_limits(limits=1, user_api="blas"):
-        played = play(place, study.task, program, progress, wait=study.content.limits.join)
+        wait = study.content.limits.join
+        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing)
     for event in played.revealed:
         record.note("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}
@@ -168,15 +175,15 @@ def _recorded(record: RunRecord) -> Iterator[None]:
 
 @contextmanager
 def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[None]:
-    """Spend the reservation; give it back only if the study ended before this party's first message."""
+    """Spend the reservation; give it back only if the study ended before this party's first share."""
     try:
         yield
     except BaseException:
         if any(now.id == entry.id and now.state == "reserved" for now in ledger.entries()):
             ledger.release(entry)
-            record.note("budget released: nothing had been sent", entry=entry.id)
+            record.note("budget released: no share had left", entry=entry.id)
         else:
-            record.note("budget stays spent: messages had been sent", entry=entry.id)
+            record.note("budget stays spent: shares had left", entry=entry.id)
         raise
     ledger.commit(entry)
     record.note("budget spent", entry=entry.id)
