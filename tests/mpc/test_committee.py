@@ -179,7 +179,7 @@ def test_the_first_share_is_announced_once(in_threads):
 
     def dealer(links):
         hand = Hand(
-            "n0", committee, links, before_sharing=lambda: announced.append([len(l.sent) for l in links.values()])
+            "n0", committee, links, before_sharing=lambda: announced.append([len(link.sent) for link in links.values()])
         )
         hand.deal(np.arange(3))
         hand.deal(np.arange(3))
