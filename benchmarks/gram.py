@@ -7,8 +7,6 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, least_noise, parse_budgets
 from colonnade.protocols.moments_task import Block, Moments, NoisyMoments
-from parties import ALIGN, Job, Outcome, Report, run
+from parties import ALIGN, Job, Outcome, Report, command, run
 
 ROWS, COLUMNS, SMALL = 195_666, 39, 50_000
 OWNERS = ("bank", "clinic", "shop")
@@ -218,17 +216,5 @@ def show(found: dict[str, Any]) -> None:
     print(f"largest error {found['worst_deviations']:.1f} deviations of noise and rounding (at most 8)")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = measure(options.repeats)
-    if options.json:
-        print(json.dumps(found, indent=2))
-    else:
-        show(found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, measure, show, repeats=3)

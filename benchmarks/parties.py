@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import multiprocessing
 import tempfile
 import time
@@ -296,3 +298,21 @@ def _silence_noise(*, draw: bool) -> None:
         return 0 * drawn(task, stream) if draw else np.zeros(task.entries, dtype=np.int64)
 
     moments.noise_share = silent
+
+
+def command(
+    description: str | None,
+    measure: Callable[[int], dict[str, Any]],
+    show: Callable[[dict[str, Any]], None],
+    repeats: int,
+) -> None:
+    """A benchmark's command line: measure, then show the figures or print them as JSON."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--repeats", type=int, default=repeats)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = measure(options.repeats)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found)

@@ -12,7 +12,6 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import json
 import socket
 import subprocess
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from colonnade.privacy import Trust
 from colonnade.protocols import moments
 from colonnade.protocols.moments_task import Block, Moments
-from parties import Job, run
+from parties import Job, command, run
 
 ROWS, WIDTHS, GAMMA = 45_000, (14, 14, 13), 4096
 OWNERS = ("bank", "clinic", "shop")
@@ -162,17 +161,5 @@ def show(found: dict[str, Any]) -> None:
             print(f"  {name:<34}{wall:6.0f} x the wall time, {cpu:.0f} x the processor time")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = measure(options.repeats)
-    if options.json:
-        print(json.dumps(found, indent=2))
-    else:
-        show(found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, measure, show, repeats=5)

@@ -21,7 +21,7 @@ from .book import ROOT, blocks, named, pages
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _NOT_OURS = re.compile(
-    r"/work/|/tmp/|/home/|/root/|localhost:\d|#\d+\b(?![-\w]*\))|\bissue \d|\bsession \d", re.IGNORECASE
+    r"(?<![\w.])/(?:tmp|home|root|mnt|opt|srv)/|localhost:\d|#\d+\b(?![-\w]*\))|\bissue \d|\bsession \d", re.IGNORECASE
 )
 _ALL = "\n".join(page.read_text(encoding="utf-8") for page in pages())
 

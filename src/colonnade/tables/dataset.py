@@ -90,6 +90,7 @@ class Dataset:
             raise DatasetError(f"overlap must lie above 0 and at most 1, not {overlap}")
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
+        # The row order of a demonstration's files: no privacy rests on it.
         shuffles = np.random.default_rng(seed)
         written = {}
         for party in self.parties:
