@@ -124,6 +124,64 @@ def test_the_replacement_factor_is_reached() -> None:
     assert (gap**2).sum() == bound.replace_l2_squared
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 50), st.integers(0, 2**32 - 1))
+def test_the_upper_triangle_moves_no_further_than_claimed(columns: int, reach: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = _row(rng, columns, reach), _row(rng, columns, reach)
+    bound = s.upper_moments_sensitivity(max(int(x @ x), int(y @ y)), columns)
+    upper = np.triu_indices(columns)
+    one, gap = np.outer(x, x)[upper], (np.outer(x, x) - np.outer(y, y))[upper]
+    assert int((one**2).sum()) <= bound.l2_squared
+    assert int(abs(one).sum()) <= bound.l1
+    assert int((gap**2).sum()) <= bound.replace_l2_squared
+    assert int(abs(gap).sum()) <= bound.replace_l1
+
+
+def test_the_upper_triangle_reaches_its_bounds() -> None:
+    bound = s.upper_moments_sensitivity(36, 4)
+    upper = np.triu_indices(4)
+    assert (np.outer([6, 0, 0, 0], [6, 0, 0, 0])[upper] ** 2).sum() == bound.l2_squared
+    assert abs(np.outer([3, 3, 3, 3], [3, 3, 3, 3])[upper]).sum() == bound.l1 == 90
+
+
+def test_a_label_is_one_more_bounded_column() -> None:
+    assert s.label_reach(1000, 2.5) == 2500
+    assert s.label_reach(3, 0.1) == 1  # 0.3 may be rounded up
+    bound = s.regression_moments_sensitivity(25, 2, 5)
+    z = np.array([3, 4, 5])
+    assert (np.outer(z, z) ** 2).sum() == bound.l2_squared == 2500
+    assert abs(np.outer(z, z)).sum() <= bound.l1 == 150
+
+
+@pytest.mark.parametrize("case", json.loads((Path(__file__).parent / "vectors.json").read_text())["sqm"]["pca"])
+def test_principal_components_match_the_vectors(case: dict[str, Any]) -> None:
+    gamma, n, c = case["gamma"], case["n"], case["c"]
+    norm_squared = s.rounded_norm_squared(gamma, [c], [n])
+    assert s.rounded_norm(gamma, [c], [n]) ** 2 == pytest.approx(case["safe_d2"], rel=1e-9)
+    assert case["safe_d2"] - 1 < norm_squared <= case["safe_d2"]
+    assert s.paper_rounded_norm(gamma, c, n) ** 2 == pytest.approx(case["paper_d2"], rel=1e-9)
+    full, upper = s.moments_sensitivity(norm_squared, n), s.upper_moments_sensitivity(norm_squared, n)
+    assert case["safe_d1_full"] - n < full.l1 <= case["safe_d1_full"]
+    assert case["safe_d1_upper"] - n < upper.l1 <= case["safe_d1_upper"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 40), st.floats(0.01, 5), st.integers(0, 2**32 - 1))
+def test_rounding_to_a_grid_adds_at_most_one_step_each(count: int, moved: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    grid, one = 1 / 8, rng.normal(size=count)
+    direction = rng.normal(size=count)
+    other = one + moved * direction / np.linalg.norm(direction)
+    gap = np.rint(one / grid) - np.rint(other / grid)
+    assert gap @ gap <= s.grid_norm_squared(moved, grid, count)
+
+
+def test_a_fine_grid_costs_next_to_nothing() -> None:
+    steps = math.sqrt(s.grid_norm_squared(1.0, 2.0**-30, 10**8, slack=0))
+    assert 1 < steps * 2.0**-30 < 1 + 1e-5
+
+
 @pytest.mark.parametrize(
     ("gamma", "clip", "width", "rounding"),
     [(0, 1.0, 1, "exact"), (2.0, 1.0, 1, "exact"), (2, -1.0, 1, "exact"), (2, math.nan, 1, "exact"),
@@ -136,3 +194,5 @@ def test_senseless_bounds_are_refused(gamma: Any, clip: float, width: int, round
         s.moments_sensitivity(-1, 3)
     with pytest.raises(PrivacyError):
         s.conditional_norm_squared(4, 1.0, 3, beta=1.0)
+    with pytest.raises(PrivacyError):
+        s.grid_norm_squared(1.0, 0.0, 3)

@@ -1,19 +1,17 @@
-"""How far one person can move a released integer: norm arithmetic that only ever rounds up.
+"""How long a clipped, scaled and rounded row can be; every bound only ever rounds up.
 
-``docs/theory/moments-sensitivity.md`` proves the bounds. Clips arrive as floats, which are exact fractions;
-square roots are taken of integers with ``isqrt`` and rounded up, so no bound is below the real number it
-stands for.
+``docs/theory/moments-sensitivity.md`` proves the bounds. Clips arrive as floats, which are exact fractions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
+from colonnade.privacy.sensitivity.exact import Real, float_up, rational, root_up, whole
 
 Rounding = Literal["stochastic", "nearest", "toward_zero", "exact"]
 # How far rounding may push one coordinate away from zero.
@@ -23,34 +21,6 @@ _PUSH: dict[str, Fraction] = {
     "toward_zero": Fraction(0),
     "exact": Fraction(0),
 }
-_ROOT_BITS = 64
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """Largest change of a released integer vector, when a row is added or removed and when it is replaced."""
-
-    l1: int
-    l2_squared: int
-    replace_l1: int
-    replace_l2_squared: int
-
-
-def root_up(value: Fraction | int) -> Fraction:
-    """A fraction at least ``sqrt(value)`` and within 2^-63 of it."""
-    # With s = 2^64, let c = ceil(value s^2) and r the least integer with r^2 >= c: then r/s >= sqrt(value).
-    scaled = math.ceil(Fraction(value) * (1 << (2 * _ROOT_BITS)))
-    root = math.isqrt(scaled)
-    return Fraction(root + (root * root < scaled), 1 << _ROOT_BITS)
-
-
-def float_up(value: Fraction | int) -> float:
-    """The least float that is not below ``value``."""
-    try:
-        nearest = float(value)
-    except OverflowError:
-        return math.inf
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def _check(gamma: int, clip: float, width: int, rounding: str) -> Fraction:
@@ -135,22 +105,14 @@ def _conditional_square(gamma: int, clip: float, width: int, beta: float) -> Fra
     )
 
 
-def paper_rounded_norm(gamma: int, clip: float, width: int) -> float:
-    """The published bound sqrt(gamma^2 c^2 + n). WRONG: kept for comparison, never for a claim.
+def grid_norm_squared(sensitivity: Real, grid: Real, count: int, slack: Real = Fraction(1, 1 << 20)) -> int:
+    """Squared L2 sensitivity, in steps of ``grid``, of ``count`` real numbers rounded to the nearest step.
 
-    gamma = 3, c = 1, x = (1/2, 1/2, 1/2, 1/2) rounds to (2, 2, 2, 2), whose squared norm 16 exceeds 13.
+    ``sensitivity`` is that of the real numbers; ``slack`` is the relative error of computing them in floats.
     """
-    return math.sqrt(float((gamma * Fraction(clip)) ** 2 + width))
-
-
-def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
-    """Sensitivity of the sum of ``x x'`` over rows with ``|x|^2 <= norm_squared`` and ``columns`` entries.
-
-    Replacing a row costs a factor sqrt(2) in L2, not 2, because the inner product of ``x x'`` and ``y y'`` is
-    a square and so never negative.
-    """
-    for value in (norm_squared, columns):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PrivacyError("a squared norm and a number of columns are whole numbers, not negative")
-    l1, l2_squared = columns * norm_squared, norm_squared**2
-    return Sensitivity(l1, l2_squared, 2 * l1, 2 * l2_squared)
+    step = rational(grid, "the grid")
+    if step == 0:
+        raise PrivacyError("the grid on which real numbers are released must be positive")
+    moved = rational(sensitivity, "a sensitivity") * (1 + rational(slack, "the slack"))
+    # Rounding to the nearest step adds at most one step to how far each of the numbers moves.
+    return math.floor((moved / step + root_up(whole(count, "the number of released values"))) ** 2)

@@ -1,0 +1,124 @@
+"""How far one person can move what is released: exact bounds that only ever round up.
+
+One module a theorem, one page of ``docs/theory`` a module; ``published`` holds what the papers print instead.
+"""
+
+from __future__ import annotations
+
+from colonnade.privacy.sensitivity.bombieri import Polynomial, bombieri_squares, polynomial_sensitivity
+from colonnade.privacy.sensitivity.embeddings import (
+    embeddings_mu_squared,
+    noise_deviation,
+    split_noise,
+    two_stage_mu_squared,
+)
+from colonnade.privacy.sensitivity.exact import Sensitivity, float_up, root_up
+from colonnade.privacy.sensitivity.exchange import (
+    Exchange,
+    active_squared,
+    closed_form_squared,
+    logistic_own_slope,
+    passive_squared,
+    prediction_sensitivity,
+    weights_sensitivity,
+)
+from colonnade.privacy.sensitivity.functional import (
+    Pairs,
+    blocks_epsilon,
+    integer_l1,
+    linear_coefficients_sensitivity,
+    linear_l1,
+    linear_party_l1,
+    logistic_coefficients_sensitivity,
+    logistic_l1,
+    logistic_party_l1,
+)
+from colonnade.privacy.sensitivity.gradients import (
+    Program,
+    cubic_maximum,
+    gradient_norm,
+    gradient_scale,
+    gradient_sensitivity,
+    inner_product_bound,
+    label_part,
+    replaced_score_bound,
+    score_bound,
+    worst_weights_squared,
+)
+from colonnade.privacy.sensitivity.mixture import (
+    mixture_sensitivity,
+    noise_ratio,
+    responsibilities_square,
+    vector_square,
+)
+from colonnade.privacy.sensitivity.moments import (
+    label_reach,
+    moments_sensitivity,
+    regression_moments_sensitivity,
+    upper_moments_sensitivity,
+)
+from colonnade.privacy.sensitivity.norms import (
+    Rounding,
+    conditional_norm,
+    conditional_norm_squared,
+    grid_norm_squared,
+    party_norm_squared,
+    rounded_norm,
+    rounded_norm_squared,
+)
+from colonnade.privacy.sensitivity.published import paper_rounded_norm
+
+__all__ = [
+    "Exchange",
+    "Pairs",
+    "Polynomial",
+    "Program",
+    "Rounding",
+    "Sensitivity",
+    "active_squared",
+    "blocks_epsilon",
+    "bombieri_squares",
+    "closed_form_squared",
+    "conditional_norm",
+    "conditional_norm_squared",
+    "cubic_maximum",
+    "embeddings_mu_squared",
+    "float_up",
+    "gradient_norm",
+    "gradient_scale",
+    "gradient_sensitivity",
+    "grid_norm_squared",
+    "inner_product_bound",
+    "integer_l1",
+    "label_part",
+    "label_reach",
+    "linear_coefficients_sensitivity",
+    "linear_l1",
+    "linear_party_l1",
+    "logistic_coefficients_sensitivity",
+    "logistic_l1",
+    "logistic_own_slope",
+    "logistic_party_l1",
+    "mixture_sensitivity",
+    "moments_sensitivity",
+    "noise_deviation",
+    "noise_ratio",
+    "paper_rounded_norm",
+    "party_norm_squared",
+    "passive_squared",
+    "polynomial_sensitivity",
+    "prediction_sensitivity",
+    "regression_moments_sensitivity",
+    "replaced_score_bound",
+    "responsibilities_square",
+    "root_up",
+    "rounded_norm",
+    "rounded_norm_squared",
+    "score_bound",
+    "split_noise",
+    "two_stage_mu_squared",
+    "upper_moments_sensitivity",
+    "vector_square",
+    "weights_sensitivity",
+    "worst_weights_squared",
+]

@@ -1,0 +1,144 @@
+"""Sensitivity of a whole training run of exchanged scores and slopes: Theorem H (docs/theory/exchange-sensitivity.md).
+
+The bounds are squared L2 sensitivities of all messages of one side, given everything it received. They hold when
+every bound named in :class:`Exchange` is enforced by code, and the batches are public, disjoint and the same in
+every epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from colonnade.privacy.sensitivity.exact import rational, whole
+
+_GRID = 1 << 96
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A training run: ``batches`` of ``batch_size`` rows, visited in each of ``epochs``, with step size ``rate``.
+
+    Rows are clipped to ``row_norm``, weights are projected to ``weight_norm``, slopes (sent and received) are clipped
+    to ``slope``, and a slope changes by at most ``curvature`` times the change of its score. ``ridge`` is an L2 penalty
+    in the gradient, ``prox_ridge`` the L2 part of an elastic net's proximal step; an L1 penalty needs nothing.
+    """
+
+    epochs: int
+    batches: int
+    batch_size: int
+    rate: float
+    row_norm: float = 1.0
+    weight_norm: float = 1.0
+    slope: float = 1.0
+    curvature: float = 0.25
+    ridge: float = 0.0
+    prox_ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batches", "batch_size"):
+            whole(getattr(self, name), f"{name} of an exchange", 1)
+        for name in ("rate", "row_norm", "weight_norm", "slope", "curvature", "ridge", "prox_ridge"):
+            rational(getattr(self, name), f"{name} of an exchange")
+
+    @property
+    def kick(self) -> Fraction:
+        """How far one step on the changed row itself moves the weights."""
+        return 2 * Fraction(self.rate) * Fraction(self.slope) * Fraction(self.row_norm) / self.batch_size
+
+    @property
+    def passive_contraction(self) -> Fraction:
+        """What a passive party's step does to a difference of weights: messages are fixed, so only penalties act."""
+        return abs(1 - Fraction(self.rate) * Fraction(self.ridge)) * self._prox
+
+    @property
+    def active_contraction(self) -> Fraction:
+        """What the active party's step does to a difference of weights: a gradient step of a smooth convex function."""
+        rate, ridge = Fraction(self.rate), Fraction(self.ridge)
+        steepest = ridge + Fraction(self.curvature) * Fraction(self.row_norm) ** 2
+        return max(abs(1 - rate * ridge), abs(1 - rate * steepest)) * self._prox
+
+    @property
+    def _prox(self) -> Fraction:
+        return 1 / (1 + Fraction(self.rate) * Fraction(self.prox_ridge))
+
+
+def _kicked(run: Exchange, drift: Fraction, contraction: Fraction) -> Fraction:
+    """The difference of weights after a step on the batch with the changed row."""
+    return min(contraction * drift + run.kick, 2 * Fraction(run.weight_norm))
+
+
+def _coasted(run: Exchange, drift: Fraction, contraction: Fraction, limit: Fraction) -> tuple[Fraction, Fraction]:
+    """An epoch's other batches: the sum of ``min(drift, limit)^2`` before each, and the drift after them.
+
+    Powers of the contraction would make fractions long, so the drift is rounded up to a fine grid in each step.
+    """
+    steps = run.batches - 1
+    if contraction == 1:
+        return steps * min(drift, limit) ** 2, drift
+    up, down = contraction.as_integer_ratio()
+    now, most, widest = (math.ceil(value * _GRID) for value in (drift, limit, 2 * Fraction(run.weight_norm)))
+    total = 0
+    for _ in range(steps):
+        total += min(now, most) ** 2
+        now = min(-(-now * up // down), widest)
+    return Fraction(total, _GRID**2), Fraction(now, _GRID)
+
+
+def _run(run: Exchange, contraction: Fraction, gain: Fraction, ceiling: Fraction, own: Fraction) -> Fraction:
+    # The first batch is the worst place for the changed row: elsewhere the same numbers start later and end sooner.
+    limit = ceiling / gain if gain else Fraction(0)
+    spread = drift = Fraction(0)
+    for _ in range(run.epochs):
+        spread += (run.batch_size - 1) * min(drift, limit) ** 2
+        coasted, drift = _coasted(run, _kicked(run, drift, contraction), contraction, limit)
+        spread += run.batch_size * coasted
+    return run.epochs * own**2 + gain**2 * spread
+
+
+def passive_squared(run: Exchange) -> Fraction:
+    """Squared sensitivity of everything a passive party sends, when one person's columns with it are replaced."""
+    own = 2 * Fraction(run.row_norm) * Fraction(run.weight_norm)
+    return _run(run, run.passive_contraction, Fraction(run.row_norm), own, own)
+
+
+def active_squared(run: Exchange, own: Fraction | None = None) -> Fraction:
+    """Squared sensitivity of everything the active party sends, when one person's columns and label with it change.
+
+    ``own`` bounds how far the changed row's slope moves; the general bound, twice the clip, is the default.
+    """
+    gain = Fraction(run.curvature) * Fraction(run.row_norm)
+    ceiling = 2 * Fraction(run.slope)
+    return _run(run, run.active_contraction, gain, ceiling, ceiling if own is None else min(own, ceiling))
+
+
+def logistic_own_slope(run: Exchange) -> Fraction:
+    """How far the slope of the logistic loss moves when row and label in {-1, 1} change: ``1 + tanh(R k / 2)``."""
+    half = math.nextafter(run.row_norm * run.weight_norm / 2, math.inf)
+    return min(1 + Fraction(math.tanh(half)) * (1 + Fraction(1, 1 << 50)), Fraction(2))
+
+
+def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fraction:
+    """What the recursion comes to without penalties and without the caps, hence never below it."""
+    e, r, b = run.epochs, run.batches, run.batch_size
+    spread = Fraction((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1), 6)
+    return e * own**2 + (gain * run.kick) ** 2 * spread
+
+
+def weights_sensitivity(run: Exchange, *, active: bool = False) -> Fraction:
+    """How far one side's final weights move, given all messages: what publishing them costs on top."""
+    contraction = run.active_contraction if active else run.passive_contraction
+    drift = Fraction(0)
+    for _ in range(run.epochs):
+        # A step that contracts forgets, so the last batch is then the worst place for the changed row.
+        if contraction <= 1:
+            drift = _kicked(run, _coasted(run, drift, contraction, drift)[1], contraction)
+        else:
+            drift = _coasted(run, _kicked(run, drift, contraction), contraction, drift)[1]
+    return drift
+
+
+def prediction_sensitivity(run: Exchange) -> Fraction:
+    """How far one score for a new row moves when the row is replaced."""
+    return 2 * Fraction(run.row_norm) * Fraction(run.weight_norm)

@@ -1,0 +1,51 @@
+"""Sensitivity of mixture updates weighted by responsibilities (docs/theory/mixture-sensitivity.md).
+
+A row contributes ``r_k`` and ``r_k J_k`` for every component k, with ``r`` the responsibilities and ``J_k`` a
+derivative (DPVI) or a statistic (EM) that each party clips in the clear. Both are integers: ``r`` has ``bits``
+fractional bits and ``J`` has ``vector_bits``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy.sensitivity.exact import Real, Sensitivity, float_up, rational, root_up, whole
+
+
+def responsibilities_square(bits: int, slack: Real) -> int:
+    """The bound on the sum of squared integer responsibilities of a row that the committee enforces."""
+    return math.floor((1 + rational(slack, "the slack")) ** 2 * (1 << 2 * whole(bits, "the fractional bits")))
+
+
+def vector_square(vector_bits: int, clip: Real) -> int:
+    """The bound on a party's squared integer vector, which it enforces by clipping and rounding toward zero."""
+    return math.floor(rational(clip, "a clip") ** 2 * (1 << 2 * whole(vector_bits, "the fractional bits")))
+
+
+def mixture_sensitivity(
+    clips: Sequence[Real],
+    dimension: int,
+    bits: int,
+    vector_bits: int,
+    slack: Real = Fraction(1, 1024),
+    weight: Real = 1,
+) -> Sensitivity:
+    """Sensitivity of the sums of ``weight r_k`` and ``r_k J_k`` over all components, ``dimension`` numbers in all."""
+    row = vector_square(vector_bits, weight) + sum(vector_square(vector_bits, clip) for clip in clips)
+    return Sensitivity.from_l2(responsibilities_square(bits, slack) * row, dimension)
+
+
+def noise_ratio(mu: float, releases: int, *, replace: bool = False, parties: int = 1, known: int = 0) -> float:
+    """Standard deviation over (add/remove) sensitivity so that all ``releases`` together are mu-Gaussian private.
+
+    An observer who knows ``known`` of ``parties`` equal shares sees less noise; a replaced row moves twice as far.
+    """
+    if not 0 <= known < whole(parties, "the number of parties", 1):
+        raise PrivacyError("an observer who knows every share of the noise cannot be promised anything")
+    if not 0 < mu < math.inf:
+        raise PrivacyError(f"mu must be positive and finite, not {mu}")
+    square = Fraction(whole(releases, "the number of releases", 1) * parties, parties - known)
+    return float_up(root_up((4 if replace else 1) * square / Fraction(mu) ** 2))

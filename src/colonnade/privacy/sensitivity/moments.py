@@ -1,0 +1,38 @@
+"""Sensitivity of sums of outer products (docs/theory/moments-sensitivity.md)."""
+
+from __future__ import annotations
+
+import math
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy.sensitivity.exact import Real, Sensitivity, rational, whole
+
+
+def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
+    """Sensitivity of the sum of ``x x'`` over rows with ``|x|^2 <= norm_squared`` and ``columns`` entries.
+
+    Replacing a row costs a factor sqrt(2) in L2, not 2, because the inner product of ``x x'`` and ``y y'`` is
+    a square and so never negative.
+    """
+    for value in (norm_squared, columns):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise PrivacyError("a squared norm and a number of columns are whole numbers, not negative")
+    l1, l2_squared = columns * norm_squared, norm_squared**2
+    return Sensitivity(l1, l2_squared, 2 * l1, 2 * l2_squared)
+
+
+def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
+    """The same when each ``x_i x_j`` with ``i <= j`` is released once: half the L1, the same L2."""
+    full = moments_sensitivity(norm_squared, columns)
+    twice = full.l1 + norm_squared
+    return Sensitivity(twice // 2, full.l2_squared, twice, full.replace_l2_squared)
+
+
+def label_reach(gamma: int, bound: Real) -> int:
+    """The largest integer that a label of size at most ``bound`` can become when scaled by gamma and rounded."""
+    return math.ceil(whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
+
+
+def regression_moments_sensitivity(norm_squared: int, columns: int, label: int) -> Sensitivity:
+    """Linear regression's sufficient statistics: ``z z'`` for ``z = (x, y)`` with ``|y| <= label``."""
+    return moments_sensitivity(norm_squared + whole(label, "the bound of the label") ** 2, columns + 1)
