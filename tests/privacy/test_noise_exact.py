@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,74 +11,115 @@ import pytest
 from flint import arb, ctx
 from mpmath import mp
 
-from colonnade.privacy import noise
+from colonnade.privacy.noise import laws
+from colonnade.privacy.noise.laws import TAIL, Gaussian, Laplace, Law, Polya, Skellam
+from colonnade.privacy.noise.strips import BAND, TICKET_BITS, Strips, strips
 from colonnade.randomness import Stream
 
 LAWS = [
-    noise._Gaussian(Fraction(1, 4)),
-    noise._Gaussian(Fraction(24691, 2)),
-    noise._Gaussian(Fraction(70_000)),
-    noise._Gaussian(Fraction(10**24 + 1, 3)),
-    noise._Skellam(Fraction(1, 3)),
-    noise._Skellam(Fraction(1000)),
-    noise._Skellam(Fraction(65_536)),
-    noise._Skellam(Fraction(2 * 10**6)),
-    noise._Skellam(Fraction(2 * 10**24)),
-    noise._Skellam(Fraction(1 << 118)),
+    Gaussian(Fraction(1, 4)),
+    Gaussian(Fraction(24691, 2)),
+    Gaussian(Fraction(70_000)),
+    Gaussian(Fraction(10**24 + 1, 3)),
+    Gaussian(Fraction(1 << 118)),
+    Skellam(Fraction(1, 3)),
+    Skellam(Fraction(1000)),
+    Skellam(Fraction(65_536)),
+    Skellam(Fraction(2 * 10**6)),
+    Skellam(Fraction(2 * 10**24)),
+    Skellam(Fraction(1 << 118)),
+    Laplace(Fraction(3, 10)),
+    Laplace(Fraction(100)),
+    Laplace(Fraction(10**12 + 1, 7)),
+    Laplace(Fraction(1 << 55)),
+    Polya(Fraction(3, 10), 2),
+    Polya(Fraction(40), 3),
+    Polya(Fraction(12345, 2), 2),
+    Polya(Fraction(10**6), 1000),
+    Polya(Fraction(10**12), 5),
+    Polya(Fraction(1 << 55), 2),
+    Polya(Fraction(1 << 55), 10**9),
 ]
+every_law = pytest.mark.parametrize("law", LAWS, ids=str)
 
 
-def chance(table: noise._Strips, strip: int, value: int) -> arb:
-    return table.law.mass(value) * arb(table.scale) / int(table.weight[strip])
+def points(table: Strips, count: int, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+    """Strips from the first to the last, most of them near zero, and a random value in each."""
+    strip = np.unique(np.geomspace(1, len(table.weight), count).astype(np.intp)) - 1
+    place = stream.uint64(len(strip)).view("<i8") & table.mask[strip]
+    return strip, table.start[strip] + place
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_tickets_cover_the_law(law: noise._Law) -> None:
-    table = noise._strips(law)
-    width = 1 << table.shift
-    assert table.weight.sum() == len(table.tickets) == 1 << 16
+def exactly(table: Strips, strip: int, value: int) -> arb:
+    """The chance, by intervals, to far more digits than float64 has."""
+    bits = 320
+    while True:
+        with ctx.workprec(bits):
+            chance = table.exact_chance(strip, value)
+        if chance.rel_accuracy_bits() > 100:
+            return chance
+        bits *= 2
+
+
+@every_law
+def test_tickets_cover_the_law(law: Law) -> None:
+    table = strips(law)
+    assert table.weight.sum() == len(table.tickets) == 1 << TICKET_BITS
     assert np.array_equal(np.bincount(table.tickets), table.weight)
-    assert len(table.weight) * width < 1 << 63
+    assert table.start[0] == 0
+    assert np.array_equal(table.start[1:], (table.start + table.mask + 1)[:-1])
+    assert np.array_equal(table.mask & (table.mask + 1), np.zeros_like(table.mask))
+    assert table.end < 1 << 63
     with ctx.workprec(320):
         for strip in range(0, len(table.weight), max(1, len(table.weight) // 12)):
-            assert chance(table, strip, strip * width) <= 1
-            assert arb(int(table.sure[strip])) <= chance(table, strip, (strip + 1) * width - 1) * 2**32
+            first = int(table.start[strip])
+            last = first + int(table.mask[strip])
+            assert table.exact_chance(strip, first) <= 1
+            assert arb(int(table.sure[strip])) <= table.exact_chance(strip, last) * 2**32
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_float64_brackets_the_chance(law: noise._Law, stream: Stream) -> None:
-    table = noise._strips(law)
-    strip = np.unique(np.geomspace(1, len(table.weight), 12).astype(np.int64)) - 1
-    place = stream.uint64(len(strip)).astype(np.int64) & ((1 << table.shift) - 1)
-    value = (strip << table.shift) + place
+@every_law
+def test_few_proposals_are_wasted(law: Law, stream: Stream) -> None:
+    table = strips(law)
+    kept = len(table.draw(40_000, stream)) / 40_000
+    at_zero = 1 / law.bulk if law.signed else 0.0  # a signed zero is drawn twice and kept once
+    assert kept > 0.93 - at_zero
+    if law.reach >= 100 and not law.fine:
+        assert len(table.weight) < 1500
+
+
+@every_law
+def test_float64_brackets_the_chance(law: Law, stream: Stream) -> None:
+    table = strips(law)
+    strip, value = points(table, 25, stream)
     top = table.chance(strip, value)
     with ctx.workprec(320):
         for i in range(len(strip)):
-            true = chance(table, int(strip[i]), int(value[i]))
+            true = exactly(table, int(strip[i]), int(value[i]))
             # A sixteenth of the band, so that the stated error bound is far from tight.
             assert true <= arb(float(top[i])) * (1 + arb(2) ** -44)
             assert true >= arb(float(top[i])) * (1 - float(table.slack[strip[i]])) * (1 - arb(2) ** -44)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_refinement_decides_as_float64_does(law: noise._Law, stream: Stream) -> None:
+@every_law
+def test_refinement_decides_as_float64_does(law: Law, stream: Stream) -> None:
     # With the band as wide as can be, every coin that is kept has been settled by intervals.
     key = stream.bytes(32)
-    table = noise._strips(law)
+    table = strips(law)
     every = replace(table, sure=np.zeros_like(table.sure))
     for used, count in ((table, 3000), (every, 600)):
-        plain, refined = (used.draw(count, Stream(key), band) for band in (noise._BAND, 1.0))
+        plain, refined = (used.draw(count, Stream(key), band) for band in (BAND, 1.0))
         assert len(plain) > count // 3
         assert np.array_equal(plain, refined)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_refinement_asks_for_bits_only_where_it_must(law: noise._Law, stream: Stream) -> None:
-    table = noise._strips(law)
+@every_law
+def test_refinement_asks_for_bits_only_where_it_must(law: Law, stream: Stream) -> None:
+    table = strips(law)
     strip = len(table.weight) // 4
-    value = (strip << table.shift) + (1 << table.shift) // 2
+    value = int(table.start[strip]) + (int(table.mask[strip]) + 1) // 2
     with ctx.workprec(320):
-        exact = float(chance(table, strip, value) * 256)
+        exact = float(table.exact_chance(strip, value) * 256)
     for coin in range(256):
         if coin != int(exact):
             assert table.settle(strip, value, coin, 8, stream) == (coin < exact)
@@ -86,25 +128,90 @@ def test_refinement_asks_for_bits_only_where_it_must(law: noise._Law, stream: St
     assert abs(heads - 400 * share) < 5 * max(1, 400 * share * (1 - share)) ** 0.5
 
 
-@pytest.mark.parametrize("deviation", [1, 10, 50])
-def test_what_is_cut_off_is_below_the_stated_tail(deviation: int) -> None:
+@every_law
+def test_undecided_coins_are_rare(law: Law) -> None:
+    table = strips(law)
+    undecided = float((table.slack * table.weight).sum()) / (1 << TICKET_BITS)
+    assert undecided < 2e-5
+
+
+Mass = Callable[[int], mp.mpf]
+GIVEN: list[tuple[Law, Mass]] = [
+    (Gaussian(Fraction(1)), lambda k: mp.exp(-(mp.mpf(k) ** 2) / 2)),
+    (Gaussian(Fraction(2500)), lambda k: mp.exp(-(mp.mpf(k) ** 2) / 5000)),
+    (Skellam(Fraction(1)), lambda k: mp.besseli(k, 1) / mp.besseli(0, 1)),
+    (Skellam(Fraction(2500)), lambda k: mp.besseli(k, 2500) / mp.besseli(0, 2500)),
+    (Laplace(Fraction(3, 10)), lambda k: mp.exp(-mp.mpf(k) * 10 / 3)),
+    (Laplace(Fraction(50)), lambda k: mp.exp(-mp.mpf(k) / 50)),
+    (Polya(Fraction(3, 10), 2), lambda k: mp.rf(mp.mpf(1) / 2, k) / mp.factorial(k) * mp.exp(-mp.mpf(k) * 10 / 3)),
+    (Polya(Fraction(50), 3), lambda k: mp.rf(mp.mpf(1) / 3, k) / mp.factorial(k) * mp.exp(-mp.mpf(k) / 50)),
+]
+
+
+@pytest.mark.parametrize(("law", "mass"), GIVEN, ids=[str(law) for law, _ in GIVEN])
+def test_what_is_cut_off_is_below_the_stated_tail(law: Law, mass: Mass) -> None:
     with mp.workdps(60):
-        for law, mass in (
-            (
-                noise._Gaussian(Fraction(deviation**2)),
-                lambda k: mp.exp(-(mp.mpf(k) ** 2) / (2 * deviation**2)),
-            ),
-            (noise._Skellam(Fraction(deviation**2)), lambda k: mp.besseli(k, deviation**2)),
-        ):
-            end = len(noise._strips(law).weight)
-            inside = mass(0) + 2 * sum(mass(k) for k in range(1, 3 * deviation + 2))
-            outside = 2 * sum(mass(k) for k in range(end, end + 2 * deviation + 3))
-            assert 0 < outside / inside < float(noise.TAIL)
+        end, reach = strips(law).end, law.reach
+        inside = mass(0) + 2 * sum(mass(k) for k in range(1, 3 * reach + 2))
+        outside = 2 * sum(mass(k) for k in range(end, end + 2 * reach + 3))
+        assert 0 < outside / inside < float(law.cut) <= float(TAIL)
+
+
+@pytest.mark.parametrize(("law", "mass"), GIVEN, ids=[str(law) for law, _ in GIVEN])
+def test_the_table_agrees_with_other_software(law: Law, mass: Mass) -> None:
+    """Weight times chance, which is what is drawn, is proportional to masses that mpmath computes."""
+    table = strips(law)
+    with mp.workdps(60), ctx.workprec(200):
+        for strip in range(0, len(table.weight), max(1, len(table.weight) // 40)):
+            first, width = int(table.start[strip]), int(table.mask[strip]) + 1
+            drawn = float(table.exact_chance(strip, first)) * int(table.weight[strip]) / (width * table.scale)
+            assert drawn == pytest.approx(float(mass(first)), rel=1e-14)
+            assert float(law.edge(first)) == pytest.approx(float(mass(first)), rel=1e-3 / max(1, law.reach))
+
+
+def test_a_difference_of_two_counts_is_within_the_tail() -> None:
+    assert 2 * Polya(Fraction(9), 2).cut == TAIL
+
+
+@pytest.mark.parametrize("parts", [2, 3, 10, 1000, 10**9])
+def test_lemma_p_ratio_of_gammas(parts: int) -> None:
+    law = Polya(Fraction(10**30), parts)  # so flat that only the gammas are left
+    with ctx.workprec(600):
+        r = arb(1) / parts
+        for v in (1, 2, 3, 7, 30, 1000, 10**6, 10**12):
+            ratio = ((v + r).lgamma() - arb(v + 1).lgamma()).exp()
+            top = (v + r / 2) ** (r - 1)
+            gap = (top / ratio).log()
+            assert gap > 0
+            assert gap < arb(law.slack(v, v + 1))
+            assert gap > arb(law.slack(v, v + 1)) * (1 - arb(1) / v)  # hence hardly to be improved
+
+
+def test_inverse_gamma() -> None:
+    with mp.workdps(40):
+        for parts in (2, 3, 97, 10**6):
+            assert laws._inverse_gamma(parts) == pytest.approx(float(mp.rgamma(mp.mpf(1) / parts)), rel=1e-15)
 
 
 def test_ladder_agrees_with_bessel() -> None:
     for x in (Fraction(1, 7), Fraction(10), Fraction(4097, 2), Fraction(65_535)):
-        masses = noise._ladder(x)
+        masses = laws._ladder(x)
         with ctx.workprec(400):
             for n in range(0, len(masses) * 3 // 4, max(1, len(masses) // 9)):
-                assert masses[n].overlaps(noise._Skellam(x).mass(n))
+                assert masses[n].overlaps(Skellam(x).mass(n))
+
+
+@pytest.mark.slow
+@every_law
+def test_float64_brackets_the_chance_at_many_points(law: Law, stream: Stream) -> None:
+    table = strips(law)
+    worst = 0.0
+    for _ in range(10):
+        strip, value = points(table, 100, stream)
+        top = table.chance(strip, value)
+        with ctx.workprec(320):
+            for i in range(len(strip)):
+                ratio = exactly(table, int(strip[i]), int(value[i])) / arb(float(top[i]))
+                low = 1 - float(table.slack[strip[i]])
+                worst = max(worst, float(ratio - 1), float((low - ratio).upper()))
+    assert worst < 2.0**-44

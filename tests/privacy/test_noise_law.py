@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from colonnade.errors import CapacityError
-from colonnade.privacy.noise import discrete_gaussian, skellam
+from colonnade.errors import CapacityError, PrivacyError
+from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, share_of, skellam
 from colonnade.randomness import Stream
 
 Samples = NDArray[np.int64]
@@ -71,14 +71,18 @@ def mean_is_zero(samples: Samples, sigma: float) -> float:
     return float(2 * stats.norm.sf(abs(samples.mean()) / sigma * len(samples) ** 0.5))
 
 
-def variance_is(samples: Samples, sigma: float) -> float:
+def variance_is(samples: Samples, sigma: float, kurtosis: float = 3) -> float:
     ratio = (samples.astype(np.float64) ** 2).mean() / sigma**2
-    return float(2 * stats.norm.sf(abs(ratio - 1) * (len(samples) / 2) ** 0.5))
+    return float(2 * stats.norm.sf(abs(ratio - 1) * (len(samples) / (kurtosis - 1)) ** 0.5))
 
 
 def neighbours_unrelated(samples: Samples) -> float:
     scaled = samples / samples.std()
     return float(2 * stats.norm.sf(abs((scaled[1:] * scaled[:-1]).sum()) / len(samples) ** 0.5))
+
+
+def polya_half(scale: Fraction | int, shape: int | tuple[int, ...], stream: Stream) -> Samples:
+    return discrete_laplace_share(scale, 2, shape, stream)
 
 
 @pytest.mark.parametrize("variance", SMALL_GAUSSIAN)
@@ -141,7 +145,7 @@ def test_large_scale_long(sampler, parameter, sigma, stream: Stream) -> None:  #
     assert abs(stats.kurtosis(samples / sigma, fisher=False) - 3) < 0.006
 
 
-@pytest.mark.parametrize("sampler", [discrete_gaussian, skellam])
+@pytest.mark.parametrize("sampler", [discrete_gaussian, skellam, discrete_laplace, polya_half])
 def test_edges(sampler, stream: Stream) -> None:  # type: ignore[no-untyped-def]
     assert sampler(5, (), stream).shape == ()
     assert sampler(5, (0,), stream).shape == (0,)
@@ -155,7 +159,35 @@ def test_edges(sampler, stream: Stream) -> None:  # type: ignore[no-untyped-def]
         sampler(10**40, 3, stream)
 
 
+def test_share_of() -> None:
+    assert share_of(Fraction(12), 4) == 3
+    assert share_of(12, 4, colluding=3) == 12
+    assert share_of(Fraction(1, 3), 5, 2) == Fraction(1, 9)
+    for owners, colluding in ((0, 0), (3, 3), (3, -1), (True, 0), (2.0, 1)):
+        with pytest.raises(PrivacyError, match="owners"):
+            share_of(12, owners, colluding)  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="negative"):
+        share_of(-1, 3)
+
+
+def test_what_survives_a_coalition_has_the_whole_variance(stream: Stream) -> None:
+    owners, colluding, variance = 5, 2, Fraction(10**10)
+    share = share_of(variance, owners, colluding)
+    left = discrete_gaussian(share, (owners - colluding, 200_000), stream).sum(axis=0)
+    assert fit_normal(left, 1e5) > PASS
+    assert fit_normal(discrete_gaussian(share, (owners - colluding - 1, 200_000), stream).sum(axis=0), 1e5) < FAIL
+
+
+def test_parts_are_a_positive_whole_number(stream: Stream) -> None:
+    for parts in (0, -1, True, 2.0):
+        with pytest.raises(PrivacyError, match="parts"):
+            discrete_laplace_share(9, parts, 3, stream)  # type: ignore[arg-type]
+
+
 def test_tiny_variance_is_nearly_always_zero(stream: Stream) -> None:
+    assert not discrete_laplace(Fraction(1, 100), 10_000, stream).any()
+    for sampler in (discrete_gaussian, skellam, discrete_laplace, polya_half):
+        assert not sampler(Fraction(1, 10**400), 10_000, stream).any()
     assert not discrete_gaussian(Fraction(1, 1000), 10_000, stream).any()
     rare = np.count_nonzero(skellam(Fraction(1, 1000), 1_000_000, stream))
     assert abs(rare - 2000) < 250

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.privacy.rounding import stochastic_round
+from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.randomness import Stream
 
 

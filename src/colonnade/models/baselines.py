@@ -6,17 +6,13 @@ what parties can do without any joint computation: publish noisy rows.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.models.pca import top_eigenvectors
-from colonnade.privacy.gaussian import gaussian_mu
-from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.noise.grid import Grid
+from colonnade.privacy.routes.gaussian import gaussian_mu
 from colonnade.randomness import Stream
-
-_GRID = 2**20
 
 
 def variance_captured(X: NDArray[np.float64], components: NDArray[np.float64], *, center: bool) -> float:
@@ -86,6 +82,5 @@ def local_noise(
 
 def _gaussian(sigma: float, shape: tuple[int, ...], stream: Stream | None) -> NDArray[np.float64]:
     """Gaussian noise on a grid far finer than its deviation."""
-    step = sigma / _GRID
-    drawn = discrete_gaussian(Fraction(_GRID**2), shape, stream or Stream.fresh())
-    return drawn.astype(np.float64) * step
+    grid = Grid()
+    return grid.real(grid.release(np.zeros(shape), sigma, stream or Stream.fresh()))

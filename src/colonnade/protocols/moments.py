@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, ProtocolError
 from colonnade.mpc import Shares
 from colonnade.privacy.noise import skellam
-from colonnade.privacy.rounding import stochastic_round
+from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.align import agree_on_rows, compare_rows
 from colonnade.protocols.moments_task import Moments, NoisyMoments, weights
 from colonnade.protocols.roles import Coordinator, Owner, Role

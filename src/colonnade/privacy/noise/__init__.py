@@ -1,0 +1,86 @@
+"""Integer noise drawn exactly: discrete Gaussian, Skellam, discrete Laplace and Polya shares of the latter.
+
+No floating-point error changes any probability: what is returned differs from its law by at most :data:`TAIL` in
+total variation, because of a far end that is cut off, and by nothing else. ``docs/theory/exact-samplers.md`` has
+the proof, :mod:`colonnade.privacy.noise.laws` the laws and :mod:`colonnade.privacy.noise.strips` the sampler.
+
+The number of coins depends on what is drawn, and so does the time: draw noise before a protocol starts,
+not between two messages.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, PrivacyError
+from colonnade.privacy.noise.laws import TAIL, Gaussian, Laplace, Polya, Skellam
+from colonnade.privacy.noise.strips import sample
+from colonnade.randomness import Stream
+
+__all__ = ["TAIL", "discrete_gaussian", "discrete_laplace", "discrete_laplace_share", "share_of", "skellam"]
+
+_LARGEST_VARIANCE = 1 << 118  # the farthest strip then ends below 2^63, as with the scale below
+_LARGEST_SCALE = 1 << 55
+
+Shape = int | tuple[int, ...]
+
+
+def discrete_gaussian(variance: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
+    """Samples of the law on the integers with mass proportional to ``exp(-k^2 / (2 variance))``."""
+    exact = _checked(variance, "variance", _LARGEST_VARIANCE)
+    return sample(Gaussian(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+
+
+def skellam(mu: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
+    """Samples of the difference of two Poisson counts of mean ``mu``; the variance is ``2 mu``."""
+    exact = _checked(mu, "mu", _LARGEST_VARIANCE // 2)
+    return sample(Skellam(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+
+
+def discrete_laplace(scale: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
+    """Samples of the law on the integers with mass proportional to ``exp(-|k| / scale)``."""
+    exact = _checked(scale, "scale", _LARGEST_SCALE)
+    return sample(Laplace(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+
+
+def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
+    """Noise of which ``parts`` independent draws add up to discrete Laplace noise of that scale.
+
+    ``parts`` is the number of owners less those who may collude: whoever pools that many shares is still left with
+    a whole discrete Laplace draw. A share is the difference of two Polya counts, and within :data:`TAIL` of it.
+    """
+    exact = _checked(scale, "scale", _LARGEST_SCALE)
+    if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+        raise PrivacyError("a discrete Laplace draw is split into a positive whole number of parts")
+    if parts == 1 or exact == 0:
+        return discrete_laplace(exact, shape, stream)
+    law = Polya(exact, parts)
+    return sample(law, shape, stream) - sample(law, shape, stream)
+
+
+def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
+    """What each owner's noise must have for ``total`` to be left when ``colluding`` owners know their own.
+
+    It is a variance of the discrete Gaussian or a ``mu`` of Skellam: parameters that add up over independent draws.
+    """
+    whole = all(isinstance(count, int) and not isinstance(count, bool) for count in (owners, colluding))
+    if not whole or not 0 <= colluding < owners:
+        raise PrivacyError("of a positive number of owners, fewer than all may collude; both are whole numbers")
+    exact = Fraction(total)
+    if exact < 0:
+        raise PrivacyError("the noise to be shared must not be negative")
+    return exact / (owners - colluding)
+
+
+def _checked(value: Fraction | int, name: str, largest: int) -> Fraction:
+    given = Fraction(value)
+    exact = Fraction(int(given.numerator), int(given.denominator))  # numpy integers would overflow
+    if exact < 0:
+        raise ValueError(f"{name} must not be negative")
+    if exact > largest:
+        limit = largest.bit_length() - 1
+        raise CapacityError(f"{name} is above 2^{limit}: such noise does not fit 64-bit integers")
+    return exact

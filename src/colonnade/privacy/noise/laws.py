@@ -1,0 +1,277 @@
+"""The laws of the noise, as the strip sampler needs them: bounds on their masses, narrow, fast or exact.
+
+A law is given by the ratios ``f(v) = mass(v) / mass(0)`` for ``v = 0, 1, 2, ...``, which must fall. Nothing here
+is random. ``docs/theory/exact-samplers.md`` says what is asked of a law, and proves that these four have it.
+"""
+
+# ruff: noqa: D102 - what a law's methods promise is said once, in Law
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt, sqrt
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+from flint import arb, ctx, fmpq
+from numpy.typing import NDArray
+
+TAIL = Fraction(1, 1 << 128)
+"""Total-variation distance between a number that ``colonnade.privacy.noise`` returns and its law, at most."""
+
+_SMALL = 1 << 16  # Skellam variance: below, the bounds on the mass in powers are too loose to be of use
+
+
+# The precision is one setting for the whole process. Every enclosure is right at any precision, so a change
+# by another thread could only waste time; the lock keeps our own threads from doing that to each other.
+_precision = Lock()
+
+
+@contextmanager
+def precise(bits: int) -> Iterator[None]:
+    """Intervals are computed with that many bits inside; not to be nested."""
+    with _precision, ctx.workprec(bits):
+        yield
+
+
+class Law(Hashable, Protocol):
+    """A law on the integers whose mass falls away from zero."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether the law is symmetric; otherwise it has no negative values."""
+        ...
+
+    @property
+    def cut(self) -> Fraction:
+        """Which share of the mass may be cut off at the far end."""
+        ...
+
+    @property
+    def fine(self) -> bool:
+        """Whether every value must be a strip of its own."""
+        ...
+
+    @property
+    def reach(self) -> int:
+        """About how far the mass spreads; no strip is wider."""
+        ...
+
+    @property
+    def bulk(self) -> float:
+        """About the sum of ``f``; only the number of wasted proposals depends on it."""
+        ...
+
+    def edge(self, value: int) -> arb:
+        """An interval around ``f(value)``, narrow enough for the table, and fast."""
+        ...
+
+    def mass(self, value: int) -> arb:
+        """An interval around the same ratio that shrinks as the precision grows."""
+        ...
+
+    def beyond(self, value: int, width: int) -> arb:
+        """An upper bound of the sum of ``f`` from ``value`` on, where a strip of that width ends before it."""
+        ...
+
+    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Close to ``f(value)``, in float64: a number not below it, up to a relative error below 2^-42."""
+        ...
+
+    def slack(self, first: int, last: int) -> fmpq:
+        """How far ``log f`` can lie below the logarithm of that number, at most, between the two values."""
+        ...
+
+
+class _LogConcave:
+    signed = True
+    cut = TAIL
+
+    @property
+    def fine(self) -> bool:
+        return False
+
+    def beyond(self: Law, value: int, width: int) -> arb:
+        # Log-concave: each later block of that width is below the one before by at least this last factor.
+        here = self.edge(value)
+        return width * here / (1 - here / self.edge(value - width))
+
+
+@dataclass(frozen=True)
+class Gaussian(_LogConcave):
+    """Mass proportional to ``exp(-v^2 / (2 variance))``."""
+
+    variance: Fraction
+
+    @property
+    def reach(self) -> int:
+        return isqrt(int(self.variance))
+
+    @property
+    def bulk(self) -> float:
+        return 1 + 1.25 * sqrt(self.variance)
+
+    def edge(self, value: int) -> arb:
+        return self.mass(value)
+
+    def mass(self, value: int) -> arb:
+        return _arb(-value * value / (2 * self.variance)).exp()
+
+    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.exp(value.astype(np.float64) ** 2 * (-0.5 / float(self.variance)))
+
+    def slack(self, first: int, last: int) -> fmpq:
+        return fmpq(0)
+
+
+@dataclass(frozen=True)
+class Skellam(_LogConcave):
+    """The difference of two Poisson counts. Lemmas are those of docs/theory/skellam-close-to-gaussian.md."""
+
+    variance: Fraction
+
+    @property
+    def fine(self) -> bool:
+        return self.variance < _SMALL
+
+    @property
+    def reach(self) -> int:
+        return isqrt(int(self.variance))
+
+    @property
+    def bulk(self) -> float:
+        return 1 + 1.25 * sqrt(self.variance)
+
+    def edge(self, value: int) -> arb:
+        if self.fine:
+            return _ladder(self.variance)[value]
+        x, v = _rational(self.variance), fmpq(value)
+        top = -v * v / (2 * x) * (1 - (v * v - fmpq(1, 2)) / (12 * x * x))
+        return arb(top).exp().union(arb(top - self.slack(value, value)).exp())
+
+    def mass(self, value: int) -> arb:
+        x = _arb(self.variance)
+        return x.bessel_i(value, scaled=True) / x.bessel_i(0, scaled=True)
+
+    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:  # Lemma 3
+        variance, square = float(self.variance), value.astype(np.float64) ** 2
+        return np.exp(square * (-0.5 / variance) * (1 - (square - 0.5) / (12 * variance**2)))
+
+    def slack(self, first: int, last: int) -> fmpq:  # Lemma 3
+        x, v = _rational(self.variance), fmpq(last)
+        return v * (v + 1) / (2 * x**2) + v**6 / (80 * x**5)
+
+
+@dataclass(frozen=True)
+class Laplace(_LogConcave):
+    """Mass proportional to ``exp(-v / scale)``, on both sides."""
+
+    scale: Fraction
+
+    @property
+    def reach(self) -> int:
+        return int(self.scale)
+
+    @property
+    def bulk(self) -> float:
+        return 1 + float(self.scale)
+
+    def edge(self, value: int) -> arb:
+        return self.mass(value)
+
+    def mass(self, value: int) -> arb:
+        return _arb(-value / self.scale).exp()
+
+    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
+        falling: NDArray[np.float64] = np.exp(value * (-1 / float(self.scale)))
+        return falling
+
+    def slack(self, first: int, last: int) -> fmpq:
+        return fmpq(0)
+
+
+@dataclass(frozen=True)
+class Polya:
+    """Negative binomial counts: mass proportional to ``Gamma(v + r) / v! exp(-v / scale)``, ``r = 1 / parts``.
+
+    ``parts`` is at least 2. The sum of ``parts`` such counts is geometric. Lemma P is that of
+    docs/theory/exact-samplers.md.
+    """
+
+    scale: Fraction
+    parts: int
+
+    signed = False
+    cut = TAIL / 2  # noise is the difference of two counts
+    fine = False
+
+    @property
+    def reach(self) -> int:
+        return int(self.scale)
+
+    @property
+    def bulk(self) -> float:
+        return float((1 + float(self.scale)) ** (1 / self.parts))
+
+    def edge(self, value: int) -> arb:
+        return self.mass(value)
+
+    def mass(self, value: int) -> arb:
+        r = arb(fmpq(1, self.parts))
+        log = (value + r).lgamma() - r.lgamma() - arb(value + 1).lgamma()
+        return (log + _arb(-value / self.scale)).exp()
+
+    def beyond(self, value: int, width: int) -> arb:
+        # The next ratio is smaller by (v + r) / (v + 1) exp(-1/scale); and 1 / (1 - exp(-1/scale)) < 1 + scale.
+        return self.edge(value) * _arb(1 + self.scale)
+
+    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:  # Lemma P
+        power = float(Fraction(1 - self.parts, self.parts))
+        falling: NDArray[np.float64] = np.exp(value * (-1 / float(self.scale)))
+        falling *= np.power(value + 0.5 / self.parts, power) * _inverse_gamma(self.parts)
+        return falling
+
+    def slack(self, first: int, last: int) -> fmpq:  # Lemma P
+        r = fmpq(1, self.parts)
+        return r * (1 - r) * (2 - r) / (24 * (first + r / 2) ** 2)
+
+
+@lru_cache(maxsize=64)
+def _inverse_gamma(parts: int) -> float:
+    """``1 / Gamma(1 / parts)``, to the last bit or so, whatever precision another thread asks for meanwhile."""
+    found = arb(0, 1)
+    while found.rel_accuracy_bits() < 60:
+        with precise(128):
+            found = arb(fmpq(1, parts)).rgamma()
+    return float(found)
+
+
+@lru_cache(maxsize=4)
+def _ladder(x: Fraction) -> list[arb]:
+    """Intervals around ``I_n(x)/I_0(x)``, from the backward recurrence of the ratios of neighbours."""
+    top = 16 * int(x**0.5) + 80
+    centre = top + Fraction(1, 2)
+    a, square = _arb(centre), _arb(x * x)
+    # Lemma 1 encloses the first ratio; each step back multiplies the width by less than the ratio squared.
+    ratio = (_arb(x) / (a + (square + a * a).sqrt())).union(_arb(x) / (a + (square + (a + 1) ** 2).sqrt()))
+    ratios = []
+    for n in range(top, 0, -1):
+        ratio = 1 / (_arb(2 * n / x) + ratio)
+        ratios.append(ratio)
+    masses = [arb(1)]
+    for ratio in reversed(ratios):
+        masses.append(masses[-1] * ratio)
+    return masses
+
+
+def _rational(value: Fraction) -> fmpq:
+    return fmpq(value.numerator, value.denominator)
+
+
+def _arb(value: Fraction) -> arb:
+    return arb(_rational(value))
