@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -9,8 +10,19 @@ import pytest
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import events
-from colonnade.privacy.events import DiscreteGaussianRelease, NonPrivate, SkellamRelease, alike, view
+from colonnade.privacy.events import alike, view
 from colonnade.privacy.observers import Adjacency, Observer, Trust
+from colonnade.privacy.releases import (
+    DiscreteGaussianRelease,
+    DiscreteLaplaceRelease,
+    GaussianRelease,
+    NonPrivate,
+    PoissonSampled,
+    PostProcessing,
+    RandomisedResponse,
+    Repeated,
+    SkellamRelease,
+)
 
 TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 BIG = 10**40 + 7
@@ -19,6 +31,10 @@ RELEASE = SkellamRelease(
     (("bank", Fraction(1, 3)), ("shop", Fraction(2)), ("clinic", Fraction(BIG))),
     9, 6, BIG, 12, 2 * BIG, 1e-30, "moments-sensitivity",
 )  # fmt: skip
+LAPLACE = DiscreteLaplaceRelease(
+    "coefficients", tuple((name, Fraction(1, 2)) for name in TRUST.owners), 10, Fraction(40), 20, 30, 1e-30
+)
+RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("shop", "clinic"))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +42,14 @@ RELEASE = SkellamRelease(
     [
         RELEASE,
         DiscreteGaussianRelease("counts", (("bank", Fraction(7)),), 1, 1, 1, 2, 4, 0.0, "x", "cited only"),
-        NonPrivate("the row count was published", "rows"),
+        NonPrivate("the row count was published", "rows", ("bank",)),
+        GaussianRelease("reals", (("bank", Fraction(1, 7)),), 3, 0, Fraction(2, 3), 0, Fraction(8, 3)),
+        LAPLACE,
+        RESPONSE,
+        PostProcessing("eigenvectors"),
+        PoissonSampled(RELEASE, Fraction(1, 1000), ("bank", "shop")),
+        Repeated(PoissonSampled(LAPLACE, Fraction(1, 3)), 5000),
+        Repeated(replace(RELEASE, audience=("bank",), about=("shop",), others=(("bank", 3, BIG),)), 7),
     ],
 )
 def test_events_round_trip_exactly(event: events.Event) -> None:
@@ -50,7 +73,7 @@ def test_plain_integers_are_accepted_as_shares() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"version": 2}, "version"),
+        ({"version": 3}, "version"),
         ({"version": None}, "version"),
         ({"kind": "laplace"}, "unknown privacy event 'laplace'"),
         ({"kind": None}, "unknown"),
@@ -58,7 +81,10 @@ def test_plain_integers_are_accepted_as_shares() -> None:
         ({"l1": None}, "malformed"),
         ({"shares": [["bank", "1/0"]]}, "malformed"),
         ({"shares": "none"}, "malformed"),
-        ({"dimension": "9"}, "whole number"),
+        ({"dimension": "9"}, "malformed"),
+        ({"surprise": 1}, "does not know: 'surprise'"),
+        ({"audience": "bank"}, "malformed"),
+        ({"name": 3}, "malformed"),
     ],
 )
 def test_what_is_not_understood_is_refused(change: dict[str, Any], match: str) -> None:
@@ -123,7 +149,7 @@ def test_a_party_outside_the_study_sees_the_result_only() -> None:
 def test_unknown_events_and_strangers_are_refused() -> None:
     with pytest.raises(PrivacyError, match="unknown privacy event"):
         view("a string", Observer.analyst(), TRUST)  # type: ignore[arg-type]
-    with pytest.raises(PrivacyError, match="noise from ghost"):
+    with pytest.raises(PrivacyError, match="names ghost, not in the study"):
         view(replace(RELEASE, shares=(("ghost", Fraction(1)),)), Observer.analyst(), TRUST)
 
 
@@ -134,3 +160,97 @@ def test_owners_with_equal_shares_and_seats_are_alike() -> None:
     key = alike([(replace(RELEASE, shares=shares), trust)])
     assert key("a") == key("b")
     assert len({key("a"), key("d"), key("e"), key("stranger")}) == 4
+
+
+def test_events_of_the_first_version_are_still_read() -> None:
+    value = RELEASE.to_dict() | {"version": 1}
+    for label in ("audience", "about", "others"):
+        del value[label]
+    assert events.from_dict(value) == RELEASE
+    del value["tail"]
+    with pytest.raises(PrivacyError, match="incomplete"):
+        events.from_dict(value)
+
+
+def test_what_was_sent_to_others_is_not_seen() -> None:
+    sealed = replace(RELEASE, audience=("bank",))
+    assert view(sealed, Observer.party("shop"), TRUST).empty
+    assert view(sealed, Observer.analyst(), TRUST).empty
+    assert view(sealed, Observer.coordinator(), TRUST).empty
+    assert not view(sealed, Observer.party("bank"), TRUST).empty
+    assert not view(sealed, Observer.parse("coordinator+bank"), TRUST).empty
+    leak = NonPrivate("labels in the clear", audience=("shop",))
+    assert view(leak, Observer.party("bank"), TRUST).empty
+    assert view(leak, Observer.party("shop"), TRUST).reason == "labels in the clear"
+
+
+def test_what_depends_on_ones_own_columns_tells_nothing_new() -> None:
+    own = replace(RELEASE, about=("bank",))
+    assert view(own, Observer.party("bank"), TRUST).empty
+    assert not view(own, Observer.party("shop"), TRUST).empty
+    assert view(RESPONSE, Observer.party("bank"), TRUST).empty
+
+
+def test_a_narrower_change_is_used_where_it_is_known() -> None:
+    finer = replace(RELEASE, others=(("bank", 7, BIG + 1), ("shop", 99, 9 * BIG)))
+    assert (view(finer, Observer.party("bank"), TRUST).l1, view(finer, Observer.party("bank"), TRUST).l2_squared) == (
+        7,
+        BIG + 1,
+    )
+    assert view(finer, Observer.party("shop"), TRUST).l2_squared == 2 * BIG
+    assert view(finer, Observer.coordinator(), TRUST).l1 == 12
+    assert view(finer, Observer.analyst(), TRUST).l2_squared == BIG
+
+
+def test_laplace_noise_protects_while_one_whole_variable_is_left() -> None:
+    outside = view(LAPLACE, Observer.analyst(), TRUST)
+    assert (outside.kind, outside.pure, outside.noise) == (events.PURE, 0.5, Fraction(3, 2))
+    bank = view(LAPLACE, Observer.party("bank"), TRUST)
+    assert (bank.pure, bank.single_pure, bank.noise) == (0.75, 0.5, 1)
+    thin = replace(LAPLACE, shares=tuple((name, Fraction(1, 3)) for name in TRUST.owners))
+    assert view(thin, Observer.analyst(), TRUST).pure == 0.5
+    assert "less than one whole variable" in view(thin, Observer.party("bank"), TRUST).reason
+
+
+def test_randomised_response_tells_the_number_of_people() -> None:
+    shop = view(RESPONSE, Observer.party("shop"), TRUST)
+    assert shop.pure == pytest.approx(0.99325177, rel=1e-6)
+    assert shop.pure >= 0.9932517730102834
+    published = replace(RESPONSE, audience=())
+    assert "how many" in view(published, Observer.analyst(), TRUST).reason
+    assert view(published, Observer.coordinator(), TRUST).pure == shop.pure
+
+
+def test_whoever_drew_the_batch_knows_it() -> None:
+    event = Repeated(PoissonSampled(RELEASE, Fraction(1, 10), ("bank",)), 20)
+    outside, bank = view(event, Observer.analyst(), TRUST), view(event, Observer.party("bank"), TRUST)
+    assert (outside.secret_batch, bank.secret_batch) == (True, False)
+    assert (outside.times, outside.rate, outside.draws) == (20, Fraction(1, 10), 20 * 27)
+    assert bank.coins_known
+    pooled = view(event, Observer.parse("bank+coordinator"), TRUST)
+    assert pooled.coins_known
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PoissonSampled(RELEASE, Fraction(0)),
+        lambda: PoissonSampled(RELEASE, Fraction(3, 2)),
+        lambda: PoissonSampled(Repeated(RELEASE, 2), Fraction(1, 2)),  # type: ignore[arg-type]
+        lambda: Repeated(RELEASE, 0),
+        lambda: Repeated(PostProcessing("x"), 2),  # type: ignore[arg-type]
+        lambda: replace(LAPLACE, scale=Fraction(0)),
+        lambda: replace(LAPLACE, l1=-1),
+        lambda: replace(RESPONSE, odds=Fraction(1, 2)),
+        lambda: replace(RESPONSE, categories=1),
+        lambda: GaussianRelease("reals", (("bank", Fraction(1)),), 1, 0, Fraction(-1), 0, 1),  # type: ignore[arg-type]
+    ],
+)
+def test_impossible_events_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(PrivacyError):
+        make()
+
+
+def test_those_who_know_the_batch_are_not_like_the_others() -> None:
+    key = alike([(PoissonSampled(replace(RELEASE, shares=tuple((n, 1) for n in TRUST.owners)), 1, ("bank",)), TRUST)])
+    assert key("shop") == key("clinic") != key("bank")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from colonnade.privacy.accountant import Bound, delta, epsilon
+from colonnade.privacy.accountant import Bound, delta, epsilon, profile
 from colonnade.privacy.calibrate import least_noise
-from colonnade.privacy.events import DiscreteGaussianRelease, Event, NonPrivate, SkellamRelease, View, view
+from colonnade.privacy.events import Event, View, view, views
 from colonnade.privacy.ledger import Entry, Ledger
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
+from colonnade.privacy.releases import (
+    DiscreteGaussianRelease,
+    DiscreteLaplaceRelease,
+    GaussianRelease,
+    NonPrivate,
+    PoissonSampled,
+    PostProcessing,
+    RandomisedResponse,
+    Repeated,
+    SkellamRelease,
+)
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm, rounded_norm_squared
 from colonnade.privacy.statement import Row, Statement
 
@@ -15,11 +26,17 @@ __all__ = [
     "Bound",
     "Budget",
     "DiscreteGaussianRelease",
+    "DiscreteLaplaceRelease",
     "Entry",
     "Event",
+    "GaussianRelease",
     "Ledger",
     "NonPrivate",
     "Observer",
+    "PoissonSampled",
+    "PostProcessing",
+    "RandomisedResponse",
+    "Repeated",
     "Row",
     "Sensitivity",
     "SkellamRelease",
@@ -31,7 +48,9 @@ __all__ = [
     "least_noise",
     "moments_sensitivity",
     "parse_budgets",
+    "profile",
     "rounded_norm",
     "rounded_norm_squared",
     "view",
+    "views",
 ]

@@ -1,144 +1,63 @@
-"""What was revealed, as a value: mechanism, exact noise, sensitivity, who holds which share of the noise.
-
-An event says what happened; :func:`view` says what it looks like to one observer. Privacy parameters are
-integers or fractions, because a figure that a proof rests on must not be a rounded one; squared L2 norms are
-kept, because the norms themselves are irrational.
-"""
+"""Reading events, and what each of them looks like to one observer."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
+from colonnade.privacy.releases import (
+    VERSION,
+    DiscreteGaussianRelease,
+    DiscreteLaplaceRelease,
+    GaussianRelease,
+    NonPrivate,
+    PoissonSampled,
+    PostProcessing,
+    RandomisedResponse,
+    Repeated,
+    SkellamRelease,
+)
+from colonnade.privacy.routes.laplace import generalised_laplace_epsilon
 from colonnade.privacy.sensitivity import float_up
 
-VERSION = 1
-Shares = tuple[tuple[str, Fraction], ...]
-
-
-@dataclass(frozen=True)
-class _NoisyRelease:
-    """An integer vector published with the sum of one independent integer noise share per owner.
-
-    ``tail`` is the distance of one sampled share from its exact law; ``unproven`` says why the figure is only
-    "as published", and is empty when ``theorem`` proves it.
-    """
-
-    kind: ClassVar[str]
-    name: str
-    shares: Shares
-    dimension: int
-    l1: int
-    l2_squared: int
-    replace_l1: int
-    replace_l2_squared: int
-    tail: float | Fraction = 0.0
-    theorem: str = ""
-    unproven: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shares", tuple((str(owner), Fraction(size)) for owner, size in self.shares))
-        holders = [owner for owner, _ in self.shares]
-        if not holders or len(set(holders)) != len(holders):
-            raise PrivacyError(f"release {self.name!r} needs one noise share per owner, each owner once")
-        if any(size <= 0 for _, size in self.shares):
-            raise PrivacyError(f"release {self.name!r} has a noise share that is not positive")
-        for label in ("dimension", "l1", "l2_squared", "replace_l1", "replace_l2_squared"):
-            value = getattr(self, label)
-            if isinstance(value, bool) or not isinstance(value, int) or value < (label == "dimension"):
-                raise PrivacyError(f"{label} of release {self.name!r} must be a whole number, not {value!r}")
-        if not (math.isfinite(self.tail) and 0 <= self.tail < 1):
-            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1)")
-        if isinstance(self.tail, Fraction):
-            object.__setattr__(self, "tail", float_up(self.tail))
-
-    @property
-    def noise(self) -> Fraction:
-        """All shares together."""
-        return sum((size for _, size in self.shares), Fraction(0))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; large integers and fractions travel as text."""
-        return {
-            "version": VERSION,
-            "kind": self.kind,
-            "name": self.name,
-            "shares": [[owner, str(size)] for owner, size in self.shares],
-            "dimension": self.dimension,
-            "l1": str(self.l1),
-            "l2_squared": str(self.l2_squared),
-            "replace_l1": str(self.replace_l1),
-            "replace_l2_squared": str(self.replace_l2_squared),
-            "tail": float(self.tail),
-            "theorem": self.theorem,
-            "unproven": self.unproven,
-        }
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(self.to_dict(), sort_keys=True)
-
-
-class SkellamRelease(_NoisyRelease):
-    """Shares ``mu`` of Skellam noise: Pois(mu) - Pois(mu), whose variance is 2 mu."""
-
-    kind = "skellam"
-
-
-class DiscreteGaussianRelease(_NoisyRelease):
-    """Shares ``sigma^2`` of discrete Gaussian noise (the variance parameter, not half of it)."""
-
-    kind = "discrete_gaussian"
-
-
-@dataclass(frozen=True)
-class NonPrivate:
-    """Something nothing is proven about was revealed; the accountant answers infinity, with this reason."""
-
-    reason: str
-    name: str = ""
-    kind: ClassVar[str] = "non_private"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {"version": VERSION, "kind": self.kind, "name": self.name, "reason": self.reason}
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(self.to_dict(), sort_keys=True)
-
-
-Event = SkellamRelease | DiscreteGaussianRelease | NonPrivate
-_RELEASES: dict[str, type[SkellamRelease] | type[DiscreteGaussianRelease]] = {
-    SkellamRelease.kind: SkellamRelease,
-    DiscreteGaussianRelease.kind: DiscreteGaussianRelease,
-}
+Event = (
+    SkellamRelease
+    | DiscreteGaussianRelease
+    | GaussianRelease
+    | DiscreteLaplaceRelease
+    | RandomisedResponse
+    | PoissonSampled
+    | Repeated
+    | PostProcessing
+    | NonPrivate
+)
+_KINDS: dict[str, Any] = {kind.kind: kind for kind in Event.__args__}
+_NEW_IN_2 = frozenset({"audience", "about", "others"})
+PURE = "pure"
+NOTHING = "nothing"
 
 
 def from_dict(value: Mapping[str, Any]) -> Event:
-    """Read an event; a kind or version this code does not know is refused, never guessed."""
+    """Read an event; a kind, a version or a field this code does not know is refused, never guessed."""
     if not isinstance(value, Mapping):
         raise PrivacyError("a privacy event must be a JSON object")
-    if value.get("version") != VERSION:
-        raise PrivacyError(f"privacy event of version {value.get('version')!r}; this code reads {VERSION}")
+    if value.get("version") not in (1, VERSION):
+        raise PrivacyError(f"privacy event of version {value.get('version')!r}; this code reads 1 to {VERSION}")
     kind = value.get("kind")
+    if str(kind) not in _KINDS:
+        raise PrivacyError(f"unknown privacy event {kind!r}: its cost cannot be accounted for")
+    make: Callable[..., Event] = _KINDS[str(kind)]
+    labels = {field.name for field in fields(_KINDS[str(kind)])}
+    if strange := sorted(set(value) - labels - {"version", "kind"}):
+        raise PrivacyError(f"privacy event of kind {kind!r} has a field this code does not know: {strange[0]!r}")
+    needed = labels - _NEW_IN_2 if value["version"] == 1 else labels
     try:
-        if kind == NonPrivate.kind:
-            return NonPrivate(reason=str(value["reason"]), name=str(value["name"]))
-        release = _RELEASES.get(str(kind))
-        if release is None:
-            raise PrivacyError(f"unknown privacy event {kind!r}: its cost cannot be accounted for")
-        given = {field.name: value[field.name] for field in fields(release)}
-        for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
-            given[label] = int(given[label])
-        given["shares"] = tuple((owner, Fraction(size)) for owner, size in given["shares"])
-        return release(**given)
+        return make(**{label: _read(label, value[label]) for label in needed})
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed") from error
 
@@ -151,12 +70,54 @@ def from_json(text: str) -> Event:
         raise PrivacyError("a privacy event is not valid JSON") from error
 
 
+def _exact(value: Any) -> int | Fraction:
+    number = Fraction(value)
+    return int(number) if number.denominator == 1 else number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text is expected")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("a whole number is expected")
+    return value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError("names come as a list")
+    return tuple(str(name) for name in value)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("l1", "l2_squared", "replace_l1", "replace_l2_squared"), _exact),
+    **dict.fromkeys(("dimension", "times", "categories"), _whole),
+    **dict.fromkeys(("scale", "odds", "rate"), Fraction),
+    **dict.fromkeys(("audience", "about", "coins"), _names),
+    "shares": lambda value: tuple((owner, Fraction(size)) for owner, size in value),
+    "others": lambda value: tuple((owner, int(l1), int(l2)) for owner, l1, l2 in value),
+    "tail": float,
+    "event": from_dict,
+}
+
+
+def _read(label: str, value: Any) -> Any:
+    reader: Callable[[Any], Any] = _READERS.get(label, _text)
+    return reader(value)
+
+
 @dataclass(frozen=True)
 class View:
     """One event as one observer sees it; with a ``reason``, nothing is hidden from that observer.
 
     ``noise`` is the sum of the shares the observer does not know, made of ``parts`` shares of which the least
-    is ``smallest``.
+    is ``smallest``. ``l1`` and ``l2_squared`` are for the observer's own relation, the ``single`` ones for
+    adding or removing a row. The release is made ``times`` times, each over a batch of ``rate``. ``pure`` is
+    the epsilon of one release without delta.
     """
 
     kind: str
@@ -165,17 +126,34 @@ class View:
     parts: int = 0
     smallest: Fraction = Fraction(0)
     dimension: int = 0
-    l1: int = 0
-    l2_squared: int = 0
+    l1: int | Fraction = 0
+    l2_squared: int | Fraction = 0
+    single_l1: int | Fraction = 0
+    single_l2_squared: int | Fraction = 0
     tail: float = 0.0
     theorem: str = ""
     unproven: str = ""
     reason: str = ""
+    times: int = 1
+    rate: Fraction = Fraction(1)
+    coins_known: bool = False
+    pure: float = 0.0
+    single_pure: float = 0.0
 
     @property
     def draws(self) -> int:
         """How many samples the unknown noise is made of."""
-        return self.dimension * self.parts
+        return self.dimension * self.parts * self.times
+
+    @property
+    def secret_batch(self) -> bool:
+        """Whether the observer cannot know who was in the batch."""
+        return self.rate < 1 and not self.coins_known
+
+    @property
+    def empty(self) -> bool:
+        """Whether the observer learns nothing from it, whatever the noise."""
+        return not (self.l1 or self.l2_squared or self.pure or self.reason)
 
 
 def view(event: Event, observer: Observer, trust: Trust) -> View:
@@ -185,31 +163,89 @@ def view(event: Event, observer: Observer, trust: Trust) -> View:
     (replace), so that its views of several studies compose.
     """
     adjacency = trust.adjacency(observer)
-    if isinstance(event, NonPrivate):
-        return View(NonPrivate.kind, adjacency, reason=event.reason)
-    if not isinstance(event, (SkellamRelease, DiscreteGaussianRelease)):
+    if not isinstance(event, Event):
         raise PrivacyError(f"unknown privacy event {type(event).__name__}: its cost cannot be accounted for")
-    if strangers := sorted({owner for owner, _ in event.shares} - {*trust.owners, COORDINATOR}):
-        raise PrivacyError(f"release {event.name!r} has noise from {', '.join(strangers)}, not in the study")
+    if strangers := sorted({name for name, _ in event.marks()} - {*trust.owners, COORDINATOR}):
+        raise PrivacyError(f"release {event.name!r} names {', '.join(strangers)}, not in the study")
     if reason := trust.broken(observer):
         return View(NonPrivate.kind, adjacency, reason=reason)
+    return _view(event, observer, adjacency)
+
+
+def _view(event: Event, observer: Observer, adjacency: Adjacency) -> View:
+    if isinstance(event, Repeated):
+        once = _view(event.event, observer, adjacency)
+        return replace(once, times=once.times * event.times)
+    if isinstance(event, PoissonSampled):
+        known = bool(set(event.coins) & set(observer.names))
+        return replace(_view(event.event, observer, adjacency), rate=event.rate, coins_known=known)
+    nothing = View(NOTHING, adjacency)
+    if isinstance(event, PostProcessing):
+        return nothing
+    if event.audience and not set(event.audience) & set(observer.names):
+        return nothing  # it was sent to others, sealed
+    if isinstance(event, NonPrivate):
+        return View(NonPrivate.kind, adjacency, reason=event.reason)
+    if isinstance(event, RandomisedResponse):
+        return nothing if event.holder in observer.names else _response(event, adjacency)
+    if event.about and set(event.about) <= set(observer.names):
+        return nothing  # it depends on the observer's own columns only
+    return _noisy(event, observer, adjacency)
+
+
+def _response(event: RandomisedResponse, adjacency: Adjacency) -> View:
+    if adjacency is Adjacency.ADD_REMOVE:
+        reason = f"{event.name} has one answer a person, so it tells how many there are"
+        return View(NonPrivate.kind, adjacency, reason=reason)
+    cost = event.epsilon
+    return View(PURE, adjacency, theorem=event.theorem, unproven=event.unproven, pure=cost, single_pure=cost)
+
+
+def _noisy(
+    event: SkellamRelease | DiscreteGaussianRelease | GaussianRelease | DiscreteLaplaceRelease,
+    observer: Observer,
+    adjacency: Adjacency,
+) -> View:
     unknown = [size for owner, size in event.shares if owner not in observer.names]
     if not unknown:
         return View(NonPrivate.kind, adjacency, reason=f"{observer} knows every share of the noise")
-    whole = adjacency is Adjacency.ADD_REMOVE
-    return View(
+    laplace = isinstance(event, DiscreteLaplaceRelease)
+    single = event.l1, 0 if isinstance(event, DiscreteLaplaceRelease) else event.l2_squared
+    l1, l2_squared = single
+    if adjacency is not Adjacency.ADD_REMOVE:
+        l1, l2_squared = event.replace_l1, 0 if isinstance(event, DiscreteLaplaceRelease) else event.replace_l2_squared
+        for owner, other_l1, other_l2_squared in event.others:
+            if owner in observer.names:
+                l1, l2_squared = min(l1, other_l1), 0 if laplace else min(l2_squared, other_l2_squared)
+    seen = View(
         kind=event.kind,
         adjacency=adjacency,
         noise=sum(unknown, Fraction(0)),
         parts=len(unknown),
         smallest=min(unknown),
         dimension=event.dimension,
-        l1=event.l1 if whole else event.replace_l1,
-        l2_squared=event.l2_squared if whole else event.replace_l2_squared,
+        l1=l1,
+        l2_squared=l2_squared,
+        single_l1=single[0],
+        single_l2_squared=single[1],
         tail=float(event.tail),
         theorem=event.theorem,
         unproven=event.unproven,
     )
+    return _laplace(event, seen, observer) if isinstance(event, DiscreteLaplaceRelease) else seen
+
+
+def _laplace(event: DiscreteLaplaceRelease, seen: View, observer: Observer) -> View:
+    """One whole discrete Laplace variable must be among the unknown noise (docs/theory/laplace-shares.md)."""
+    if seen.noise >= 1 or not seen.l1:
+        pure, single = (float_up(Fraction(l1) / event.scale) for l1 in (seen.l1, seen.single_l1))
+        return replace(seen, kind=PURE, pure=pure, single_pure=single)
+    least = generalised_laplace_epsilon(float(seen.noise), float(event.scale), int(seen.l1))
+    reason = (
+        f"{observer} knows so much of the Laplace noise that less than one whole variable is left; "
+        f"even one number that moves by the whole sensitivity costs epsilon {least:.3g}, and many small moves cost more"
+    )
+    return View(NonPrivate.kind, seen.adjacency, reason=reason)
 
 
 def views(events: Iterable[Event], observer: Observer, trust: Trust) -> tuple[View, ...]:
@@ -218,14 +254,14 @@ def views(events: Iterable[Event], observer: Observer, trust: Trust) -> tuple[Vi
 
 
 def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
-    """A key under which two owners are exchangeable: same seats and same noise shares throughout."""
-    marks: dict[str, list[tuple[int, str, Fraction]]] = {}
+    """A key under which two owners are exchangeable: same seats, noise shares and knowledge throughout."""
+    marks: dict[str, list[tuple[Any, ...]]] = {}
     for index, (event, trust) in enumerate(history):
         for owner in trust.owners:
-            marks.setdefault(owner, []).append((index, "owner", Fraction(0)))
+            marks.setdefault(owner, []).append((index, "owner"))
         for member in trust.committee:
-            marks.setdefault(member, []).append((index, "seat", Fraction(0)))
-        for owner, size in () if isinstance(event, NonPrivate) else event.shares:
-            marks.setdefault(owner, []).append((index, "share", size))
+            marks.setdefault(member, []).append((index, "seat"))
+        for name, mark in event.marks():
+            marks.setdefault(name, []).append((index, *mark))
     keys = {owner: tuple(found) for owner, found in marks.items()}
     return lambda name: keys.get(name, ())

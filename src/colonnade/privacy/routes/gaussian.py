@@ -14,14 +14,15 @@ from colonnade.privacy.observers import check_delta
 
 HAIR = 1e-12
 """Results are pushed to the safe side by this much, which is far more than the rounding error."""
+Array = NDArray[np.float64]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
-def _mills(t: float) -> float:
-    return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
+def _mills(t: Array) -> Array:
+    return np.asarray(math.sqrt(math.pi / 2) * erfcx(t / math.sqrt(2)))
 
 
-def _mills_drop(t: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mills_drop(t: Array) -> Array:
     """Minus the derivative of the Mills ratio, ``1 - t M(t)``, without cancellation for large ``t``."""
     near = np.minimum(t, 25.0)
     plain = 1 - near * math.sqrt(math.pi / 2) * erfcx(near / math.sqrt(2))
@@ -32,24 +33,34 @@ def _mills_drop(t: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(t < 25.0, plain, far * (1 - series)))
 
 
-def log_gaussian_delta(mu: float, epsilon: float) -> float:
-    """Logarithm of :func:`gaussian_delta`, for values that a float cannot hold."""
-    if mu <= 0:
-        return -math.inf
-    low, high = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    if math.isinf(high):
-        return 0.0 if math.isinf(mu) else -math.inf
+def log_gaussian_deltas(mus: Array, epsilon: Array | float) -> Array:
+    """Logarithms of :func:`gaussian_delta` for many pairs at once."""
+    mu, eps = (np.asarray(given, dtype=np.float64).ravel() for given in np.broadcast_arrays(mus, epsilon))
+    found = np.full(mu.shape, -np.inf)
+    found[np.isinf(mu)] = 0.0
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        low, high = eps / mu - mu / 2, eps / mu + mu / 2
+        square = low * low
+    open_ = (mu > 0) & np.isfinite(high)
     # With phi the normal density and M its Mills ratio, delta = phi(low) (M(low) - M(high)), because
     # e^epsilon phi(high) = phi(low). Close arguments are not subtracted but integrated.
-    log_density = -low * low / 2 - math.log(2 * math.pi) / 2
-    if low > 1e6:
-        return log_density
-    if mu < 0.5:
-        points = (low + high) / 2 + mu / 2 * _NODES
-        return log_density + math.log(mu / 2 * float(_WEIGHTS @ _mills_drop(points)))
-    if low > 0:
-        return log_density + math.log(_mills(low) - _mills(high))
-    return math.log(float(ndtr(-low)) - math.exp(log_density) * _mills(high))
+    density = np.full(mu.shape, -np.inf)
+    density[open_] = -square[open_] / 2 - math.log(2 * math.pi) / 2
+    far = open_ & (low > 1e6)
+    small = open_ & ~far & (mu < 0.5)
+    right = open_ & ~far & ~small & (low > 0)
+    left = open_ & ~far & ~small & ~right
+    found[far] = density[far]
+    points = ((low[small] + high[small]) / 2)[:, None] + mu[small, None] / 2 * _NODES
+    found[small] = density[small] + np.log(mu[small] / 2 * (_mills_drop(points) @ _WEIGHTS))
+    found[right] = density[right] + np.log(_mills(low[right]) - _mills(high[right]))
+    found[left] = np.log(ndtr(-low[left]) - np.exp(density[left]) * _mills(high[left]))
+    return found
+
+
+def log_gaussian_delta(mu: float, epsilon: float) -> float:
+    """Logarithm of :func:`gaussian_delta`, for values that a float cannot hold."""
+    return float(log_gaussian_deltas(np.array([mu]), epsilon)[0])
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -71,7 +82,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     # P(loss > eps) bounds delta, and the loss is normal with mean mu^2/2 and standard deviation mu.
     high = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)) + mu
-    return _last_good(excess, 0.0, high) * (1 + HAIR)
+    return last_good(excess, 0.0, high) * (1 + HAIR)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -89,10 +100,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         low /= 2
     while excess(high) <= 0:
         high *= 2
-    return _last_good(excess, high, low) * (1 - HAIR)
+    return last_good(excess, high, low) * (1 - HAIR)
 
 
-def _last_good(excess: Callable[[float], float], bad: float, good: float) -> float:
+def last_good(excess: Callable[[float], float], bad: float, good: float) -> float:
     """Next to where a monotone excess changes sign, a point where it is not positive (Illinois rule)."""
     at_bad, at_good, last = excess(bad), excess(good), 0
     for _ in range(300):

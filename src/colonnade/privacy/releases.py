@@ -1,0 +1,307 @@
+"""What was revealed, as a value: mechanism, exact noise, sensitivity, who holds which share of the noise.
+
+Privacy parameters are integers or fractions, because a figure that a proof rests on must not be a rounded
+one; squared L2 norms are kept, because the norms themselves are irrational. An event says what happened;
+:func:`colonnade.privacy.events.view` says what it looks like to one observer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy.sensitivity import float_up
+
+VERSION = 2
+"""Written into every event. Version 1 lacks the fields that have a default here, and is still read."""
+
+Names = tuple[str, ...]
+Shares = tuple[tuple[str, Fraction], ...]
+Others = tuple[tuple[str, int, int], ...]
+Marks = Iterator[tuple[str, tuple[Any, ...]]]
+
+
+class _Written:
+    """How an event is written down."""
+
+    kind: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; large integers and fractions travel as text."""
+        content = {field.name: _plain(field.name, getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {"version": VERSION, "kind": self.kind, **content}
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class _Release(_Written):
+    """A vector published with the sum of one independent noise share per owner.
+
+    ``tail`` is the distance of one sampled share from its exact law; ``unproven`` says why the figure is only
+    "as published", and is empty when ``theorem`` proves it. ``audience`` names who receives it (nobody named:
+    it is published); ``about`` names the owners whose columns it depends on, given all that was said before
+    (nobody named: everyone's).
+    """
+
+    name: str
+    shares: Shares
+    dimension: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", tuple((str(owner), Fraction(size)) for owner, size in self.shares))
+        holders = [owner for owner, _ in self.shares]
+        if not holders or len(set(holders)) != len(holders):
+            raise PrivacyError(f"release {self.name!r} needs one noise share per owner, each owner once")
+        if any(size <= 0 for _, size in self.shares):
+            raise PrivacyError(f"release {self.name!r} has a noise share that is not positive")
+        self._whole("dimension", least=1)
+
+    @property
+    def noise(self) -> Fraction:
+        """All shares together."""
+        return sum((size for _, size in self.shares), Fraction(0))
+
+    def _whole(self, label: str, least: int = 0) -> None:
+        value = getattr(self, label)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise PrivacyError(f"{label} of release {self.name!r} must be a whole number, not {value!r}")
+
+    def _tail(self, tail: float | Fraction) -> None:
+        if not (math.isfinite(tail) and 0 <= tail < 1):
+            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1)")
+        object.__setattr__(self, "tail", float_up(tail) if isinstance(tail, Fraction) else float(tail))
+
+
+@dataclass(frozen=True)
+class _SquaredRelease(_Release):
+    """Noise whose price depends on the L2 norm of the change; ``others`` refines the replace relation.
+
+    ``others`` lists, for some owners, L1 and squared L2 bounds of the change when only the columns that this
+    owner does *not* hold are replaced.
+    """
+
+    l1: int
+    l2_squared: int
+    replace_l1: int
+    replace_l2_squared: int
+    tail: float | Fraction = 0.0
+    theorem: str = ""
+    unproven: str = ""
+    audience: Names = ()
+    about: Names = ()
+    others: Others = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sensitivities()
+        self._tail(self.tail)
+
+    def _sensitivities(self) -> None:
+        for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
+            self._whole(label)
+
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield from _marks(self.shares, self.audience, self.about, self.others)
+
+
+class SkellamRelease(_SquaredRelease):
+    """Shares ``mu`` of Skellam noise: Pois(mu) - Pois(mu), whose variance is 2 mu."""
+
+    kind = "skellam"
+
+
+class DiscreteGaussianRelease(_SquaredRelease):
+    """Shares ``sigma^2`` of discrete Gaussian noise (the variance parameter, not half of it)."""
+
+    kind = "discrete_gaussian"
+
+
+class GaussianRelease(_SquaredRelease):
+    """Shares of continuous (or rounded) Gaussian noise, by variance; sensitivities may be fractions."""
+
+    kind = "gaussian"
+
+    def _sensitivities(self) -> None:
+        for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
+            value = Fraction(getattr(self, label))
+            if value < 0:
+                raise PrivacyError(f"{label} of release {self.name!r} must not be negative")
+            object.__setattr__(self, label, int(value) if value.denominator == 1 else value)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceRelease(_Release):
+    """Discrete Laplace noise ``exp(-|k|/scale)`` as a sum of Polya shares; a share of weight 1 is one whole.
+
+    An owner of weight w adds the difference of two negative binomial counts NB(w, e^(-1/scale)).
+    """
+
+    scale: Fraction
+    l1: int
+    replace_l1: int
+    tail: float | Fraction = 0.0
+    theorem: str = ""
+    unproven: str = ""
+    audience: Names = ()
+    about: Names = ()
+    others: Others = ()
+    kind: ClassVar[str] = "discrete_laplace"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scale", Fraction(self.scale))
+        if self.scale <= 0:
+            raise PrivacyError(f"the scale of release {self.name!r} must be positive")
+        for label in ("l1", "replace_l1"):
+            self._whole(label)
+        self._tail(self.tail)
+
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield from _marks(self.shares, self.audience, self.about, self.others)
+
+
+@dataclass(frozen=True)
+class RandomisedResponse(_Written):
+    """A label a person, each kept with ``odds`` to 1 against any other one of ``categories``, by its holder."""
+
+    name: str
+    odds: Fraction
+    categories: int
+    holder: str
+    theorem: str = ""
+    unproven: str = ""
+    audience: Names = ()
+    kind: ClassVar[str] = "randomised_response"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "odds", Fraction(self.odds))
+        if self.odds < 1:
+            raise PrivacyError(f"the odds of {self.name!r} must be at least 1")
+        if isinstance(self.categories, bool) or not isinstance(self.categories, int) or self.categories < 2:
+            raise PrivacyError(f"{self.name!r} needs at least two categories")
+
+    @property
+    def epsilon(self) -> float:
+        """The cost of one label, rounded up."""
+        ratio = math.log(self.odds.numerator) - math.log(self.odds.denominator)
+        return 0.0 if self.odds == 1 else ratio * (1 + 1e-12) + 1e-12
+
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield self.holder, ("holder",)
+        yield from _marks((), self.audience, (), ())
+
+
+_Noisy = SkellamRelease | DiscreteGaussianRelease | GaussianRelease | DiscreteLaplaceRelease
+
+
+@dataclass(frozen=True)
+class PoissonSampled(_Written):
+    """A release over a batch that each person joins with probability ``rate``; ``coins`` know who is in it."""
+
+    event: _Noisy
+    rate: Fraction
+    coins: Names = ()
+    kind: ClassVar[str] = "poisson_sampled"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", Fraction(self.rate))
+        if not isinstance(self.event, _Noisy):
+            raise PrivacyError("a sampled batch needs one noisy release; put Repeated around the sample, not inside")
+        if not 0 < self.rate <= 1:
+            raise PrivacyError(f"the sampling rate of {self.event.name!r} must lie in (0, 1]")
+
+    @property
+    def name(self) -> str:
+        """The name of what is released."""
+        return self.event.name
+
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield from self.event.marks()
+        yield from ((name, ("coins",)) for name in self.coins)
+
+
+@dataclass(frozen=True)
+class Repeated(_Written):
+    """A release made ``times`` times with fresh noise on the same person.
+
+    Over fixed disjoint batches that is the number of epochs, however many batches there are.
+    """
+
+    event: _Noisy | RandomisedResponse | PoissonSampled
+    times: int
+    kind: ClassVar[str] = "repeated"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, _Noisy | RandomisedResponse | PoissonSampled):
+            raise PrivacyError("only a release, or a sampled one, can be repeated")
+        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
+            raise PrivacyError(f"{self.event.name!r} must be repeated a positive whole number of times")
+
+    @property
+    def name(self) -> str:
+        """The name of what is released."""
+        return self.event.name
+
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield from self.event.marks()
+
+
+@dataclass(frozen=True)
+class PostProcessing(_Written):
+    """Something computed from other releases alone, which costs nothing."""
+
+    name: str
+    kind: ClassVar[str] = "post_processing"
+
+    def marks(self) -> Marks:
+        """Nobody is special here."""
+        yield from ()
+
+
+@dataclass(frozen=True)
+class NonPrivate(_Written):
+    """Something nothing is proven about was revealed; the accountant answers infinity, with this reason."""
+
+    reason: str
+    name: str = ""
+    audience: Names = ()
+    kind: ClassVar[str] = "non_private"
+
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield from _marks((), self.audience, (), ())
+
+
+def _marks(shares: Shares, audience: Names, about: Names, others: Others) -> Marks:
+    yield from ((owner, ("share", size)) for owner, size in shares)
+    yield from ((name, ("audience",)) for name in audience)
+    yield from ((name, ("about",)) for name in about)
+    yield from ((name, ("others", l1, l2_squared)) for name, l1, l2_squared in others)
+
+
+_AS_TEXT = frozenset({"l1", "l2_squared", "replace_l1", "replace_l2_squared"})
+
+
+def _plain(label: str, value: Any) -> Any:
+    if isinstance(value, Fraction) or label in _AS_TEXT:
+        return str(value)
+    if isinstance(value, _Written):
+        return value.to_dict()
+    if label == "shares":
+        return [[owner, str(size)] for owner, size in value]
+    if label == "others":
+        return [[owner, str(l1), str(l2_squared)] for owner, l1, l2_squared in value]
+    return list(value) if isinstance(value, tuple) else value

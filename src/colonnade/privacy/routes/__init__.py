@@ -1,0 +1,1 @@
+"""The proven ways from releases to epsilon and delta, one module each."""

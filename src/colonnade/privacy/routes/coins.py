@@ -1,0 +1,151 @@
+"""Batches whose coins the observer knows: an average over how often one person took part.
+
+``docs/theory/known-coins.md`` has the proof. Whatever is cut off or merged here is counted on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, bdtrc, gammaln
+
+from colonnade.privacy.events import View
+from colonnade.privacy.routes.gaussian import HAIR, gaussian_epsilon, last_good, log_gaussian_deltas
+from colonnade.privacy.routes.renyi import log_deltas, release_rdp, view_rdp
+
+Array = NDArray[np.float64]
+_MOST_ATOMS = 4096
+_LOST = 1e-6  # of delta may go to what is cut off
+_MOST_EPSILON = 1e7
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A law with few values: ``values`` rise, ``chances`` add up to at most 1, ``lost`` is what lies above."""
+
+    values: Array
+    chances: Array
+    lost: float = 0.0
+
+    def plus(self, other: Atoms) -> Atoms:
+        """The law of the sum of two independent variables, merged upwards to few values."""
+        values = np.add.outer(self.values, other.values).ravel()
+        chances = np.multiply.outer(self.chances, other.chances).ravel()
+        order = np.argsort(values)
+        values, chances = values[order], chances[order]
+        if len(values) > _MOST_ATOMS:
+            ends = np.unique(np.linspace(0, len(values), _MOST_ATOMS + 1, dtype=np.int64))
+            chances = np.add.reduceat(chances, ends[:-1])
+            values = values[ends[1:] - 1]
+        return Atoms(values, chances, self.lost + other.lost)
+
+
+def participations(times: int, rate: float, lost: float) -> Atoms:
+    """In how many of ``times`` batches one person is, up to a tail of at most ``lost``."""
+    if rate >= 1:
+        return Atoms(np.array([float(times)]), np.array([1.0]))
+    middle, spread = times * rate, math.sqrt(times * rate * (1 - rate)) + 1
+    reach = 6.0
+    while bdtrc(high := min(times, math.ceil(middle + reach * spread)), times, rate) > lost:
+        reach *= 1.25
+    low = max(0, math.floor(middle - reach * spread))
+    counts = np.arange(low, high + 1, dtype=np.float64)
+    logs = gammaln(times + 1) - gammaln(counts + 1) - gammaln(times - counts + 1)
+    logs += counts * math.log(rate) + (times - counts) * math.log1p(-rate)
+    # gammaln of a large number is right to about 1e-15 of itself, which is what the margin grows with.
+    chances = np.exp(logs) * (1 + 1e-14 * (10 + 8 * float(gammaln(times + 2))))
+    if low > 0:
+        chances[0] += bdtr(low - 1, times, rate)  # fewer than the least count are taken for the least
+    tail = float(bdtrc(high, times, rate)) if high < times else 0.0
+    return Atoms(counts, chances, tail * (1 + 1e-6))
+
+
+class GaussianMixture:
+    """The exact profile of Gaussian releases, averaged over the batches one person was in."""
+
+    def __init__(self, parts: Sequence[tuple[float, int, float]]) -> None:
+        """``parts``: squared sensitivity in deviations of one release, how many releases, and their rate."""
+        self.full = math.fsum(square * times for square, times, rate in parts if rate >= 1)
+        self.sampled = [part for part in parts if part[2] < 1]
+        self._known: dict[float, Atoms] = {}
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon at ``delta``."""
+        if not self.sampled:
+            return gaussian_epsilon(math.sqrt(self.full) * (1 + HAIR), delta)
+        atoms = self._atoms(delta * _LOST)
+        mus, logs, target = np.sqrt(atoms.values) * (1 + HAIR), _log(atoms.chances), math.log(delta - atoms.lost)
+
+        def excess(epsilon: float) -> float:
+            return float(np.logaddexp.reduce(logs + log_gaussian_deltas(mus, epsilon))) + HAIR - target
+
+        return _root(excess)
+
+    def deltas(self, epsilons: Array) -> Array:
+        """Delta at each epsilon."""
+        atoms = self._atoms(1e-20)
+        mus = np.sqrt(atoms.values) * (1 + HAIR)
+        logs = log_gaussian_deltas(mus[:, None], epsilons).reshape(len(mus), len(epsilons))
+        return np.asarray(atoms.chances @ np.exp(logs) + atoms.lost)
+
+    def _atoms(self, lost: float) -> Atoms:
+        if lost not in self._known:
+            total = Atoms(np.array([self.full]), np.array([1.0]))
+            for square, times, rate in self.sampled:
+                counted = participations(times, rate, lost / len(self.sampled))
+                total = total.plus(Atoms(counted.values * square, counted.chances, counted.lost))
+            self._known[lost] = total
+        return self._known[lost]
+
+
+class RenyiMixture:
+    """The same average over Renyi profiles, for one kind of sampled release beside others that are not."""
+
+    name = "renyi, averaged over known coins"
+
+    def __init__(self, sampled: View, others: Sequence[View]) -> None:
+        self.sampled, self.unit = sampled, release_rdp(sampled)
+        self.fixed = np.sum([view_rdp(view) for view in others], axis=0) if others else np.zeros_like(self.unit)
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon at ``delta``."""
+        atoms = participations(self.sampled.times, float(self.sampled.rate), delta * _LOST)
+        tau, logs, target = self._tau(atoms), _log(atoms.chances), math.log(delta - atoms.lost)
+
+        def excess(epsilon: float) -> float:
+            return float(np.logaddexp.reduce(logs + log_deltas(tau, epsilon))) + HAIR - target
+
+        return _root(excess)
+
+    def deltas(self, epsilons: Array) -> Array:
+        """Delta at each epsilon."""
+        atoms = participations(self.sampled.times, float(self.sampled.rate), 1e-20)
+        tau = self._tau(atoms)
+        found = [float(atoms.chances @ np.exp(log_deltas(tau, epsilon))) for epsilon in epsilons]
+        return np.asarray(found) + atoms.lost
+
+    def _tau(self, atoms: Atoms) -> Array:
+        with np.errstate(invalid="ignore"):
+            tau = self.fixed + np.where(atoms.values[:, None] == 0, 0.0, atoms.values[:, None] * self.unit)
+        return np.asarray(tau)
+
+
+def _log(chances: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(chances))
+
+
+def _root(excess: Callable[[float], float]) -> float:
+    """The least epsilon at which a falling excess is not positive, rounded up."""
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+        if high > _MOST_EPSILON:
+            return math.inf
+    return last_good(excess, high / 2 if high > 1 else 0.0, high) * (1 + HAIR)

@@ -1,0 +1,219 @@
+"""Renyi privacy of our mechanisms, order by order, and its conversion to epsilon and delta.
+
+``docs/theory/skellam-renyi.md``, ``poisson-sampling.md``, ``known-coins.md`` and ``pure-epsilon.md`` have the
+formulas and where they come from. Orders are whole numbers, as the Skellam and the sampling bounds demand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy.events import PURE, View
+from colonnade.privacy.observers import check_delta
+from colonnade.privacy.releases import GaussianRelease, SkellamRelease
+from colonnade.privacy.routes.gaussian import HAIR
+
+Array = NDArray[np.float64]
+
+_EVERY = 256
+ORDERS: Array = np.array(
+    [*range(2, _EVERY + 1), *range(272, 513, 16), *range(576, 1025, 64), *range(1280, 4097, 256)], dtype=np.float64
+)
+"""Whole orders; up to 256 without a gap, because the bound for a sample of order a uses all orders below a."""
+
+
+def ratio(numerator: Fraction | int, denominator: Fraction | int) -> float:
+    """A quotient as a float; infinite where a float cannot hold it."""
+    if numerator == 0:
+        return 0.0
+    if denominator == 0:
+        return math.inf
+    try:
+        return float(Fraction(numerator) / Fraction(denominator))
+    except OverflowError:
+        return math.inf
+
+
+# --- one release
+
+
+def skellam_rdp(alpha: int, mu: float | Fraction, d1: float, d2: float) -> float:
+    """Renyi divergence of order ``alpha`` of Sk(mu), variance 2 mu, for integer shifts of norms d1, d2."""
+    if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
+        raise PrivacyError(f"the Skellam bound holds for whole orders from 2 on, not {alpha}")
+    first, low, extra, flat = _skellam_terms(Fraction(mu), Fraction(d1), Fraction(d2) ** 2)
+    return alpha * first + min((2 * alpha - 1) * low + extra, flat)
+
+
+def _skellam_terms(mu: Fraction, d1: Fraction, d2_squared: Fraction) -> tuple[float, float, float, float]:
+    return (
+        ratio(d2_squared, 4 * mu),
+        ratio(d2_squared, 16 * mu * mu),
+        ratio(6 * d1, 16 * mu * mu),
+        ratio(3 * d1, 4 * mu),
+    )
+
+
+def shared_gaussian_gap(smallest: float, parts: int) -> float:
+    """How far log-probabilities of summed discrete Gaussians stray from one of the total variance."""
+    if parts > 1 and smallest < 0.25:
+        return math.inf
+    exponent = -2 * math.pi**2 * smallest
+    # The summands fall with k; from the 65th on each is counted as large as the 65th.
+    head = sum(math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, 65)))
+    return 10 * (head + max(0, parts - 65) * math.exp(exponent * 65 / 66))
+
+
+def discrete_gaussian_rdp(alpha: float, sigma2: float, d1: float, d2: float, dim: int, gap: float = 0.0) -> float:
+    """Renyi divergence of summed discrete Gaussian shares of total variance ``sigma2`` (KLS21)."""
+    if math.isinf(gap):
+        return math.inf
+    first, sigma = d2 * d2 / sigma2, math.sqrt(sigma2)
+    return min(
+        alpha * first / 2 + gap * dim,
+        alpha / 2 * (first + 2 * d1 * gap / sigma + gap * gap * dim),
+        alpha / 2 * (d2 / sigma + math.sqrt(dim) * gap) ** 2,
+    )
+
+
+def pure_rdp(epsilon: float, orders: Array = ORDERS) -> Array:
+    """The most that any mechanism of pure ``epsilon`` can have: binary randomised response has it."""
+    # With p = 1/(1 + e^-epsilon): log[p^a (1-p)^(1-a) + (1-p)^a p^(1-a)] / (a - 1), in logarithms.
+    kept, changed = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
+    found = np.logaddexp(orders * kept + (1 - orders) * changed, orders * changed + (1 - orders) * kept) / (orders - 1)
+    return np.asarray(np.maximum(found, 0.0) * (1 + HAIR) + HAIR * epsilon)
+
+
+def release_rdp(view: View) -> Array:
+    """One release to everybody, at every order of :data:`ORDERS`."""
+    if view.kind == PURE:
+        return pure_rdp(view.pure)
+    if view.kind == SkellamRelease.kind:
+        first, low, extra, flat = _skellam_terms(view.noise, Fraction(view.l1), Fraction(view.l2_squared))
+        return np.asarray(ORDERS * first + np.minimum((2 * ORDERS - 1) * low + extra, flat))
+    if view.kind == GaussianRelease.kind:
+        return np.asarray(ORDERS * ratio(Fraction(view.l2_squared), 2 * view.noise))
+    try:
+        sigma2, gap = float(view.noise), shared_gaussian_gap(float(view.smallest), view.parts)
+        d2 = math.sqrt(view.l2_squared)
+    except OverflowError:
+        return np.full_like(ORDERS, math.inf)
+    return np.array([discrete_gaussian_rdp(alpha, sigma2, float(view.l1), d2, view.dimension, gap) for alpha in ORDERS])
+
+
+# --- batches
+
+
+@lru_cache(maxsize=1)
+def _binomials() -> Array:
+    """Logarithms of C(a, l) at [a - 2, l - 2] for a, l from 2 to 256; -inf above the diagonal."""
+    a, each = np.arange(2, _EVERY + 1)[:, None], np.arange(2, _EVERY + 1)[None, :]
+    logs = gammaln(a + 1) - gammaln(each + 1) - gammaln(np.maximum(a - each, 0) + 1)
+    return np.asarray(np.where(each <= a, logs, -np.inf))
+
+
+def secret_batch_rdp(tau: Array, rate: float) -> Array:
+    """A Poisson sample whose coins the observer does not know; adding or removing one person."""
+    known = tau[: _EVERY - 1]
+    a, each = np.arange(2.0, _EVERY + 1)[:, None], np.arange(2.0, _EVERY + 1)[None, :]
+    grown = (each - 1) * known
+    with np.errstate(divide="ignore", over="ignore"):
+        # The weights of l = 0 and l = 1 make up for the rest, so the sum is 1 plus these terms.
+        excess = grown + np.log(-np.expm1(-grown))
+        stay = (a - each) * math.log1p(-rate) if rate < 1 else np.where(a == each, 0.0, -np.inf)
+        terms = _binomials() + np.where(each <= a, stay, -np.inf) + each * math.log(rate) + excess
+    top = np.max(terms, axis=1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        total = np.log(np.sum(np.exp(terms - top), axis=1)) + top[:, 0]
+    found = np.logaddexp(0.0, total) / (a[:, 0] - 1)
+    found = np.where(np.isinf(np.maximum.accumulate(known)), math.inf, found)
+    rest = np.full(len(ORDERS) - len(found), math.inf)
+    return np.concatenate([found * (1 + 100 * HAIR) + 1e-15, rest])
+
+
+def known_batch_rdp(tau: Array, rate: float) -> Array:
+    """A Poisson sample whose coins the observer knows."""
+    if rate == 1:
+        return tau
+    grown = (ORDERS - 1) * tau
+    found = np.logaddexp(math.log1p(-rate), math.log(rate) + grown) / (ORDERS - 1)
+    # log(1 - q + q e^x) of a small x is found without cancellation.
+    small = grown < 1e-3
+    found[small] = np.log1p(rate * np.expm1(grown[small])) / (ORDERS[small] - 1)
+    return np.asarray(found * (1 + HAIR))
+
+
+def view_rdp(view: View) -> Array:
+    """All releases of a view together."""
+    tau = release_rdp(view)
+    if view.rate < 1:
+        sampled = secret_batch_rdp if view.secret_batch else known_batch_rdp
+        tau = sampled(tau, float(view.rate))
+    return view.times * tau
+
+
+# --- conversion
+
+
+def rdp_to_epsilon(alpha: float, tau: float, delta: float) -> float:
+    """Epsilon at ``delta`` from one order of Renyi privacy (CKS20, Proposition 12)."""
+    return tau + (math.log(1 / delta) + (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)) / (alpha - 1)
+
+
+def rdp_to_delta(alpha: float, tau: float, epsilon: float) -> float:
+    """Delta at ``epsilon`` from one order of Renyi privacy; the inverse of :func:`rdp_to_epsilon`."""
+    exponent = (alpha - 1) * (tau - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+    return math.exp(min(exponent, 0.0))
+
+
+_FIXED = np.log1p(-1 / ORDERS) - np.log(ORDERS) / (ORDERS - 1)
+
+
+def log_deltas(tau: Array, epsilon: float) -> Array:
+    """Logarithm of the least delta over all orders; the last axis of ``tau`` runs over the orders."""
+    exponents = (ORDERS - 1) * (tau - epsilon) + ORDERS * np.log1p(-1 / ORDERS) - np.log(ORDERS - 1)
+    return np.asarray(np.minimum(np.min(exponents, axis=-1), 0.0))
+
+
+class Renyi:
+    """The route that adds up Renyi divergences."""
+
+    name = "renyi"
+
+    def __init__(self, views: Sequence[View]) -> None:
+        self.tau = np.sum([view_rdp(view) for view in views], axis=0)
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon over all orders."""
+        best = float(np.min(self.tau + _FIXED - math.log(delta) / (ORDERS - 1)))
+        return max(0.0, best + HAIR * abs(best))
+
+    def deltas(self, epsilons: Array) -> Array:
+        """The least delta over all orders, at each epsilon."""
+        return np.asarray([math.exp(float(log_deltas(self.tau, epsilon))) * (1 + HAIR) for epsilon in epsilons])
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Epsilon at ``delta`` of a mechanism with Renyi divergence ``rho alpha`` at every real order above 1."""
+    check_delta(delta)
+    # Golden section over log(alpha - 1); wherever it ends, that order is a valid bound.
+    low, high = math.log(1e-6), math.log(1e9)
+    shrink = (math.sqrt(5) - 1) / 2
+
+    def cost(log_excess: float) -> float:
+        alpha = 1 + math.exp(log_excess)
+        return rdp_to_epsilon(alpha, rho * alpha, delta)
+
+    for _ in range(100):
+        left, right = high - shrink * (high - low), low + shrink * (high - low)
+        low, high = (low, right) if cost(left) < cost(right) else (left, high)
+    return max(0.0, cost((low + high) / 2) * (1 + HAIR))
