@@ -75,7 +75,7 @@ class Trial:
         people.write(folder / "tables")
         for name in self.parties:
             people.feature_schemas[name].save(folder / "schemas" / f"{name}.toml")
-            initialise.party(name, folder / name, f"{name}.csv", "person_id")
+            initialise.party(name, folder / name, f"{name}.csv", "person_id", "auto-within-budget")
             (folder / "tables" / f"{name}.csv").rename(folder / name / f"{name}.csv")
             text += f'[parties.{name}]\nschema = "schemas/{name}.toml"\n'
         self.file.write_text(text)
@@ -87,7 +87,14 @@ class Trial:
     def out(self, name: str) -> Path:
         return self.folder / "runs" / name
 
-    def start(self, *names: str, listen: str | None = None, study: Path | None = None) -> None:
+    def start(
+        self,
+        *names: str,
+        listen: str | None = None,
+        study: Path | None = None,
+        approve: str | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
         for name in names:
             shutil.rmtree(self.out(name), ignore_errors=True)  # or an earlier run's events would be read
             command = [sys.executable, "-m", "colonnade"]
@@ -97,8 +104,10 @@ class Trial:
                 command += ["--listen", listen] if listen else []
             else:
                 command += ["party", str(study or self.file), str(self.folder / name / "party.toml")]
+                command += ["--approve", approve] if approve else []
             self.children[name] = subprocess.Popen(
                 [*command, "--out", str(self.out(name))],
+                stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -108,13 +117,13 @@ class Trial:
     def start_all(self, **kwargs: Any) -> None:
         self.start("coordinator", *self.parties, **kwargs)
 
-    def start_bank_last(self, study: Path | None = None) -> None:
+    def start_bank_last(self, **kwargs: Any) -> None:
         """The bank joins when everyone else is there."""
         others = ("coordinator", *self.parties[1:])
         self.start(*others)
         for name in others:
             self.until(name, "connected")
-        self.start("bank", study=study)
+        self.start("bank", **kwargs)
 
     def ends(self, timeout: float = 60) -> dict[str, Ended]:
         """Wait for every process; a hang is a failure."""
@@ -142,6 +151,9 @@ class Trial:
 
     def states(self, name: str) -> list[str]:
         return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]
+
+    def happened(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.out(name) / "events.jsonl").read_text().splitlines()]
 
     def edit(self, path: str, pattern: str, replacement: str) -> None:
         file = self.folder / path

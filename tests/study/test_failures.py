@@ -127,6 +127,23 @@ def test_a_budget_that_is_spent(trial):
         assert word in ended["bank"].sentence
     assert_stopped_by_bank(ended, "its privacy budget does not allow this study")
     assert study.spent("bank") == before
+    assert study.states("bank") == ["committed"]
+    assert not {"approved", "budget reserved", "connected"} & {line["what"] for line in study.happened("bank")}
+
+
+def test_a_period_that_is_spent(trial):
+    study = trial()
+    config = study.folder / "bank" / "party.toml"
+    config.write_text(config.read_text() + "[[policy.periods]]\ndays = 30\nepsilon = { analyst = 1.3 }\n")
+    study.start_all()
+    assert all(end.code == 0 for end in study.ends().values())
+    study.start_bank_last()
+    ended = study.ends()
+    assert ended["bank"].code == errors.BudgetError.exit_code
+    assert "analyst: spent 1.0000, asked 1.0000, left 0.3 of 1.3 in 30 days" in ended["bank"].sentence
+    assert "enough will have aged out on 2" in ended["bank"].sentence
+    assert_stopped_by_bank(ended, "its privacy budget does not allow this study")
+    assert study.states("bank") == ["committed"]
 
 
 def test_a_study_for_other_columns_than_the_policy_allows(trial):

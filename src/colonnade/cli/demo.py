@@ -89,7 +89,7 @@ def write_study(folder: Path, schemas: dict[str, Any], template: str) -> Path:
     parties = ""
     for name, schema in schemas.items():
         schema.save(folder / "schemas" / f"{name}.toml")
-        initialise.party(name, folder / name, f"{name}.csv", "person_id")
+        initialise.party(name, folder / name, f"{name}.csv", "person_id", "auto-within-budget")
         parties += f'\n[parties.{name}]\nschema = "schemas/{name}.toml"\n'
     study = folder / "STUDY.toml"
     study.write_text(template.format(port=_free_port(), parties=parties), encoding="utf-8")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from colonnade.errors import IdentityError, LedgerError, StudyError
 from colonnade.study import PartyConfig
+from colonnade.study.policy import Approval
 from colonnade.study.spec import Study, write_pins
 from colonnade.wire import Certificate, Identity, check_name
 
@@ -20,6 +21,9 @@ key = "{name}.key"
 ledger = "ledger.sqlite"
 
 [policy]
+# "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
+# this policy and its caps allow, without asking; "never": nothing.
+approval = "{approval}"
 tasks = ["pca"]
 columns = "all"                 # or the list of columns that may be used
 
@@ -28,6 +32,11 @@ delta = 1e-5
 # The most that each of these may ever learn about {name}'s people, over all studies. `party` is each other party
 # alone; above the threshold of a study nothing is promised, whatever stands here.
 epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
+
+# A brake besides: the most that may be learned within so many days. Any number of these; none is in force yet.
+# [[policy.periods]]
+# days = 30
+# epsilon = 1.5
 """
 
 
@@ -47,7 +56,7 @@ def identity(name: str, folder: Path) -> dict[str, str]:
     }
 
 
-def party(name: str, folder: Path, data: str, id: str) -> dict[str, str]:
+def party(name: str, folder: Path, data: str, id: str, approval: Approval = "ask") -> dict[str, str]:
     """An identity, and a configuration to review."""
     check_name(name)
     config = folder / "party.toml"
@@ -55,7 +64,7 @@ def party(name: str, folder: Path, data: str, id: str) -> dict[str, str]:
         raise StudyError(f"{config} is the configuration of another party; choose another folder with --out")
     made = identity(name, folder)
     if not config.exists():
-        text = PARTY_TEMPLATE.format(name=name, data=json.dumps(data), id=json.dumps(id))
+        text = PARTY_TEMPLATE.format(name=name, data=json.dumps(data), id=json.dumps(id), approval=approval)
         config.write_text(text, encoding="utf-8")
     return made | {"config": str(config)}
 

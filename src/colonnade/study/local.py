@@ -15,7 +15,7 @@ from typing import Any
 from colonnade import errors
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
-from colonnade.study.policy import PartyConfig
+from colonnade.study.policy import ByDigest, PartyConfig
 from colonnade.study.spec import Study
 
 _GRACE_SECONDS = 10.0
@@ -32,14 +32,20 @@ class Child:
 
 
 def run_local(
-    study: Study, out: Path, *, progress: Progress = silent, ready: Callable[[], None] | None = None
+    study: Study,
+    out: Path,
+    *,
+    progress: Progress = silent,
+    ready: Callable[[], None] | None = None,
+    approve: str | None = None,
 ) -> dict[str, Path]:
     """Run a study with local processes; the run directories of all participants, or the first cause of failure.
 
     The coordinator's key lies at ``coordinator/coordinator.key`` beside the study file and each party's
     configuration at ``NAME/party.toml``. The coordinator's run directory is ``out``, the parties' lie in it.
+    ``approve`` is the digest of this study, for the parties whose policy says to ask; it is passed on to them.
     """
-    commands = local_commands(study, out)
+    commands = local_commands(study.runnable(), out, approve)
     children = {name: _start(name, command) for name, command in commands.items()}
     if ready:
         ready()
@@ -74,17 +80,27 @@ def folder_of(out: Path, name: str) -> Path:
     return out if name == COORDINATOR else out / "parties" / name
 
 
-def local_commands(study: Study, out: Path) -> dict[str, list[str]]:
+def local_configs(study: Study) -> dict[str, PartyConfig]:
+    """Every party's configuration, where a trial on one machine keeps it."""
+    found = {}
+    for name in study.content.parties:
+        path = study.folder / name / "party.toml"
+        found[name] = PartyConfig.load(path)
+        if found[name].name != name:
+            raise StudyError(f"{path} is the configuration of another party than {name}")
+    return found
+
+
+def local_commands(study: Study, out: Path, approve: str | None = None) -> dict[str, list[str]]:
     """The command line of every participant, as one would type it."""
     python = [sys.executable, "-m", "colonnade"]
     key = study.folder / "coordinator" / "coordinator.key"
     tail = ["--pipe", "--out"]
     commands = {COORDINATOR: [*python, "coordinator", str(study.path), "--key", str(key), *tail, str(out)]}
-    for name in study.content.parties:
-        config = study.folder / name / "party.toml"
-        if PartyConfig.load(config).name != name:
-            raise StudyError(f"{config} is the configuration of another party than {name}")
-        commands[name] = [*python, "party", str(study.path), str(config), *tail, str(folder_of(out, name))]
+    for name, config in local_configs(study).items():
+        config.approved(study, study.statement, None if approve is None else ByDigest(approve))  # or nobody starts
+        commands[name] = [*python, "party", str(study.path), str(config.path), *tail, str(folder_of(out, name))]
+        commands[name] += [] if approve is None else ["--approve", approve]
     return commands
 
 

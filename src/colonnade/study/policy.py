@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from colonnade.errors import PolicyError, PrivacyError, StudyError
-from colonnade.privacy import Budget, Ledger, parse_budgets
+from colonnade.privacy import Budget, Ledger, Statement, parse_budgets
+from colonnade.privacy.ledger.caps import MOST_DAYS, Period
 from colonnade.study.spec import Part, Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
+
+Approval = Literal["ask", "auto-within-budget", "never"]
+Approve = Callable[[Study, Statement], bool]
+LEAST_DIGITS = 12
 
 
 class CapPart(Part):
@@ -20,12 +28,20 @@ class CapPart(Part):
     delta: float = 1e-5
 
 
+class PeriodPart(CapPart):
+    """``[[policy.periods]]``: the most that observers may learn from what is reserved within so many days."""
+
+    days: float = Field(gt=0, le=MOST_DAYS)
+
+
 class PolicyPart(Part):
     """``[policy]``: what this party takes part in."""
 
+    approval: Approval = "ask"
     tasks: tuple[str, ...]
     columns: tuple[str, ...] | Literal["all"]
     budget: CapPart
+    periods: tuple[PeriodPart, ...] = ()
 
 
 class PartyFile(Part):
@@ -39,6 +55,25 @@ class PartyFile(Part):
     key: str
     ledger: str
     policy: PolicyPart
+
+
+@dataclass(frozen=True)
+class ByDigest:
+    """Approves the one study whose digest starts with these characters."""
+
+    digits: str
+    how = "the digest given with --approve"
+
+    def __call__(self, study: Study, statement: Statement) -> bool:
+        """Whether it is this very study; anything else is refused with a sentence that says why."""
+        if not re.fullmatch(rf"[0-9a-f]{{{LEAST_DIGITS},64}}", self.digits.lower()):
+            raise PolicyError(f"--approve takes {LEAST_DIGITS} to 64 hexadecimal digits of the digest of the study")
+        if not study.digest.startswith(self.digits.lower()):
+            raise PolicyError(
+                f"--approve names another study than {study.name!r} as it stands here, whose digest starts with "
+                f"{study.digest[:LEAST_DIGITS]}; look at what it costs now before you approve it"
+            )
+        return True
 
 
 class PartyConfig:
@@ -79,6 +114,33 @@ class PartyConfig:
         budget = self.content.policy.budget
         return parse_budgets(budget.epsilon, budget.delta)
 
+    @property
+    def periods(self) -> tuple[Period, ...]:
+        """The most that each observer may learn within so many days."""
+        parts = self.content.policy.periods
+        return tuple(Period(part.days, parse_budgets(part.epsilon, part.delta)) for part in parts)
+
+    @property
+    def approval(self) -> Approval:
+        """Who says yes to a study that the policy and the budget allow."""
+        return self.content.policy.approval
+
+    def approved(self, study: Study, statement: Statement, approve: Approve | None) -> str:
+        """How a study was approved, or a refusal; called before anything is reserved or sent."""
+        self._check_open()
+        if isinstance(approve, ByDigest):
+            approve(study, statement)  # a digest of another study is a mistake, whoever else says yes
+        if self.approval == "auto-within-budget":
+            return "the policy, within its budget"
+        if approve is None:
+            raise PolicyError(
+                f"nobody approved study {study.name!r} for {self.name}: {self.path.name} says to ask and there is no "
+                f"terminal, so look at what it costs and add `--approve {study.digest[:LEAST_DIGITS]}`"
+            )
+        if not approve(study, statement):
+            raise PolicyError(f"study {study.name!r} was not approved by {self.name}'s operator; nothing was sent")
+        return str(getattr(approve, "how", "the calling program"))
+
     def table(self, schema: Schema) -> Table:
         """The party's table, checked row by row before anything is sent."""
         table = read_table(self.data, schema, id=self.content.id)
@@ -95,8 +157,9 @@ class PartyConfig:
     def check(self, study: Study) -> None:
         """Refuse a study that the policy does not allow, before joining it."""
         self.check_membership(study)
+        self._check_open()
         policy = self.content.policy
-        for cap in self.caps:
+        for cap in (*self.caps, *(cap for period in self.periods for cap in period.budgets)):
             self._check_cap(cap, study)
         if study.content.task.kind not in policy.tasks:
             raise PolicyError(
@@ -110,6 +173,10 @@ class PartyConfig:
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
             )
+
+    def _check_open(self) -> None:
+        if self.approval == "never":
+            raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
 
     def _check_cap(self, cap: Budget, study: Study) -> None:
         """A cap on nobody protects nobody: its name must occur in this study or in an earlier one."""

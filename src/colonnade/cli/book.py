@@ -1,0 +1,99 @@
+"""A ledger as text for a person, as values for a program, and as a file for an outsider."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import ColonnadeError
+from colonnade.privacy import Ledger
+from colonnade.privacy.ledger.caps import Left
+from colonnade.privacy.ledger.chain import GENESIS
+from colonnade.privacy.statement import rounded_up
+from colonnade.study import PartyConfig
+
+COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "hash", "line")
+
+
+def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | None) -> dict[str, Any]:
+    """A ledger as plain values; an infinite epsilon is ``null``."""
+    entries = book.entries(days=days)
+    seen = {o for entry in entries for o in entry.trust.standard_observers() if not entry.trust.broken(o)}
+    found: dict[str, Any] = {
+        "ledger": str(book.path),
+        "head": book.head,
+        "delta": delta,
+        "days": days,
+        "entries": [
+            {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
+        ],
+        "totals": {o.label: _finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
+    }
+    if policy is not None:
+        found["left"] = [
+            {"observer": c.who, "days": c.days, "delta": c.delta, "cap": c.epsilon, "spent": _finite(c.spent),
+             "left": c.left} for c in book.left(policy.caps, policy.periods)
+        ]  # fmt: skip
+    return found
+
+
+def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | None) -> str:
+    """A ledger's entries, the totals of every observer, what is left, and the head."""
+    known = facts(book, delta, days, None)
+    lines = [f"{e['created'][:19]}  {e['state']:<9}  {e['study']}  ({e['digest'][:12]})" for e in known["entries"]]
+    lines = lines or ["no study yet" if days is None else f"no study in the last {days:g} days"]
+    if known["totals"]:
+        lines += ["", f"learned {'in all' if days is None else f'in {days:g} days'}, at delta {delta:g}:"]
+        lines += [f"  {who:<24} {_shown(total)}" for who, total in known["totals"].items()]
+    if policy is not None:
+        lines += ["", f"left under {policy.path}:", left(book.left(policy.caps, policy.periods))]
+    return "\n".join([*lines, "", f"head {known['head']}"])
+
+
+def left(caps: Sequence[Left]) -> str:
+    """What each cap leaves each observer."""
+    lines = []
+    for cap in caps:
+        span = "for ever" if cap.days is None else f"in {cap.days:g} days"
+        figures = f"spent {rounded_up(cap.spent)}, left {cap.left:.4f} of {cap.epsilon:g} at delta {cap.delta:g}"
+        lines.append(f"  {cap.who:<24} {figures}, {span}")
+    return "\n".join(lines)
+
+
+def export(book: Ledger, format: str) -> tuple[str, str]:
+    """The whole chain as text, a line for every change, and its head."""
+    lines = book.lines()
+    head = (lines[-1][0].hash if lines else GENESIS) or ""
+    if format == "jsonl":
+        return "".join(f"{line}\n" for line in [*(text for _, text in lines), json.dumps({"head": head})]), head
+    sheet = io.StringIO()
+    writer = csv.writer(sheet, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for change, line in lines:
+        entry = (change.events, change.trust) if change.state == "reserved" else ("", "")
+        about = (change.number, change.entry, change.study, change.digest, change.created)
+        writer.writerow([*about, change.state, change.at, *entry, change.hash, line])
+    return sheet.getvalue(), head
+
+
+def write(path: Path, content: str) -> None:
+    """A new file that only its owner reads: a ledger tells what a party takes part in."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:
+        raise ColonnadeError(f"{path} is there already; choose another place with --out") from None
+
+
+def _finite(epsilon: float) -> float | None:
+    return None if math.isinf(epsilon) else epsilon
+
+
+def _shown(total: float | None) -> str:
+    return "inf" if total is None else rounded_up(total)

@@ -1,0 +1,158 @@
+"""Caps per period: a rolling window over the time of reservation, and clocks that are wrong."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from colonnade.errors import BudgetError, PrivacyError
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.events import SkellamRelease, views
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.ledger.caps import Period
+from colonnade.privacy.observers import Budget, Observer, Trust
+
+TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
+EVENT = SkellamRelease(
+    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
+    2 * 10**12, 1e-30, "moments-sensitivity",
+)  # fmt: skip
+DELTA = 1e-5
+START = datetime(2031, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def one(times: int = 1, who: str = "analyst") -> float:
+    return epsilon(views([EVENT] * times, Observer.parse(who), TRUST), DELTA).epsilon
+
+
+class Wall:
+    """A clock that shows what it is told to."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def shows(self, days: float) -> None:
+        self.now = START + timedelta(days=days)
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, wall: Wall) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite", clock=wall)
+
+
+def month(times: float, who: str = "analyst") -> Period:
+    """Thirty days, room for so many of our releases."""
+    return Period(30, (Budget(who, one(int(times)) * 1.0001, DELTA),))
+
+
+def reserve(ledger: Ledger, *periods: Period, caps: tuple[Budget, ...] = ()) -> None:
+    ledger.reserve("s", "", [EVENT], TRUST, caps, periods)
+
+
+def test_a_period_refuses_and_says_when_it_will_not(ledger: Ledger, wall: Wall) -> None:
+    for day in (0, 10, 20):
+        wall.shows(day)
+        reserve(ledger, month(3))
+    wall.shows(25)
+    with pytest.raises(BudgetError, match=r"analyst: spent .*, asked .*, left 0\b.* in 30 days at delta 1e-05") as no:
+        reserve(ledger, month(3))
+    assert "enough will have aged out on 2031-03-31 at 12:00 UTC" in str(no.value)
+    wall.shows(29.9999)
+    with pytest.raises(BudgetError):
+        reserve(ledger, month(3))
+    wall.shows(30)
+    reserve(ledger, month(3))
+    assert ledger.spent(Observer.analyst(), DELTA) == one(4)
+    assert ledger.spent(Observer.analyst(), DELTA, days=30) == one(3)
+    assert len(ledger.entries(days=30)) == 3
+
+
+def test_the_date_waits_for_as_many_as_are_needed(ledger: Ledger, wall: Wall) -> None:
+    for day in (0, 1, 2, 3):
+        wall.shows(day)
+        reserve(ledger)
+    wall.shows(4)
+    with pytest.raises(BudgetError) as no:
+        reserve(ledger, month(2))
+    said = re.search(r"aged out on (\S+) at (\d\d:\d\d) UTC", str(no.value))
+    assert said
+    wall.now = datetime.fromisoformat(f"{said[1]}T{said[2]}+00:00")
+    assert wall.now == START + timedelta(days=32)
+    reserve(ledger, month(2))
+
+
+def test_what_never_fits_has_no_date(ledger: Ledger) -> None:
+    tight = Period(7, (Budget("analyst", one() / 2, DELTA),))
+    with pytest.raises(BudgetError, match=r"in 7 days .*more than the period allows even by itself"):
+        reserve(ledger, tight)
+
+
+def test_the_cap_for_ever_stays_when_a_period_has_aged_out(ledger: Ledger, wall: Wall) -> None:
+    ever = (Budget("analyst", one(2) * 1.0001, DELTA),)
+    for day in (0, 100):
+        wall.shows(day)
+        reserve(ledger, month(1), caps=ever)
+    wall.shows(1000)
+    with pytest.raises(BudgetError) as no:
+        reserve(ledger, month(1), caps=ever)
+    assert "days" not in str(no.value)
+
+
+def test_periods_by_observer_and_several_at_once(ledger: Ledger, wall: Wall) -> None:
+    week = Period(7, (Budget("shop", one(1, "shop") * 1.0001, DELTA),))
+    reserve(ledger, week, month(2))
+    wall.shows(3)
+    with pytest.raises(BudgetError, match=r"shop: spent .* in 7 days") as no:
+        reserve(ledger, week, month(2))
+    assert "analyst" not in str(no.value)
+    wall.shows(8)
+    reserve(ledger, week, month(2))
+    wall.shows(16)
+    with pytest.raises(BudgetError, match=r"analyst: spent .* in 30 days"):
+        reserve(ledger, week, month(2))
+
+
+def test_a_clock_that_was_set_back_drops_nothing(ledger: Ledger, wall: Wall) -> None:
+    reserve(ledger, month(2))
+    reserve(ledger, month(2))
+    for day in (-10, -400, 0):
+        wall.shows(day)
+        with pytest.raises(BudgetError):
+            reserve(ledger, month(2))
+
+
+def test_a_reservation_while_the_clock_was_wrong_is_no_older_than_the_one_before(ledger: Ledger, wall: Wall) -> None:
+    reserve(ledger, month(2))
+    wall.shows(-4000)
+    reserve(ledger, month(2))
+    wall.shows(1)
+    with pytest.raises(BudgetError, match="spent"):
+        reserve(ledger, month(2))
+    assert ledger.spent(Observer.analyst(), DELTA, days=30) == one(2)
+
+
+def test_what_is_left_in_a_period(ledger: Ledger, wall: Wall) -> None:
+    reserve(ledger)
+    wall.shows(40)
+    reserve(ledger)
+    ever, thirty = ledger.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
+    assert (ever.days, ever.spent) == (None, one(2))
+    assert (thirty.days, thirty.spent) == (30, one(1))
+
+
+@pytest.mark.parametrize("days", [0, -1, float("nan"), float("inf"), 40000])
+def test_a_period_has_a_length(days: float) -> None:
+    with pytest.raises(PrivacyError, match="days"):
+        Period(days, (Budget("analyst", 1, DELTA),))
