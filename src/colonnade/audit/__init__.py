@@ -1,0 +1,25 @@
+"""Does the promise hold against an attacker? Games from below, and the probe of sensitivities."""
+
+from colonnade.audit import mechanisms, second_moments  # noqa: F401 - they register their games
+from colonnade.audit.distinguish import CONFIDENCE, DELTA, EPSILONS, AuditResult, epsilon_lower_bound, profile_audit
+from colonnade.audit.probe import Change, ProbeReport, neighbours_in_ball, sensitivity_probe
+from colonnade.audit.registry import Game, Row, Sampler, games, register, rows
+
+__all__ = [
+    "CONFIDENCE",
+    "DELTA",
+    "EPSILONS",
+    "AuditResult",
+    "Change",
+    "Game",
+    "ProbeReport",
+    "Row",
+    "Sampler",
+    "epsilon_lower_bound",
+    "games",
+    "neighbours_in_ball",
+    "profile_audit",
+    "register",
+    "rows",
+    "sensitivity_probe",
+]

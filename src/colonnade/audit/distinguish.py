@@ -1,0 +1,207 @@
+"""From samples of two neighbouring tables to a verdict on a claimed curve delta(epsilon).
+
+A claim says that no event is likelier than ``e^epsilon`` times its chance under the neighbour, plus
+``delta(epsilon)``. An attacker looks for an event that breaks it. The event is chosen on one half of the
+samples and measured on the other, so that the choice cannot flatter the measurement
+(``docs/theory/audits.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
+
+from colonnade.errors import PrivacyError
+
+Floats = NDArray[np.float64]
+Claim = Callable[[Floats], Floats]
+
+EPSILONS: tuple[float, ...] = tuple(round(0.05 * k, 2) for k in range(121))
+CONFIDENCE = 0.999
+DELTA = 1e-5
+_FEWEST = 100
+_SPREAD, _TAIL = 2048, 256  # how many thresholds are tried over the whole range, and towards each end
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What one game showed: the claim, a lower bound on the truth, and by how much the second exceeds the first.
+
+    ``margin`` is the largest of ``lower - claimed`` and ``epsilon`` is where it lies; above zero the claim is
+    refuted. ``order`` says whether the event was likelier under the first neighbour or the second.
+    """
+
+    margin: float
+    epsilon: float
+    order: int
+    epsilons: tuple[float, ...]
+    claimed: tuple[float, ...]
+    lower: tuple[float, ...]
+    delta: float
+    epsilon_lower_bound: float
+    samples: tuple[int, int]
+    confidence: float
+
+    @property
+    def caught(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.margin > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite lower bound is ``null``."""
+        bound = self.epsilon_lower_bound
+        return {
+            "caught": self.caught,
+            "margin": self.margin,
+            "epsilon": self.epsilon,
+            "order": self.order,
+            "delta": self.delta,
+            "epsilon_lower_bound": bound if math.isfinite(bound) else None,
+            "samples": list(self.samples),
+            "confidence": self.confidence,
+            "epsilons": list(self.epsilons),
+            "claimed": list(self.claimed),
+            "lower": list(self.lower),
+        }
+
+
+def profile_audit(
+    claim: Claim,
+    p: ArrayLike,
+    q: ArrayLike,
+    *,
+    epsilons: ArrayLike = EPSILONS,
+    confidence: float = CONFIDENCE,
+    delta: float = DELTA,
+) -> AuditResult:
+    """Hold a claimed curve against samples of a statistic under two neighbours.
+
+    If the claim is right, the chance that it is ever caught, at any epsilon and in either order, is at most
+    ``1 - confidence``. ``delta`` is where :func:`epsilon_lower_bound` is reported besides, at the same confidence.
+    """
+    grid = np.asarray(epsilons, dtype=np.float64)
+    claimed = np.asarray(claim(grid), dtype=np.float64)
+    if grid.ndim != 1 or not grid.size or claimed.shape != grid.shape or np.isnan(claimed).any():
+        raise PrivacyError("a claim gives one delta for each epsilon of the audit, and this one does not")
+    halves = _Halves.of(p, q, confidence)
+    level = (1 - confidence) / (4 * grid.size)  # two bounds for each epsilon and order
+    curves = np.array([halves.lower_curve(order, grid, level) for order in (0, 1)])
+    margins = curves - claimed
+    order, worst = divmod(int(margins.argmax()), grid.size)
+    return AuditResult(
+        margin=float(margins[order, worst]),
+        epsilon=float(grid[worst]),
+        order=order,
+        epsilons=tuple(grid.tolist()),
+        claimed=tuple(claimed.tolist()),
+        lower=tuple(curves.max(axis=0).tolist()),
+        delta=delta,
+        epsilon_lower_bound=halves.epsilon(delta, (1 - confidence) / 4),
+        samples=halves.samples,
+        confidence=confidence,
+    )
+
+
+def epsilon_lower_bound(p: ArrayLike, q: ArrayLike, delta: float, *, confidence: float = CONFIDENCE) -> float:
+    """An epsilon that the mechanism exceeds or meets at ``delta``, with the given confidence."""
+    return _Halves.of(p, q, confidence).epsilon(delta, (1 - confidence) / 4)
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Sorted samples for choosing events, sorted samples for measuring them, and the events to choose from."""
+
+    chosen_on: tuple[NDArray[Any], NDArray[Any]]
+    measured_on: tuple[NDArray[Any], NDArray[Any]]
+    thresholds: NDArray[Any]
+    level: float
+
+    @classmethod
+    def of(cls, p: ArrayLike, q: ArrayLike, confidence: float) -> _Halves:
+        if not 0 < confidence < 1:
+            raise PrivacyError(f"the confidence of an audit lies strictly between 0 and 1, not {confidence}")
+        both = _samples(p), _samples(q)
+        first = tuple(np.sort(x[: x.size // 2]) for x in both)
+        second = tuple(np.sort(x[x.size // 2 :]) for x in both)
+        return cls((first[0], first[1]), (second[0], second[1]), _thresholds(*first), 1 - confidence)
+
+    @property
+    def samples(self) -> tuple[int, int]:
+        """How many samples of each neighbour there are."""
+        first, second = self.chosen_on, self.measured_on
+        return first[0].size + second[0].size, first[1].size + second[1].size
+
+    @cached_property
+    def _promising(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Bounds on every event's chance under either neighbour, from the half that events are chosen on.
+
+        Events are "at least t" for each threshold and then "below t". These bounds only rank events.
+        """
+        lower = []
+        for values in self.chosen_on:
+            above = values.size - np.searchsorted(values, self.thresholds)
+            counts = np.concatenate([above, values.size - above])
+            lower.append(_at_least(counts, values.size, self.level / 1000))
+        # An event's chance is at most one less the least chance of its complement, which stands in the other half.
+        upper = [1 - np.roll(bound, self.thresholds.size) for bound in lower]
+        return (lower[0], lower[1]), (upper[0], upper[1])
+
+    def _measured(self, order: int, events: NDArray[np.intp], level: float) -> tuple[Floats, Floats]:
+        """A lower bound under one neighbour and an upper bound under the other, from the fresh half."""
+        bounds = []
+        for values in (self.measured_on[order], self.measured_on[1 - order]):
+            above = values.size - np.searchsorted(values, self.thresholds[events % self.thresholds.size])
+            bounds.append((np.where(events < self.thresholds.size, above, values.size - above), values.size))
+        (hits, size), (others, other_size) = bounds
+        return _at_least(hits, size, level), 1 - _at_least(other_size - others, other_size, level)
+
+    def lower_curve(self, order: int, epsilons: Floats, level: float) -> Floats:
+        """A lower bound on P(E) - e^epsilon Q(E) at each epsilon, for the event that looked best there."""
+        lower, upper = self._promising
+        grown = np.exp(epsilons)
+        events = (lower[order] - grown[:, None] * upper[1 - order]).argmax(axis=1)
+        low, high = self._measured(order, events, level)
+        return np.asarray(low - grown * high)
+
+    def epsilon(self, delta: float, level: float) -> float:
+        """The larger of the two orders' lower bounds on log((P(E) - delta) / Q(E)), at least zero."""
+        if not 0 <= delta < 1:
+            raise PrivacyError(f"delta must be a probability below 1, not {delta}")
+        lower, upper = self._promising
+        found = 0.0
+        for order in (0, 1):
+            best = np.array([((lower[order] - delta) / upper[1 - order]).argmax()])
+            low, high = self._measured(order, best, level)
+            if low[0] > delta:
+                found = max(found, math.log((low[0] - delta) / high[0]))
+        return found
+
+
+def _samples(values: ArrayLike) -> NDArray[Any]:
+    found = np.asarray(values)
+    if found.ndim != 1 or found.size < _FEWEST:
+        raise PrivacyError(f"an audit needs at least {_FEWEST} samples of each neighbour, in one row")
+    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        raise PrivacyError("the samples of an audit must be finite numbers")
+    return found
+
+
+def _thresholds(p: NDArray[Any], q: NDArray[Any]) -> NDArray[Any]:
+    """Values that spread over the pooled samples, closer together towards the ends."""
+    pooled = np.sort(np.concatenate([p, q]))
+    ends = np.geomspace(1, pooled.size, _TAIL).astype(np.int64) - 1
+    ranks = np.concatenate([np.linspace(0, pooled.size - 1, _SPREAD).astype(np.int64), ends, pooled.size - 1 - ends])
+    return np.unique(pooled[ranks])
+
+
+def _at_least(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
+    """Clopper and Pearson: below the true chance of a hit but with probability ``level``."""
+    some = np.maximum(hits, 1)
+    return np.where(hits > 0, betaincinv(some, trials - some + 1, level), 0.0)

@@ -1,0 +1,145 @@
+"""The sensitivity probe: how far real neighbours move an integer vector, against what is claimed.
+
+No chance is involved and nothing is rounded: one pair that moves further than the bound refutes it. A bound
+that statistics cannot see to be wrong, because the pair that breaks it is rare, is found this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import PrivacyError
+from colonnade.randomness import Stream
+
+Data = TypeVar("Data")
+Rows = NDArray[np.float64]
+
+
+class Norms(Protocol):
+    """A claimed bound on a change: its L1 norm and its squared L2 norm."""
+
+    @property
+    def l1(self) -> int:
+        """The largest sum of absolute changes."""
+
+    @property
+    def l2_squared(self) -> int:
+        """The largest sum of squared changes."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """An L1 and a squared L2 norm, claimed or realised."""
+
+    l1: int
+    l2_squared: int
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """The largest realised change of each norm, the pair it belongs to, and the claim."""
+
+    pairs: int
+    largest: Change
+    l1_pair: int
+    l2_pair: int
+    claimed: Change
+
+    @property
+    def violated(self) -> bool:
+        """Whether some pair moved further than the claim allows."""
+        return self.largest.l1 > self.claimed.l1 or self.largest.l2_squared > self.claimed.l2_squared
+
+    @property
+    def l1_ratio(self) -> Fraction | None:
+        """Realised over claimed, in L1; nothing where the claim is zero."""
+        return Fraction(self.largest.l1, self.claimed.l1) if self.claimed.l1 else None
+
+    @property
+    def l2_squared_ratio(self) -> Fraction | None:
+        """Realised over claimed, in squared L2; nothing where the claim is zero."""
+        return Fraction(self.largest.l2_squared, self.claimed.l2_squared) if self.claimed.l2_squared else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; large integers travel as text."""
+        return {
+            "violated": self.violated,
+            "pairs": self.pairs,
+            "l1": str(self.largest.l1),
+            "l1_claimed": str(self.claimed.l1),
+            "l1_pair": self.l1_pair,
+            "l2_squared": str(self.largest.l2_squared),
+            "l2_squared_claimed": str(self.claimed.l2_squared),
+            "l2_pair": self.l2_pair,
+        }
+
+
+def sensitivity_probe(
+    released: Callable[[Data], Any], neighbours: Iterable[tuple[Data, Data]], bound: Norms
+) -> ProbeReport:
+    """Compute what is released for both of each pair and compare the change with the bound, exactly."""
+    pairs, l1, l2_squared, l1_pair, l2_pair = 0, 0, 0, 0, 0
+    for index, (left, right) in enumerate(neighbours):
+        before, after = _whole(released(left)), _whole(released(right))
+        if len(before) != len(after):
+            raise PrivacyError(f"the two tables of pair {index} give vectors of different lengths")
+        moves = [abs(a - b) for a, b in zip(before, after, strict=True)]
+        here_l1, here_l2 = sum(moves), sum(move * move for move in moves)
+        l1, l1_pair = (here_l1, index) if here_l1 > l1 else (l1, l1_pair)
+        l2_squared, l2_pair = (here_l2, index) if here_l2 > l2_squared else (l2_squared, l2_pair)
+        pairs = index + 1
+    if not pairs:
+        raise PrivacyError("a probe needs at least one pair of neighbouring tables")
+    return ProbeReport(pairs, Change(l1, l2_squared), l1_pair, l2_pair, Change(bound.l1, bound.l2_squared))
+
+
+def neighbours_in_ball(
+    width: int, clip: float, stream: Stream, *, count: int = 200, rows: int = 2, replace: bool = True
+) -> Iterator[tuple[Rows, Rows]]:
+    """Pairs of tables whose rows have a norm of at most ``clip``: first the corners, then random ones.
+
+    With ``replace`` the last row differs, else it is there in one table only.
+    """
+    for first, second in _corner_rows(width, clip):
+        yield _pair(np.zeros((0, width)), first, second if replace else None)
+    for _ in range(count):
+        drawn = _ball(rows + 2, width, clip, stream)
+        yield _pair(drawn[:rows], drawn[rows], drawn[rows + 1] if replace else None)
+
+
+def _corner_rows(width: int, clip: float) -> Iterator[tuple[Rows, Rows]]:
+    """Axes, diagonals and their negatives, where a norm's whole length goes into few or into all columns."""
+    axes = clip * np.eye(width)
+    flat = np.full(width, clip / np.sqrt(width))
+    mixed = flat * np.where(np.arange(width) % 2, -1.0, 1.0)
+    shapes = [axes[0], -axes[0], axes[-1], flat, -flat, mixed]
+    yield from ((left, right) for left in shapes for right in shapes if left is not right)
+
+
+def _pair(common: Rows, first: Rows, second: Rows | None) -> tuple[Rows, Rows]:
+    with_first = np.vstack([common, first[None]])
+    return with_first, common if second is None else np.vstack([common, second[None]])
+
+
+def _ball(rows: int, width: int, clip: float, stream: Stream) -> Rows:
+    """Rows in all directions; half of them are as long as they may be."""
+    drawn = stream.uint32((rows, width)) * 2.0**-31 - 1.0
+    length = np.linalg.norm(drawn, axis=1, keepdims=True)
+    reach = np.minimum(1.0, stream.uint32((rows, 1)) * 2.0**-31)
+    return np.asarray(drawn / np.maximum(length, 1e-12) * (clip * reach * (1 - 2.0**-40)))
+
+
+def _whole(values: Any) -> list[int]:
+    """A released vector as Python integers, which neither overflow nor round."""
+    flat = np.asarray(values).ravel()
+    if flat.dtype.kind == "f" and bool((np.abs(flat) < 2.0**53).all()) and bool((flat == np.floor(flat)).all()):
+        return [int(value) for value in flat]
+    if flat.dtype.kind in "iu" or (flat.dtype.kind == "O" and all(isinstance(value, int) for value in flat)):
+        return [int(value) for value in flat]
+    raise PrivacyError("a probe compares integers, and what is released here are none: quantise first")

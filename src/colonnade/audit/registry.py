@@ -1,0 +1,126 @@
+"""Games: an attacker with samples of two neighbouring tables, against what the events promise.
+
+A game never carries a figure of its own: its claim is what the accountant makes of the events for the
+observer. Rows are registered under the kind of a model or the name of a mechanism, so a new protocol adds a
+row and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.audit.distinguish import CONFIDENCE, DELTA, AuditResult, Floats, profile_audit
+from colonnade.errors import StudyError
+from colonnade.privacy import Event, Observer, Trust, View, accountant
+from colonnade.privacy.events import views
+from colonnade.randomness import Stream
+
+_CHUNK = 1 << 15
+
+
+class Sampler(Protocol):
+    """Draws a statistic of what an observer sees when the table is the first or the second neighbour."""
+
+    def __call__(self, neighbour: int, count: int, stream: Stream, /) -> NDArray[Any]:
+        """So many independent values of the statistic."""
+
+
+@dataclass(frozen=True)
+class Game:
+    """One observer of one protocol, two neighbouring tables, and what the observer makes of its view.
+
+    ``story`` says which two tables and which statistic; ``part`` tells games of one observer apart.
+    """
+
+    subject: str
+    observer: Observer
+    story: str
+    events: tuple[Event, ...]
+    trust: Trust
+    sampler: Sampler
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        """``pca/bank``, and the part where there is one."""
+        return "/".join(filter(None, (self.subject, self.observer.label, self.part)))
+
+    @property
+    def role(self) -> str:
+        """Analyst, coordinator, party or coalition."""
+        return ("analyst", "coordinator", "party", "coalition")[self.observer.rank]
+
+    @property
+    def seen(self) -> tuple[View, ...]:
+        """The events as the observer sees them."""
+        return views(self.events, self.observer, self.trust)
+
+    def claim(self, epsilons: Floats) -> Floats:
+        """The promised delta at each epsilon."""
+        return np.array(_profile(self.seen, tuple(epsilons.tolist())))
+
+    def epsilon(self, delta: float = DELTA) -> float:
+        """The promised epsilon at one delta."""
+        return accountant.epsilon(self.seen, delta).epsilon
+
+    def sample(self, neighbour: int, count: int, stream: Stream) -> NDArray[Any]:
+        """So many values of the statistic, drawn piece by piece so that memory stays small."""
+        sizes = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]
+        return np.concatenate([self.sampler(neighbour, size, stream) for size in sizes])
+
+    def play(self, count: int, stream: Stream, *, confidence: float = CONFIDENCE, delta: float = DELTA) -> AuditResult:
+        """Sample both neighbours and hold the claim against them."""
+        p, q = self.sample(0, count, stream), self.sample(1, count, stream)
+        return profile_audit(self.claim, p, q, confidence=confidence, delta=delta)
+
+
+@lru_cache(maxsize=256)
+def _profile(seen: tuple[View, ...], epsilons: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(accountant.profile(seen, epsilons).tolist())
+
+
+Build = Callable[[Any], Iterable[Game]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """All games of one model or mechanism: what it is, a task to play it with, and the games of any such task."""
+
+    name: str
+    summary: str
+    plan: Callable[[], Any]
+    build: Build
+
+
+_ROWS: dict[str, Row] = {}
+
+
+def register(name: str, summary: str, plan: Callable[[], Any]) -> Callable[[Build], Build]:
+    """Enter games under a name; ``plan`` makes the task that is played when no study brings its own."""
+
+    def enter(build: Build) -> Build:
+        if name in _ROWS:
+            raise ValueError(f"games named {name!r} are registered already")
+        _ROWS[name] = Row(name, summary, plan, build)
+        return build
+
+    return enter
+
+
+def rows() -> tuple[Row, ...]:
+    """Everything that can be audited, in order of registration."""
+    return tuple(_ROWS.values())
+
+
+def games(name: str, task: Any = None) -> tuple[Game, ...]:
+    """The games of a model or mechanism, with a study's own task where one is given."""
+    row = _ROWS.get(name)
+    if row is None:
+        raise StudyError(f"there are no games named {name!r}; choose from {', '.join(_ROWS)}, or a STUDY.toml")
+    return tuple(row.build(row.plan() if task is None else task))

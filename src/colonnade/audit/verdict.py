@@ -1,0 +1,60 @@
+"""A game played: what was promised, what was shown, and whether that is as it should be."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.audit.distinguish import AuditResult
+from colonnade.audit.registry import Game
+from colonnade.randomness import Stream
+
+SAMPLES = 400_000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one game; ``broken`` says what was broken on purpose, and is empty for the real thing."""
+
+    game: Game
+    result: AuditResult
+    claimed: float
+    broken: str = ""
+
+    @property
+    def good(self) -> bool:
+        """The real thing holds and a broken twin is caught."""
+        return self.result.caught == bool(self.broken)
+
+    @property
+    def word(self) -> str:
+        """The verdict in one word; what should not be stands in capitals."""
+        if self.broken:
+            return "caught" if self.good else "ESCAPED"
+        return "holds" if self.good else "REFUTED"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite claim is ``null``."""
+        return {
+            "game": self.game.name,
+            "observer": self.game.observer.label,
+            "adjacency": self.game.trust.adjacency(self.game.observer).value,
+            "story": self.game.story,
+            "broken": self.broken,
+            "claimed_epsilon": self.claimed if math.isfinite(self.claimed) else None,
+            "verdict": self.word,
+            "good": self.good,
+            **self.result.to_dict(),
+        }
+
+
+def judge(game: Game, samples: int, seed: int, broken: str = "") -> Verdict:
+    """Play a game with randomness of its own, so that its outcome does not depend on what else is played.
+
+    Games are played on made-up people, so a seed that others may know gives nothing away.
+    """
+    key = hashlib.sha256(f"colonnade audit {seed} {game.name} {broken}".encode()).digest()
+    result = game.play(samples, Stream(key))
+    return Verdict(game, result, game.epsilon(result.delta), broken)

@@ -1,0 +1,203 @@
+"""One HTML file about an audit: each promised curve, and how much of it an attacker could show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from colonnade.audit.distinguish import AuditResult
+from colonnade.audit.verdict import Verdict
+from colonnade.report import words
+from colonnade.report.canvas import extent, frame, rule, ticks, write
+from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.style import style
+
+NAME = "audit.html"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_SHEET = """
+.panels { display: grid; grid-template-columns: repeat(auto-fit,minmax(290px,1fr)); gap: 22px 26px; margin-top: 14px }
+.panels figure { margin: 0; min-width: 0 }
+.panels figcaption { margin-top: 4px }
+.chart .over { fill: var(--c1); fill-opacity: .45 }
+.chart .under { fill: var(--c0); fill-opacity: .1 }
+"""
+_WIDTH, _HEIGHT = 430, 250
+_TOP, _BOTTOM = 22.0, 40.0
+_NEGLIGIBLE = 0.01  # of the highest delta: the axis ends where both curves are below
+
+
+def write_audit(folder: str | Path, title: str, verdicts: Sequence[Verdict]) -> Path:
+    """Write ``audit.html`` into a directory and return its path."""
+    target = Path(folder) / NAME
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    partial.write_text(render_audit(title, verdicts), encoding="utf-8")
+    partial.replace(target)
+    return target
+
+
+def render_audit(title: str, verdicts: Sequence[Verdict]) -> str:
+    """The audit as one HTML document."""
+    real = [verdict for verdict in verdicts if not verdict.broken]
+    broken = [verdict for verdict in verdicts if verdict.broken]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{title}: promised and shown"),
+        tag("style", Html(style() + _SHEET)),
+    )
+    sections = [_section("real", "What is promised, and what an attacker can show", real)]
+    if broken:
+        sections.append(_section("twins", "Broken on purpose", broken))
+    body = tag(
+        "body",
+        tag("header", tag("div", "Colonnade · audit", class_="brand"), tag("h1", title), _lead(real, broken)),
+        tag("main", *sections),
+        tag("footer", tag("p", "Written by Colonnade. This file is complete in itself and asks nothing of a network.")),
+    )
+    return "<!DOCTYPE html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
+
+
+def _lead(real: Sequence[Verdict], broken: Sequence[Verdict]) -> Html:
+    bad = [verdict for verdict in [*real, *broken] if not verdict.good]
+    if bad:
+        names = words.listed([verdict.game.name for verdict in bad])
+        return tag("p", f"Not as it should be: {names}. The tables say which and where.", class_="note")
+    said = f"{words.counted(len(real), 'game')} played, and no attacker showed more than was promised."
+    if broken:
+        said += f" All of {words.counted(len(broken), 'broken twin')} were caught."
+    return tag("p", said, class_="lead")
+
+
+def _section(key: str, heading: str, verdicts: Sequence[Verdict]) -> Html:
+    legend = tag(
+        "ul",
+        tag("li", tag("i", class_="b0"), "promised: the largest delta at each epsilon"),
+        tag("li", tag("i", class_="b1"), "shown: no less than this, with the confidence below"),
+        class_="key",
+    )
+    panels = [_panel(f"{key}{index}", verdict) for index, verdict in enumerate(verdicts)]
+    return tag(
+        "section",
+        tag("h2", heading),
+        legend,
+        tag("div", *panels, class_="panels"),
+        _table(verdicts),
+        aria_label=heading,
+    )
+
+
+def _table(verdicts: Sequence[Verdict]) -> Html:
+    result = verdicts[0].result
+    rows = [
+        (
+            join([_breakable(v.game.name), tag("span", v.broken, class_="why") if v.broken else None]),
+            v.game.story,
+            words.epsilon(v.claimed),
+            f"{v.result.epsilon_lower_bound:.3f}",
+            f"{v.result.margin:+.4f} at {v.result.epsilon:g}",
+            tag("span", v.word, class_="good" if v.good else "warn"),
+        )
+        for v in verdicts
+    ]
+    heads = ("Game", "The two tables, and what is looked at", "Promised", "Shown", "Margin", "Verdict")
+    caption = (
+        f"Epsilon promised and shown at delta {words.power(result.delta)}; the margin is the most by which the shown "
+        f"curve exceeds the promised one, and where. {result.samples[0]:,} samples of each table, confidence "
+        f"{words.percent(result.confidence)} a game."
+    )
+    return table(heads, rows, caption=caption, numeric=(2, 3, 4))
+
+
+def _panel(key: str, verdict: Verdict) -> Html:
+    result = verdict.result
+    plot = _Panel(result)
+    title = f"{verdict.game.name}{': ' + verdict.broken if verdict.broken else ''}"
+    spoken = (
+        f"Promised delta {result.claimed[0]:.3g} at epsilon 0, shown at least {max(result.lower[0], 0):.3g}; "
+        f"the margin is {result.margin:+.4f} at epsilon {result.epsilon:g}: {verdict.word}."
+    )
+    drawn = frame(key, title, spoken, _WIDTH, _HEIGHT, *plot.axes(), *plot.areas(), *plot.curves(), *plot.worst())
+    caption = [tag("strong", verdict.game.name), f": {verdict.broken}" if verdict.broken else None]
+    return tag("figure", drawn, tag("figcaption", *caption))
+
+
+class _Panel:
+    """The geometry of one game's two curves over a straight axis of epsilons."""
+
+    def __init__(self, result: AuditResult) -> None:
+        self.result = result
+        shown = [max(value, 0.0) for value in result.lower]
+        most = max(max(result.claimed), max(shown), 1e-12)
+        high = [max(pair) > _NEGLIGIBLE * most for pair in zip(result.claimed, shown, strict=True)]
+        last = max((k for k, far in enumerate(high) if far), default=0)
+        self.count = min(len(high), max(last + 2, 11))
+        self.far = result.epsilons[self.count - 1]
+        self.marks = ticks(0.0, most, 4)
+        self.most = max(most * 1.06, self.marks[-2] if len(self.marks) > 1 else 0.0)
+        self.marks = [mark for mark in self.marks if mark <= self.most]
+        self.left = max(extent(f"{mark:g}") for mark in self.marks) + 4
+        self.claimed = [self._spot(k, result.claimed[k]) for k in range(self.count)]
+        self.shown = [self._spot(k, shown[k]) for k in range(self.count)]
+
+    def _spot(self, index: int, value: float) -> tuple[float, float]:
+        return self._across(self.result.epsilons[index]), self._up(value)
+
+    def _across(self, epsilon: float) -> float:
+        return self.left + (_WIDTH - self.left - 12) * epsilon / (self.far or 1.0)
+
+    def _up(self, value: float) -> float:
+        base = _HEIGHT - _BOTTOM
+        return base - (base - _TOP) * value / self.most
+
+    def axes(self) -> list[Html]:
+        """Grid, ticks and the names of both axes."""
+        right, base = self._across(self.far), self._up(0.0)
+        drawn = [rule(self.left, self._up(mark), right, self._up(mark), "grid") for mark in self.marks]
+        drawn += [write(self.left - 6, self._up(mark) + 4, f"{mark:g}", "end dim tiny") for mark in self.marks]
+        for mark in (mark for mark in ticks(0.0, self.far, 5) if mark <= self.far):
+            drawn.append(rule(self._across(mark), base, self._across(mark), base + 4, "axis"))
+            drawn.append(write(self._across(mark), base + 18, f"{mark:g}", "mid dim tiny"))
+        drawn.append(rule(self.left, base, right, base, "axis"))
+        drawn.append(write(right, _HEIGHT - 4, "epsilon", "end dim tiny"))
+        drawn.append(write(self.left, _TOP - 10, "delta", "dim tiny"))
+        return drawn
+
+    def areas(self) -> list[Html]:
+        """What is promised, shaded, and what is shown beyond it."""
+        base = self._up(0.0)
+        under = [(self.claimed[0][0], base), *self.claimed, (self.claimed[-1][0], base)]
+        beyond = [(x, min(y, top)) for (x, y), (_, top) in zip(self.claimed, self.shown, strict=True)]
+        over = [*beyond, *reversed(self.claimed)]
+        drawn = [tag("polygon", points=_path(under), class_="under")]
+        return [*drawn, tag("polygon", points=_path(over), class_="over")] if self.result.caught else drawn
+
+    def curves(self) -> list[Html]:
+        """Both curves."""
+        looks = ((self.claimed, "s0", 2.5, None), (self.shown, "s1", 2, "5 3"))
+        return [
+            tag("polyline", points=_path(spots), class_=look, fill="none", stroke_width=wide, stroke_dasharray=dash)
+            for spots, look, wide, dash in looks
+        ]
+
+    def worst(self) -> list[Html]:
+        """Where the margin lies, and what it is."""
+        result = self.result
+        text = f"margin {result.margin:+.4f} at {result.epsilon:g}"
+        drawn = [write(self._across(self.far), _TOP - 10, text, "end tiny strong")]
+        if result.caught and result.epsilon <= self.far:
+            x, k = self._across(result.epsilon), result.epsilons.index(result.epsilon)
+            drawn.append(rule(x, self._up(max(result.lower[k], 0.0)), x, self._up(result.claimed[k]), "edge"))
+        return drawn
+
+
+def _breakable(name: str) -> Html:
+    """A long name may be broken after each slash and plus."""
+    return join(name.replace("/", "/\n").replace("+", "+\n").split("\n"), tag("wbr"))
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points if math.isfinite(y))

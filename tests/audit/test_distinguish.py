@@ -1,0 +1,159 @@
+"""The audit catches what is wrong, and what is right it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta, binom
+
+from colonnade.audit.distinguish import EPSILONS, _at_least, epsilon_lower_bound, profile_audit
+from colonnade.errors import PrivacyError
+from colonnade.privacy.routes.gaussian import gaussian_delta, gaussian_mu
+
+MU = gaussian_mu(1.0, 1e-5)
+
+
+def gaussian(epsilons):
+    return np.array([gaussian_delta(MU, float(epsilon)) for epsilon in epsilons])
+
+
+def laplace(epsilons):
+    """Epsilon 1, pure."""
+    return np.maximum(0.0, -np.expm1((np.asarray(epsilons) - 1) / 2))
+
+
+def nothing(epsilons):
+    return np.zeros_like(epsilons)
+
+
+def normals(seed, shift, count=400_000):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=count), rng.normal(size=count) + shift
+
+
+def test_a_gaussian_mechanism_of_epsilon_one_passes():
+    result = profile_audit(gaussian, *normals(1, MU))
+    assert not result.caught
+    assert result.margin < 0
+    assert 0.4 < result.epsilon_lower_bound < 1.0
+    assert all(low <= claimed for low, claimed in zip(result.lower, result.claimed, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_half_the_variance_is_caught(seed):
+    result = profile_audit(gaussian, *normals(seed, MU * math.sqrt(2)))
+    assert result.caught
+    assert result.margin > 0.02
+
+
+def test_order_does_not_matter_to_the_verdict():
+    # One-sided: under the second table alone a rare value appears, so only one order can show it.
+    rng = np.random.default_rng(2)
+    p, q = rng.normal(size=20_000), np.where(rng.random(20_000) < 0.05, 100.0, rng.normal(size=20_000))
+    first, second = (profile_audit(nothing, *pair, epsilons=[1.0]) for pair in ((p, q), (q, p)))
+    assert first.caught
+    assert second.caught
+    assert (first.order, second.order) == (1, 0)
+    assert first.margin == second.margin
+
+
+def test_the_lower_bound_of_a_pure_mechanism_comes_close_and_stays_below():
+    rng = np.random.default_rng(3)
+    p, q = rng.laplace(size=400_000), rng.laplace(size=400_000) + 1
+    bound = epsilon_lower_bound(p, q, 1e-5)
+    assert 0.95 < bound < 1.0
+    assert not profile_audit(laplace, p, q).caught
+    assert profile_audit(laplace, p / 1.3, q / 1.3).caught is False  # scaling what is seen changes nothing
+    assert profile_audit(laplace, p / 1.3, q / 1.3 + 1).caught
+
+
+def test_exact_values_are_told_apart_even_beyond_the_precision_of_floats():
+    p, q = np.full(5000, 2**60, dtype=np.int64), np.full(5000, 2**60 + 1, dtype=np.int64)
+    result = profile_audit(laplace, p, q)
+    assert result.caught
+    assert result.epsilon_lower_bound > 5
+
+
+def test_clopper_and_pearson():
+    hits = np.array([0, 1, 7, 500, 999, 1000])
+    assert _at_least(hits, 1000, 1e-4)[0] == 0
+    assert _at_least(hits, 1000, 1e-4)[1:] == pytest.approx(beta.ppf(1e-4, hits[1:], 1001 - hits[1:]), rel=1e-9)
+    # What the bound promises: seeing so many hits or more, if the chance were the bound, is rare.
+    for count, chance in zip(hits[1:], _at_least(hits, 1000, 1e-4)[1:], strict=True):
+        assert binom.sf(count - 1, 1000, chance) == pytest.approx(1e-4, rel=1e-6)
+
+
+def test_false_alarms_are_rarer_than_promised():
+    """Claims that hold with equality, at a confidence of 90 %: at most the binomial expectation of alarms."""
+    rng = np.random.default_rng(4)
+    grid = np.array([0.0, 0.3, 0.6, 1.0, 1.5])
+    alarms = {"gaussian": 0, "equal": 0}
+    runs = 120
+    for _ in range(runs):
+        p, q, r = rng.normal(size=(3, 1500))
+        alarms["gaussian"] += profile_audit(gaussian, p, q + MU, epsilons=grid, confidence=0.9).caught
+        # Equal laws and a claim of nothing at all: any event that only looks good by chance would give an alarm.
+        alarms["equal"] += profile_audit(nothing, p, r, epsilons=grid, confidence=0.9).caught
+    assert all(count <= binom.ppf(0.999, runs, 0.1) for count in alarms.values()), alarms
+
+
+def test_the_epsilon_bound_is_seldom_above_the_truth():
+    rng = np.random.default_rng(5)
+    above = 0
+    runs = 120
+    for _ in range(runs):
+        p, q = rng.laplace(size=(2, 1500))
+        above += epsilon_lower_bound(p, q + 1, 1e-5, confidence=0.9) > 1.0
+    assert above <= binom.ppf(0.999, runs, 0.1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), scale=st.integers(1, 1000), shift=st.integers(-(10**9), 10**9))
+def test_only_the_order_of_values_counts(seed, scale, shift):
+    rng = np.random.default_rng(seed)
+    p, q = rng.geometric(0.1, 2000), rng.geometric(0.15, 2000)
+    grid = np.array([0.0, 0.5, 1.0])
+    plain = profile_audit(gaussian, p, q, epsilons=grid)
+    moved = profile_audit(gaussian, p * scale + shift, q * scale + shift, epsilons=grid)
+    assert plain == moved
+    swapped = profile_audit(gaussian, q, p, epsilons=grid)
+    assert (swapped.margin, swapped.lower) == (plain.margin, plain.lower)
+
+
+def test_a_result_is_json():
+    result = profile_audit(gaussian, *normals(6, MU, 1000))
+    plain = json.loads(json.dumps(result.to_dict()))
+    assert plain["caught"] is False
+    assert plain["epsilons"] == list(EPSILONS)
+    assert len(plain["claimed"]) == len(plain["lower"]) == 121
+    assert plain["samples"] == [1000, 1000]
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "confidence", "what"),
+    [
+        (np.zeros(10), np.zeros(1000), 0.999, "at least"),
+        (np.zeros((100, 100)), np.zeros(1000), 0.999, "in one row"),
+        (np.full(1000, np.nan), np.zeros(1000), 0.999, "finite"),
+        (np.array(["a"] * 200), np.zeros(1000), 0.999, "finite"),
+        (np.zeros(1000), np.zeros(1000), 1.0, "confidence"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(p, q, confidence, what):
+    with pytest.raises(PrivacyError, match=what):
+        profile_audit(nothing, p, q, confidence=confidence)
+
+
+def test_a_delta_is_a_probability():
+    with pytest.raises(PrivacyError, match="below 1"):
+        epsilon_lower_bound(*normals(8, 0, 1000), delta=1.0)
+
+
+def test_a_claim_must_answer_every_epsilon():
+    with pytest.raises(PrivacyError, match="one delta for each epsilon"):
+        profile_audit(lambda epsilons: np.zeros(3), *normals(7, 0, 1000))
