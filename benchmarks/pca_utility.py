@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from colonnade import PCA, Federation, Party, load_dataset
 from colonnade.models import Roster, baselines
 from colonnade.models.pca import top_eigenvectors
-from colonnade.privacy.gaussian import gaussian_mu
 from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.routes.gaussian import gaussian_mu
 from colonnade.protocols.moments import OwnBlock, exact_gram, noise_share, simulate
 from colonnade.protocols.moments_task import Moments, NoisyMoments
 from colonnade.randomness import Stream, new_key

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
+import re
 import shutil
 import signal
 import sys
@@ -11,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli import app as cli
-from colonnade.errors import DataError, IdentityError, LedgerError, SchemaError, StudyError
+from colonnade.errors import (
+    DataError,
+    IdentityError,
+    LedgerError,
+    PolicyError,
+    PrivacyError,
+    SchemaError,
+    StudyError,
+)
+from colonnade.privacy import Ledger, Observer
+from colonnade.study import Study
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -41,16 +54,29 @@ def study(tmp_path):
 
 def test_help_lists_every_command(colonnade):
     text = colonnade("--help")
-    for name in ("demo", "init", "doctor", "coordinator", "party", "run", "privacy", "ledger", "schema"):
+    for name in (
+        "demo",
+        "init",
+        "doctor",
+        "coordinator",
+        "party",
+        "run",
+        "privacy",
+        "plan",
+        "audit",
+        "ledger",
+        "schema",
+    ):
         assert name in text
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ["demo"], ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
-        ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["schema", "draft"],
-        ["schema", "check"],
+        ["demo"], ["plan"], ["audit"],
+        ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
+        ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
+        ["schema", "draft"], ["schema", "check"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -66,6 +92,18 @@ def test_privacy_before_anybody_says_yes(colonnade, study):
     facts = colonnade("privacy", study, "--rows", 3000, "--json")
     assert facts["rows"] == 3000
     assert facts["statement"]["rows"][0]["epsilon"] <= 1.0
+    assert "curves" not in facts
+
+
+def test_the_whole_curve_on_request(colonnade, study):
+    text = colonnade("privacy", study, "--curve")
+    assert "delta at epsilon" in text
+    curves = colonnade("privacy", study, "--curve", "--json")["curves"]
+    assert {"analyst", "coordinator", "bank"} <= set(curves)
+    assert "bank+shop" not in curves
+    deltas = list(curves["bank"].values())
+    assert deltas == sorted(deltas, reverse=True)
+    assert curves["analyst"]["1"] <= 1e-5 <= curves["analyst"]["0.2"]
 
 
 def test_a_user_mistake_is_one_sentence(colonnade, study, tmp_path):
@@ -151,6 +189,10 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
     assert [entry["state"] for entry in shown["entries"]] == ["committed"]
     assert shown["totals"]["analyst"] <= 1.0
     assert "is whole" in colonnade("ledger", "verify", book)
+    party = json.loads((out / "parties" / "bank" / "run.json").read_text())
+    assert party["approval"]["mode"] == "auto-within-budget"
+    assert party["ledger_head"] == shown["head"]
+    assert "continues from" in colonnade("ledger", "verify", book, "--head", party["ledger_head"])
 
 
 def test_running_the_example_with_local_processes(colonnade, study):
@@ -160,9 +202,114 @@ def test_running_the_example_with_local_processes(colonnade, study):
         probe.bind(("127.0.0.1", 0))
         study.write_text(study.read_text().replace("7443", str(probe.getsockname()[1])))
     colonnade("init", "trial", study)
-    text = colonnade("run", study, "--out", study.parent / "out")
+    config = study.parent / "bank" / "party.toml"
+    config.write_text(config.read_text().replace('"auto-within-budget"\n', '"ask"\n'))
+    digest, out = Study.load(study).digest, study.parent / "out"
+    assert f"--approve {digest[:12]}" in colonnade("run", study, "--out", out, code=PolicyError.exit_code)
+    text = colonnade("run", study, "--out", out, "--approve", "0" * 12, code=PolicyError.exit_code)
+    assert "another study" in text
+    assert not out.exists()
+    text = colonnade("run", study, "--out", out, "--approve", digest[:12])
     assert "explained variance" in text
-    assert (study.parent / "out" / "report.html").exists()
+    assert (out / "report.html").exists()
+    said = {
+        name: json.loads((out / "parties" / name / "run.json").read_text())["approval"] for name in ("bank", "shop")
+    }
+    assert said["bank"] == {"mode": "ask", "by": "the digest given with --approve"}
+    assert said["shop"] == {"mode": "auto-within-budget", "by": "the policy, within its budget"}
+
+
+@pytest.fixture
+def ledger(tmp_path, study):
+    """A ledger of three studies: one committed, one sent, one released."""
+    book = Ledger(tmp_path / "book.sqlite")
+    asked = Study.load(study)
+    entries = [book.reserve(f"s{n}", asked.digest, [asked.task.event], asked.roster.trust, []) for n in range(3)]
+    book.commit(book.mark_sent(entries[0]))
+    book.mark_sent(entries[1])
+    book.release(entries[2])
+    return book
+
+
+def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, study):
+    config = study.parent / "bank" / "party.toml"
+    config.write_text(config.read_text() + "[[policy.periods]]\ndays = 30\nepsilon = { analyst = 2.0 }\n")
+    text = colonnade("ledger", "show", ledger.path, "--policy", config)
+    for word in ("committed", "released", "learned in all", f"head {ledger.head}", "of 3 at delta 1e-05, for ever"):
+        assert word in text
+    assert "of 2 at delta 1e-05, in 30 days" in text
+    facts = colonnade("ledger", "show", ledger.path, "--policy", config, "--days", 7, "--json")
+    assert facts["head"] == ledger.head
+    assert facts["days"] == 7
+    assert len(facts["entries"]) == 3
+    (month,) = [left for left in facts["left"] if left["days"] == 30]
+    assert month["observer"] == "analyst"
+    assert month["spent"] == facts["totals"]["analyst"] == ledger.spent(Observer.analyst(), 1e-5)
+    assert 0 <= 2.0 - month["spent"] - month["left"] <= 1e-4
+    colonnade("ledger", "show", ledger.path, "--days", 0, code=PrivacyError.exit_code)
+
+
+def test_a_head_noted_earlier_must_still_be_there(colonnade, ledger):
+    head = ledger.head
+    assert colonnade("ledger", "verify", ledger.path, "--json") == {
+        "ledger": str(ledger.path), "whole": True, "head": head,
+    }  # fmt: skip
+    assert head[:16] in colonnade("ledger", "verify", ledger.path, "--head", head[:16])
+    text = colonnade("ledger", "verify", ledger.path, "--head", "ab" * 32, code=LedgerError.exit_code)
+    assert "not in this ledger" in text
+
+
+def test_an_export_is_enough_to_check_the_chain(colonnade, ledger, tmp_path):
+    """The recipe of docs/running-a-study.md, with nothing but the file and SHA-256."""
+    file = tmp_path / "chain.jsonl"
+    assert ledger.head in colonnade("ledger", "export", ledger.path, "--out", file)
+    *lines, last = file.read_bytes().splitlines()
+    previous = "0" * 64
+    for line in lines:
+        assert json.loads(line)["previous"] == previous
+        previous = hashlib.sha256(line).hexdigest()
+    assert json.loads(last) == {"head": previous}
+    assert previous == ledger.head
+    states = {}
+    for line in map(json.loads, lines):
+        states.setdefault(line["entry"], []).append(line["state"])
+        if line["state"] == "reserved":
+            assert line["events"] == [event.to_dict() for event in ledger.entries()[line["entry"] - 1].events]
+            assert line["trust"]["owners"] == ["bank", "shop", "clinic"]
+    assert states == {1: ["reserved", "sent", "committed"], 2: ["reserved", "sent"], 3: ["reserved", "released"]}
+    assert file.stat().st_mode & 0o077 == 0
+    assert "already" in colonnade("ledger", "export", ledger.path, "--out", file, code=1)
+    assert colonnade("ledger", "export", ledger.path).encode() == file.read_bytes()
+    assert colonnade("ledger", "export", ledger.path, "--json")["content"].encode() == file.read_bytes()
+
+
+def test_the_recipe_of_the_page_checks_an_export(colonnade, ledger, tmp_path):
+    page = (EXAMPLE.parents[1] / "docs" / "running-a-study.md").read_text()
+    (recipe,) = re.findall(r"^```python\n(import hashlib.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(recipe, names)  # noqa: S102 - our own page
+    file = tmp_path / "chain.jsonl"
+    colonnade("ledger", "export", ledger.path, "--out", file)
+    assert names["head_of"](file) == ledger.head
+    whole = file.read_text()
+    lines = whole.splitlines(keepends=True)
+    for spoilt in (
+        whole.replace('"s1"', '"s9"'), "".join(lines[1:]), "".join([*lines[:3], *lines[4:]]),
+        "".join([lines[1], lines[0], *lines[2:]]), whole.replace(ledger.head, "0" * 64),
+    ):  # fmt: skip
+        file.write_text(spoilt)
+        with pytest.raises(SystemExit):
+            names["head_of"](file)
+
+
+def test_an_export_as_a_table(colonnade, ledger):
+    rows = list(csv.DictReader(colonnade("ledger", "export", ledger.path, "--format", "csv").splitlines()))
+    assert [row["state"] for row in rows].count("reserved") == 3
+    assert rows[-1]["hash"] == ledger.head
+    for row in rows:
+        assert hashlib.sha256(row["line"].encode()).hexdigest() == row["hash"]
+        assert json.loads(row["line"])["at"] == row["at"]
+    assert json.loads(rows[0]["events"]) == [event.to_dict() for event in ledger.entries()[0].events]
 
 
 def test_the_demo_never_clears_a_folder_that_is_not_its_own(colonnade, tmp_path):

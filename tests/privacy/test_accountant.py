@@ -149,11 +149,26 @@ def test_shared_gaussian_gap(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", V["dpvi"]["ddg_rdp"])
-def test_discrete_gaussian_rdp(case: dict[str, Any]) -> None:
-    gap = renyi.shared_gaussian_gap(case["sigma2_share"], case["P"])
-    total = case["sigma2_share"] * case["P"]
-    found = renyi.discrete_gaussian_rdp(case["alpha"], total, case["d1"], case["d2"], case["dim"], gap)
-    assert found == pytest.approx(case["tau"], rel=1e-9)
+def test_summed_discrete_gaussians(case: dict[str, Any]) -> None:
+    share = Fraction(case["sigma2_share"])
+    many = {"parts": case["P"], "smallest": share, "dimension": case["dim"]}
+    seen = replace(gauss(1, case["d1"], case["d2"] ** 2, **many), noise=share * case["P"])
+    assert renyi.release_rdp(seen)[case["alpha"] - 2] == pytest.approx(case["tau"], rel=1e-9)
+
+
+@pytest.mark.parametrize("variances", [(0.25, 0.25), (0.25, 0.3, 0.9), (0.5,) * 5, (1.0, 1.0), (0.25,) * 7])
+def test_sums_of_discrete_gaussians_are_as_near_as_proven(variances: tuple[float, ...]) -> None:
+    reach = 40
+    values = np.arange(-reach, reach + 1)
+    total = np.ones(1)
+    for variance in variances:
+        law = np.exp(-(values**2) / (2 * variance))
+        total = np.convolve(total, law / law.sum())
+    wide = np.arange(-(len(total) // 2), len(total) // 2 + 1)
+    near = np.exp(-(wide**2) / (2 * sum(variances)))
+    inside = np.abs(wide) <= 5 * math.sqrt(sum(variances))
+    gaps = np.abs(np.log(total[inside] / (near / near.sum())[inside]))
+    assert 0 < gaps.max() <= renyi.shared_gaussian_gap(min(variances), len(variances)) / 2
 
 
 # --- closed forms against mpmath

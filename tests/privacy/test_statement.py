@@ -10,6 +10,7 @@ import pytest
 from colonnade.errors import PrivacyError
 from colonnade.privacy.events import NonPrivate, SkellamRelease
 from colonnade.privacy.observers import Observer, Trust
+from colonnade.privacy.releases import PoissonSampled, Repeated
 from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, PUBLISHED, Statement, rounded_up
 
 TWO = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
@@ -106,3 +107,25 @@ def test_html_is_escaped() -> None:
     assert "&lt;b&gt;x" in page
     assert "<b>x" not in page
     assert page.count("<tr>") == 1 + len(TWO.standard_observers())
+
+
+def test_the_whole_promise_is_a_curve() -> None:
+    statement = Statement.of([EVENT], TWO, 1e-5)
+    epsilons = [0.0, 0.5, statement.epsilon("bank"), 50.0]
+    curve = statement.profile("bank", epsilons)
+    assert curve == sorted(curve, reverse=True)
+    assert curve[2] == pytest.approx(1e-5, rel=1e-6)
+    assert statement.profile("bank+shop", [1.0]) == [1.0]
+    with pytest.raises(PrivacyError, match="no observer ghost"):
+        statement.profile("ghost", [1.0])
+    with pytest.raises(PrivacyError, match="not negative"):
+        statement.profile("bank", [-1.0])
+
+
+def test_batches_are_among_the_assumptions() -> None:
+    sampled = Repeated(PoissonSampled(EVENT, Fraction(1, 100), ("bank", "shop")), 20)
+    text = " ".join(Statement.of([sampled], TWO, 1e-5).assumptions)
+    assert "a coin of chance 1/100" in text
+    assert "known to bank, shop only" in text
+    assert "disjoint" in " ".join(Statement.of([Repeated(EVENT, 5)], TWO, 1e-5).assumptions)
+    assert "batch" not in " ".join(Statement.of([EVENT], TWO, 1e-5).assumptions)

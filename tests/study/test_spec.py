@@ -7,6 +7,7 @@ import pytest
 from colonnade.errors import IdentityError, PolicyError, PrivacyError, SchemaError, StudyError
 from colonnade.privacy import Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study, preflight
+from colonnade.study.policy import ByDigest
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
 
@@ -124,6 +125,82 @@ def test_a_policy_allows_tasks_and_columns(folder):
     (folder / "party.toml").write_text(PARTY.replace('name = "a"', 'name = "q"'))
     with pytest.raises(PolicyError, match="q is not a party"):
         PartyConfig.load(folder / "party.toml").check(load(folder))
+
+
+def test_approval_and_periods_of_a_policy(folder):
+    config = PartyConfig.load(folder / "party.toml")
+    assert config.approval == "ask"
+    assert config.periods == ()
+    periods = "[[policy.periods]]\ndays = 7\nepsilon = 0.5\n[[policy.periods]]\ndays = 30\nepsilon = { a = 1.5 }\n"
+    (folder / "party.toml").write_text(PARTY + periods)
+    week, month = PartyConfig.load(folder / "party.toml").periods
+    assert (week.days, week.budgets[0].selector, week.budgets[0].epsilon) == (7, "everyone", 0.5)
+    assert (month.days, month.budgets[0].selector, month.budgets[0].delta) == (30, "a", 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("addition", "where"),
+    [
+        ("[[policy.periods]]\ndays = 0\nepsilon = 1", "policy.periods.0.days"),
+        ("[[policy.periods]]\ndays = nan\nepsilon = 1", "policy.periods.0.days"),
+        ("[[policy.periods]]\nepsilon = 1", "policy.periods.0.days is missing"),
+        ("[[policy.periods]]\ndays = 1\nweeks = 1\nepsilon = 1", "policy.periods.0.weeks"),
+    ],
+)
+def test_what_is_wrong_in_a_period_is_named(folder, addition, where):
+    (folder / "party.toml").write_text(PARTY + addition)
+    with pytest.raises(StudyError, match=where):
+        PartyConfig.load(folder / "party.toml")
+
+
+def test_a_period_for_somebody_who_is_not_in_the_study_is_refused(folder):
+    text = PARTY.replace('["x"]', '"all"') + "[[policy.periods]]\ndays = 7\nepsilon = { analist = 1 }\n"
+    (folder / "party.toml").write_text(text)
+    with pytest.raises(PolicyError, match="analist"):
+        PartyConfig.load(folder / "party.toml").check(load(folder))
+
+
+def configured(folder, approval):
+    (folder / "party.toml").write_text(PARTY.replace("[policy]", f'[policy]\napproval = "{approval}"'))
+    return PartyConfig.load(folder / "party.toml")
+
+
+def test_who_approves(folder):
+    study = load(folder)
+    asked = []
+
+    def answer(yes):
+        return lambda *about: asked.append(about) or yes
+
+    config = configured(folder, "ask")
+    assert config.approved(study, study.statement, answer(True)) == "the calling program"
+    assert asked == [(study, study.statement)]
+    with pytest.raises(PolicyError, match="was not approved"):
+        config.approved(study, study.statement, answer(False))
+    with pytest.raises(PolicyError, match=f"--approve {study.digest[:12]}"):
+        config.approved(study, study.statement, None)
+    asked.clear()
+    assert "policy" in configured(folder, "auto-within-budget").approved(study, study.statement, answer(False))
+    assert asked == []
+    never = configured(folder, "never")
+    for refuse in (lambda: never.approved(study, study.statement, answer(True)), lambda: never.check(study)):
+        with pytest.raises(PolicyError, match="never"):
+            refuse()
+    with pytest.raises(StudyError, match=r"policy\.approval"):
+        configured(folder, "always")
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto-within-budget"])
+def test_a_digest_approves_this_very_study(folder, mode):
+    study, config = load(folder), configured(folder, mode)
+    for digits in (study.digest, study.digest[:12], study.digest[:20].upper()):
+        config.approved(study, study.statement, ByDigest(digits))
+    for digits in ("", study.digest[:11], study.digest + "0", "not a digest"):
+        with pytest.raises(PolicyError, match="12 to 64 hexadecimal"):
+            config.approved(study, study.statement, ByDigest(digits))
+    other = load(folder, GOOD.replace("epsilon = 1.0", "epsilon = 1.1"))
+    with pytest.raises(PolicyError, match="names another study"):
+        config.approved(other, other.statement, ByDigest(study.digest))
 
 
 def test_a_cap_for_somebody_who_is_not_in_the_study_is_refused(folder):

@@ -6,19 +6,22 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from colonnade.cli import initialise, show
+from colonnade.cli import book, initialise, show
+from colonnade.cli.approve import approval, approval_for_all
+from colonnade.cli.audit import audit
 from colonnade.cli.demo import run_demo
 from colonnade.cli.doctor import examine
 from colonnade.cli.output import Json, complain, emit, piped, progress_bar, say, speak_json
+from colonnade.cli.plan import plan
 from colonnade.cli.publish import publish
 from colonnade.errors import ColonnadeError, Interrupted
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
-from colonnade.study.local import folder_of
+from colonnade.study.local import folder_of, local_configs
 from colonnade.tables import Schema, draft_schema, read_table
 
 app = typer.Typer(
@@ -35,10 +38,17 @@ schema_app = typer.Typer(help="Draft and check public schemas.", no_args_is_help
 app.add_typer(init_app, name="init")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(schema_app, name="schema")
+app.command()(audit)
+app.command()(plan)
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
+Approve = Annotated[
+    str | None,
+    typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (12 digits or more)."),
+]
+LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
 
@@ -60,23 +70,29 @@ def demo(
 def privacy(
     study: StudyPath,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Size the estimates for so many rows.")] = None,
+    curve: Annotated[bool, typer.Option("--curve", help="Show delta at many epsilons too, for each observer.")] = False,
     json: Json = False,
 ) -> None:
     """What a study would cost, for whom, before anybody says yes."""
     speak_json(json)
     answer = preflight(Study.load(study), rows)
-    emit(answer.to_dict()) if json else say(show.preflight(answer))
+    curves = show.curves(answer.statement) if curve else {}
+    if json:
+        emit(answer.to_dict() | ({"curves": curves} if curve else {}))
+    else:
+        say(show.preflight(answer) + (f"\n\n{show.curve_table(curves)}" if curve else ""))
 
 
 @app.command()
-def run(study: StudyPath, out: Out = None, json: Json = False) -> None:
+def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json = False) -> None:
     """Run a whole study with local processes, each party in its own."""
     speak_json(json)
-    loaded = Study.load(study)
+    loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     say(show.preflight(preflight(loaded)))
+    approved = approval_for_all(loaded, list(local_configs(loaded).values()), approve, mute=json)
     with progress_bar(not json) as progress:
-        folders = run_local(loaded, folder, progress=progress)
+        folders = run_local(loaded, folder, progress=progress, approve=approved)
     facts = publish(loaded, folder, folders)
     emit(facts) if json else say(show.outcome(loaded, folder))
 
@@ -96,7 +112,7 @@ def coordinator(
 ) -> None:
     """Relay a study between its parties and publish the result."""
     speak_json(json or pipe)
-    loaded = Study.load(study)
+    loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
     loaded.certificates()  # a wrong pin is better said now than after "waiting"
@@ -115,16 +131,18 @@ def party(
     out: Annotated[
         Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME/parties/PARTY]")
     ] = None,
+    approve: Approve = None,
     json: Json = False,
     pipe: Pipe = False,
 ) -> None:
     """Take part in a study with one's own columns."""
     speak_json(json or pipe)
-    loaded, own = Study.load(study), PartyConfig.load(config)
+    loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     say(f"{own.name} in {loaded.name!r}: this is what it costs\n{loaded.statement}\n")
+    approved = approval(loaded, [own], approve, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
-        run_party(loaded, own, folder, piped if pipe else bar)
+        run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
         emit({"study": loaded.name, "out": str(folder)}) if json else say(f"done; the record is in {folder}")
 
@@ -186,24 +204,56 @@ def init_trial(study: StudyPath, json: Json = False) -> None:
 
 @ledger_app.command("show")
 def ledger_show(
-    path: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")],
+    path: LedgerPath,
     delta: Annotated[float, typer.Option("--delta", help="The delta of the totals.")] = 1e-5,
+    days: Annotated[float | None, typer.Option("--days", help="Only what was reserved in so many days.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="PARTY.toml", help="Also what is left under these caps.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Every study a party took part in, and what each observer has learned in all."""
+    """Every study a party took part in, what each observer has learned in all, and the head of the chain."""
     speak_json(json)
-    book = Ledger(initialise.existing(path))
-    emit(show.ledger_facts(book, delta)) if json else say(show.ledger(book, delta))
+    ledger, own = Ledger(initialise.existing(path)), None if policy is None else PartyConfig.load(policy)
+    emit(book.facts(ledger, delta, days, own)) if json else say(book.text(ledger, delta, days, own))
 
 
 @ledger_app.command("verify")
 def ledger_verify(
-    path: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")], json: Json = False
+    path: LedgerPath,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="HASH", help="A head noted earlier, which must still be in it.")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Check that a ledger is whole."""
+    """Check that a ledger is whole, and that it continues from a head noted earlier."""
     speak_json(json)
-    Ledger(initialise.existing(path)).verify()
-    emit({"ledger": str(path), "whole": True}) if json else say(f"{path} is whole")
+    ledger = Ledger(initialise.existing(path))
+    ledger.verify(head)
+    since = "" if head is None else f" and continues from {head}"
+    emit({"ledger": str(path), "whole": True, "head": ledger.head}) if json else say(f"{path} is whole{since}")
+
+
+@ledger_app.command("export")
+def ledger_export(
+    path: LedgerPath,
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write it.  [default: standard output]")] = None,
+    format: Annotated[
+        Literal["jsonl", "csv"], typer.Option("--format", help="Lines of the chain, or a table.")
+    ] = "jsonl",
+    json: Json = False,
+) -> None:
+    """Write the whole chain, from which anybody can check it."""
+    speak_json(json)
+    content, head = book.export(Ledger(initialise.existing(path)), format)
+    if out is not None:
+        book.write(out, content)
+    if json:
+        emit({"ledger": str(path), "head": head, **({"content": content} if out is None else {"out": str(out)})})
+    elif out is None:
+        sys.stdout.write(content)  # as it is: every character counts
+    else:
+        say(f"wrote {out}; head {head}")
 
 
 @schema_app.command("draft")

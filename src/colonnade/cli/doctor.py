@@ -43,7 +43,7 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
     yield Check("BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here")
     try:
-        study = Study.load(study_path)
+        study = Study.load(study_path).runnable()
     except ColonnadeError as error:
         yield Check("study", "bad", str(error))
         return
@@ -64,6 +64,7 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     yield _tried("key", lambda: _key(study, config))
     yield _tried("table", lambda: _table(study, config))
     yield _tried("ledger", lambda: _ledger(config))
+    yield _tried("budget", lambda: _budget(study, config))
     yield _connection(study, config)
 
 
@@ -76,7 +77,7 @@ def _tried(what: str, look: Callable[[], str]) -> Check:
 
 def _policy(study: Study, config: PartyConfig) -> str:
     config.check(study)
-    return f"{config.name} may take part"
+    return f'{config.name} may take part; approval = "{config.approval}"'
 
 
 def _key(study: Study, config: PartyConfig) -> str:
@@ -95,7 +96,14 @@ def _ledger(config: PartyConfig) -> str:
         return f"{config.ledger} will be made at the first study"
     book = Ledger(config.ledger)
     book.verify()
-    return f"{config.ledger} is whole, {len(book.entries())} entries"
+    return f"{config.ledger} is whole, {len(book.entries())} entries; head {book.head}"
+
+
+def _budget(study: Study, config: PartyConfig) -> str:
+    if config.ledger.exists():
+        book = Ledger(config.ledger)
+        book.check(study.name, study.events, study.roster.trust, config.caps, config.periods)
+    return "the caps leave enough for this study" if config.ledger.exists() else "nothing is spent yet"
 
 
 def _address(address: str) -> Iterator[Check]:

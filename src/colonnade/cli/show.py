@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.models import PCA
-from colonnade.privacy import Ledger
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.calibrate import Binding
+from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.study import Preflight, Study
+from colonnade.study.preflight import RunPreflight, SketchPreflight
 
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
@@ -33,6 +35,53 @@ def preflight(answer: Preflight) -> str:
         "",
         str(answer.statement),
         "",
+        binding(answer.binding),
+    ]
+    if isinstance(answer, RunPreflight):
+        lines += _run(answer)
+    elif isinstance(answer, SketchPreflight):
+        lines += _sketch(answer)
+    return "\n".join(lines)
+
+
+CURVE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def curves(statement: Statement) -> dict[str, dict[str, float]]:
+    """Delta at some epsilons, for each observer that anything protects against."""
+    protected = [row.observer for row in statement.rows if not math.isinf(row.epsilon)]
+    found = {observer.label: statement.profile(observer, CURVE) for observer in protected}
+    labels = [f"{epsilon:g}" for epsilon in CURVE]
+    return {who: dict(zip(labels, deltas, strict=True)) for who, deltas in found.items()}
+
+
+def curve_table(found: Mapping[str, Mapping[str, float]]) -> str:
+    """The same as text; delta is rounded up."""
+    width = max([len(who) for who in found] + [len("delta at epsilon")])
+    lines = ["delta at epsilon".ljust(width) + "".join(f"{epsilon:>10g}" for epsilon in CURVE)]
+    for who, deltas in found.items():
+        lines.append(who.ljust(width) + "".join(f"{_up(delta):>10}" for delta in deltas.values()))
+    return "\n".join(lines)
+
+
+def _up(delta: float) -> str:
+    """Two digits, never below the number they stand for."""
+    if not 0 < delta < 1:
+        return f"{delta:g}"
+    place = math.floor(math.log10(delta)) - 1
+    return f"{math.ceil(delta / 10.0**place * (1 - 1e-12)) * 10.0**place:.1e}"
+
+
+def binding(found: Binding) -> str:
+    """Whose budget decides, and whether it is kept."""
+    learned = f"epsilon {rounded_up(found.bound.epsilon)} of {found.budget.epsilon:g} allowed"
+    if found.kept:
+        return f"the budget for {found.observer} decides: {learned}"
+    return f"OVER BUDGET: {found.observer} would learn {learned}"
+
+
+def _run(answer: RunPreflight) -> list[str]:
+    lines = [
         f"for {answer.rows:,} rows of {answer.columns} encoded columns: about {answer.seconds:.1f} s, "
         f"{size(answer.bytes_total)} on the wire, {answer.rounds} rounds",
         f"values need {answer.value_bits} bits, {answer.primes} primes hold {answer.system_bits}; noise of deviation "
@@ -44,7 +93,24 @@ def preflight(answer: Preflight) -> str:
         lines.append(
             f"  {load.participant:<{width}}  sends {size(load.bytes_sent):>9}  needs {size(load.memory):>9} of memory"
         )
-    return "\n".join(lines)
+    return lines
+
+
+def _sketch(answer: SketchPreflight) -> list[str]:
+    batches = {
+        "poisson": f"each over a random batch of about {answer.batch:,} of {answer.rows:,} rows; "
+        f"a person is in about {answer.participations:,} of them",
+        "disjoint": f"each over one of the fixed batches of {answer.batch:,} of {answer.rows:,} rows; "
+        f"a person is in at most {answer.participations:,} of them",
+        "full": f"each over all {answer.rows:,} rows",
+    }
+    norm = "L1" if answer.noise == "discrete-laplace" else "L2"
+    return [
+        f"{answer.rounds:,} rounds, {batches[answer.sampling]}",
+        f"{answer.noise} noise of {answer.noise_multiplier:.4g} times the {norm} sensitivity on {answer.dimension:,} "
+        f"numbers: deviation {answer.noise_std:.4g} on a sum, {answer.error:.4g} on a mean",
+        "a sketch is priced and not run: the figures are those of a mechanism that does exactly this",
+    ]
 
 
 def outcome(study: Study, folder: Path) -> str:
@@ -78,31 +144,6 @@ def identity(made: Mapping[str, str]) -> str:
 def pins(study: Path, found: Mapping[str, str]) -> str:
     """What was pinned."""
     return "\n".join([f"pinned in {study}:", *(f"  {name}  {pin}" for name, pin in found.items())])
-
-
-def ledger(book: Ledger, delta: float) -> str:
-    """A ledger's entries, and the totals of every observer."""
-    facts = ledger_facts(book, delta)
-    if not facts["entries"]:
-        return "no study yet"
-    lines = [f"{e['created'][:19]}  {e['state']:<9}  {e['study']}  ({e['digest'][:12]})" for e in facts["entries"]]
-    lines += ["", f"learned in all, at delta {delta:g}:"]
-    lines += [f"  {who:<24} {rounded_up(total)}" for who, total in facts["totals"].items()]
-    return "\n".join(lines)
-
-
-def ledger_facts(book: Ledger, delta: float) -> dict[str, Any]:
-    """A ledger as plain values."""
-    entries = book.entries()
-    seen = {o for entry in entries for o in entry.trust.standard_observers() if not entry.trust.broken(o)}
-    return {
-        "ledger": str(book.path),
-        "delta": delta,
-        "entries": [
-            {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
-        ],
-        "totals": {o.label: book.spent(o, delta) for o in sorted(seen)},
-    }
 
 
 def plain(report: Any) -> Any:

@@ -65,7 +65,7 @@ class Estimator(ABC):
 
     def conclude(self, roster: Roster, task: Any, result: Any) -> Self:
         """Become the fitted model that a published result describes."""
-        self.privacy_ = Statement.of([task.event], roster.trust, self.get_params()["delta"])
+        self.privacy_ = Statement.of(task.events, roster.trust, self.get_params()["delta"])
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self

@@ -47,6 +47,7 @@ _KNOWN = (
     NonPrivate.kind,
 )
 _LARGEST_EXPONENT = 700.0
+_NOTHING_TO_WIN = 1e-9
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def _renyi(views: Sequence[View], sampler: float, secret: bool) -> Iterator[Rout
     if SkellamRelease.kind in kinds:
         cited.append("skellam-renyi")
     if kinds & {DiscreteGaussianRelease.kind, GaussianRelease.kind}:
-        cited.append("discrete Gaussian (CKS20, KLS21)")
+        cited.append("discrete-gaussian-renyi")
     cited += ["pure-epsilon"] if PURE in kinds else []
     cited += ["poisson-sampling"] if secret else []
     known = [view for view in views if view.rate < 1 and view.coins_known]
@@ -194,7 +195,13 @@ class _Shifted:
     sampler: float = 0.0
 
     def epsilon(self, delta: float) -> float:
-        return min(self._epsilon(delta, near) for near in self.near)
+        found = math.inf
+        for near in self.near:
+            found = min(found, self._epsilon(delta, near))
+            # A farther reach is less close; it can only win back what this one loses of delta.
+            if near.outside * (1 + math.exp(min(found, _LARGEST_EXPONENT))) <= _NOTHING_TO_WIN * delta:
+                break
+        return found
 
     def deltas(self, epsilons: Array) -> Array:
         top = math.exp(min(float(np.max(epsilons, initial=0.0)), _LARGEST_EXPONENT))
@@ -307,6 +314,9 @@ def profile(views: Sequence[View], epsilons: Array | Sequence[float]) -> Array:
     found = np.ones_like(wanted)
     for route in routes(seen):
         found = np.minimum(found, route.profile.deltas(wanted))
+    # What holds at an epsilon holds at every larger one.
+    order = np.argsort(wanted)
+    found[order] = np.minimum.accumulate(found[order])
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
@@ -18,6 +18,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
 from colonnade.privacy.events import Event, alike, from_dict, views
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Observer, Trust, check_delta
+from colonnade.privacy.releases import PoissonSampled, Repeated
 
 VERSION = 1
 PROVEN = "proven"
@@ -69,14 +70,23 @@ class Statement:
             rows = tuple(_row(known, seen, trust, delta) for seen in trust.standard_observers())
         else:
             rows = _grouped(known, trust, delta)
-        return cls(rows, _assumptions(trust), known, trust, delta)
+        return cls(rows, _assumptions(trust, known), known, trust, delta)
 
     def epsilon(self, observer: Observer | str, delta: float | None = None) -> float:
         """What any observer learns, not rounded to the printed digits; infinite where unprotected."""
+        wanted = self.delta if delta is None else delta
+        return _row(self.events, self._observer(observer), self.trust, wanted).epsilon
+
+    def profile(self, observer: Observer | str, epsilons: Sequence[float]) -> list[float]:
+        """The whole promise to an observer: the delta that belongs to each epsilon; 1 where unprotected."""
+        seen = views(self.events, self._observer(observer), self.trust)
+        return [float(delta) for delta in accountant.profile(seen, epsilons)]
+
+    def _observer(self, observer: Observer | str) -> Observer:
         seen = Observer.parse(observer) if isinstance(observer, str) else observer
         if unknown := sorted(set(seen.names) - {*self.trust.owners, COORDINATOR}):
             raise PrivacyError(f"no observer {', '.join(unknown)} in this study")
-        return _row(self.events, seen, self.trust, self.delta if delta is None else delta).epsilon
+        return seen
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite epsilon is ``null``."""
@@ -198,17 +208,27 @@ def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[Row
     return tuple(rows)
 
 
-def _assumptions(trust: Trust) -> tuple[str, ...]:
+def _assumptions(trust: Trust, events: Iterable[Event]) -> tuple[str, ...]:
     members = ", ".join(trust.committee)
     return (
         "every participant follows the protocol and may be curious (semi-honest)",
         f"at most {trust.threshold} of the committee ({members}) pool what they hold",
         "rows are clipped to their public bounds by this code, on each party's own machine",
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
+        *dict.fromkeys(text for event in events for text in _about_batches(event)),
         "public: schema, clips, scales, noise sizes, and the number of rows for all but the analyst",
         "every table fits its schema; a party whose table does not is seen to stop, which is not counted here",
         "matching people between the parties is outside this statement",
     )
+
+
+def _about_batches(event: Event) -> Iterator[str]:
+    inner = event.event if isinstance(event, Repeated) else event
+    if isinstance(inner, PoissonSampled):
+        knowing = ", ".join(inner.coins) or "nobody"
+        yield f"each person joins a batch by a coin of chance {inner.rate}; who is in it is known to {knowing} only"
+    elif isinstance(event, Repeated):
+        yield "batches are fixed, public and disjoint, or every round uses everybody: nobody is in more than stated"
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:

@@ -106,6 +106,11 @@ class Moments:
             theorem=THEOREM,
         )
 
+    @property
+    def events(self) -> tuple[SkellamRelease, ...]:
+        """Everything that is revealed."""
+        return (self.event,)
+
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened entry can have: |2 x_i x_j| <= x_i^2 + x_j^2 <= B^2, plus noise."""

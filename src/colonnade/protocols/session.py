@@ -23,7 +23,7 @@ class Task(Protocol):
         """Seats, threshold and arithmetic."""
 
     @property
-    def event(self) -> Event:
+    def events(self) -> tuple[Event, ...]:
         """What will be revealed."""
 
 
@@ -68,7 +68,7 @@ def play(
 def _role(place: Endpoint, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
     kind = Coordinator if place.name == COORDINATOR else Owner
     links = {peer: place.channel(peer) for peer in place.peers}
-    planned = [task.event]
+    planned = list(task.events)
     return kind(place.name, links, task.committee, planned=planned, progress=progress, before_sharing=before_sharing)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from colonnade.errors import StudyError
 from colonnade.mpc import ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy import Statement
+from colonnade.privacy.calibrate import Binding, binding
 from colonnade.protocols.moments_task import Moments
+from colonnade.protocols.sketch_task import Sketch
 from colonnade.randomness import new_key
 from colonnade.study.spec import Study
 
@@ -32,11 +35,23 @@ class Load:
 
 @dataclass(frozen=True)
 class Preflight:
-    """What it would cost, and for whom."""
+    """What any study would cost, for whom, and whose budget decides."""
 
     study: str
     digest: str
     statement: Statement
+    binding: Binding
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {"statement": self.statement.to_dict(), "binding": self.binding.to_dict()}
+
+
+@dataclass(frozen=True)
+class RunPreflight(Preflight):
+    """What a study that can be run would cost besides."""
+
     rows: int
     columns: int
     rounds: int
@@ -58,18 +73,65 @@ class Preflight:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        plain = asdict(self) | {"statement": self.statement.to_dict()}
-        return plain | {"bytes_total": self.bytes_total, "seconds": self.seconds}
+        loads = [asdict(load) for load in self.loads]
+        return super().to_dict() | {"loads": loads, "bytes_total": self.bytes_total, "seconds": self.seconds}
+
+
+@dataclass(frozen=True)
+class SketchPreflight(Preflight):
+    """How noisy a sketch is; there is nothing to send or to hold."""
+
+    rounds: int
+    sampling: str
+    rows: int
+    batch: int
+    participations: int
+    dimension: int
+    noise: str
+    noise_std: float
+    noise_multiplier: float
+    error: float
 
 
 def preflight(study: Study, rows: int | None = None) -> Preflight:
-    """Cost of a study for a given number of rows (default: the most it allows)."""
-    task: Moments = study.task
-    rows = task.rows_at_most if rows is None else rows
-    return Preflight(
-        study=study.name,
-        digest=study.digest,
-        statement=study.statement,
+    """Cost of a study, sized for a given number of rows (default: the most it allows)."""
+    task = study.task
+    deciding = binding(study.events, study.roster.trust, study.budgets)
+    common = (study.name, study.digest, study.statement, deciding)
+    if isinstance(task, Moments):
+        return _run(common, task, study.participants, task.rows_at_most if rows is None else rows)
+    if isinstance(task, Sketch):
+        if rows is not None:
+            raise StudyError(
+                "the number of rows of a sketch stands in its study file, where it decides the price: "
+                "change task.rows, or ask `colonnade plan`"
+            )
+        return _sketch(common, task)
+    return Preflight(*common)
+
+
+_Common = tuple[str, str, Statement, Binding]
+
+
+def _sketch(common: _Common, task: Sketch) -> SketchPreflight:
+    return SketchPreflight(
+        *common,
+        rounds=task.rounds,
+        sampling=task.sampling,
+        rows=task.rows,
+        batch=task.batch,
+        participations=task.participations,
+        dimension=task.dimension,
+        noise=task.law,
+        noise_std=task.deviation,
+        noise_multiplier=task.multiplier,
+        error=task.error,
+    )
+
+
+def _run(common: _Common, task: Moments, participants: tuple[str, ...], rows: int) -> RunPreflight:
+    return RunPreflight(
+        *common,
         rows=rows,
         columns=len(task.names),
         rounds=8,  # ready, go; salt, digests, verdict; shares (streamed); sharing of zero; opening
@@ -77,7 +139,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
         system_bits=task.committee.system.bits,
         primes=len(task.committee.system.primes),
         noise_std=float(np.sqrt(float(2 * task.mu))) / task.gamma**2,
-        loads=tuple(_load(task, name, rows) for name in study.participants),
+        loads=tuple(_load(task, name, rows) for name in participants),
     )
 
 

@@ -15,7 +15,7 @@ from colonnade.models import Estimator
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
-from colonnade.study.policy import PartyConfig
+from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import RunRecord
 from colonnade.study.spec import Study
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
@@ -23,9 +23,14 @@ from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
 _EXCUSE_SECONDS = 5.0
 
 
-def run_party(study: Study, config: PartyConfig, out: Path, progress: Progress = silent) -> Estimator:
-    """Take part as an owner: check everything here first, reserve the budget, then join."""
-    config.check_membership(study)
+def run_party(
+    study: Study, config: PartyConfig, out: Path, progress: Progress = silent, *, approve: Approve | None = None
+) -> Estimator:
+    """Take part as an owner: check everything here first, get it approved, reserve the budget, then join.
+
+    ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
+    """
+    config.check_membership(study.runnable())
     record = RunRecord(out, participant=config.name, study=study.name, digest=study.digest)
     with _recorded(record):
         certificates = study.certificates()
@@ -35,16 +40,15 @@ def run_party(study: Study, config: PartyConfig, out: Path, progress: Progress =
             table = config.table(study.roster.schemas[config.name])
             record.note("table checked", rows=table.rows, clipped=sum(table.report.clipped.values()))
             ledger = Ledger(config.ledger)
-            task, trust = study.task, study.roster.trust
-            model, statement = study.estimator(), study.statement
-            entry = ledger.reserve(study.name, study.digest, [task.event], trust, config.caps)
+            task, model, statement = study.task, study.estimator(), study.statement
+            entry = _reserved(study, config, ledger, record, approve)
 
         def spend() -> None:
             ledger.mark_sent(entry)
             record.note("first share")
 
         with _reservation(ledger, entry, record):
-            record.note("budget reserved", entry=entry.id)
+            record.note("budget reserved", entry=entry.id, ledger_head=ledger.head)
             record.statement(statement)
             place = join(study, identity, certificates)
             result = _play(study, place, lambda me: model.owner(me, table, task), record, progress, spend)
@@ -61,7 +65,8 @@ def run_coordinator(
 
     ``listen`` is where the hub listens when that is not the address the parties dial (behind a proxy, say).
     """
-    record = RunRecord(out, participant=COORDINATOR, study=study.name, digest=study.digest)
+    digest = study.runnable().digest
+    record = RunRecord(out, participant=COORDINATOR, study=study.name, digest=digest)
     with _recorded(record):
         certificates = study.certificates()
         identity = load_identity(key, COORDINATOR, certificates)
@@ -173,6 +178,16 @@ def _recorded(record: RunRecord) -> Iterator[None]:
         raise
 
 
+def _reserved(study: Study, config: PartyConfig, ledger: Ledger, record: RunRecord, approve: Approve | None) -> Entry:
+    """The reservation of an approved study; nobody is asked about one that is over budget anyway."""
+    events, trust, limits = study.events, study.roster.trust, (config.caps, config.periods)
+    ledger.check(study.name, events, trust, *limits)
+    how = config.approved(study, study.statement, approve)
+    record.note("approved", mode=config.approval, by=how)
+    record.add(approval={"mode": config.approval, "by": how})
+    return ledger.reserve(study.name, study.digest, events, trust, *limits)
+
+
 @contextmanager
 def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[None]:
     """Spend the reservation; give it back only if the study ended before this party's first share."""
@@ -181,12 +196,13 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
     except BaseException:
         if any(now.id == entry.id and now.state == "reserved" for now in ledger.entries()):
             ledger.release(entry)
-            record.note("budget released: no share had left", entry=entry.id)
+            record.note("budget released: no share had left", entry=entry.id, ledger_head=ledger.head)
         else:
-            record.note("budget stays spent: shares had left", entry=entry.id)
+            record.note("budget stays spent: shares had left", entry=entry.id, ledger_head=ledger.head)
         raise
     ledger.commit(entry)
-    record.note("budget spent", entry=entry.id)
+    record.note("budget spent", entry=entry.id, ledger_head=ledger.head)
+    record.add(ledger_head=ledger.head)
 
 
 @contextmanager

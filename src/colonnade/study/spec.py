@@ -6,19 +6,33 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import IdentityError, StudyError
 from colonnade.models import MODELS, Estimator, Roster
-from colonnade.privacy import Statement
+from colonnade.models.sketch import SketchPlanner
+from colonnade.privacy import Budget, Event, Statement, parse_budgets
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.sketch_task import Noise, Sampling
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
+
+
+class Planner(Protocol):
+    """Public parameters from which a public task follows."""
+
+    def plan(self, roster: Roster) -> Any:
+        """The task, its noise calibrated to the budgets."""
+        ...
+
+
+_PLANNERS: dict[str, Callable[..., Planner]] = {**MODELS, "sketch": SketchPlanner}
+"""Everything that can be priced; what is in MODELS can also be run."""
 
 
 class Part(BaseModel):
@@ -35,6 +49,21 @@ class TaskPart(Part):
     center: bool = True
     gamma: int = Field(default=4096, ge=2)
     rows_at_most: int = Field(default=2**24, ge=1)
+
+
+class SketchPart(Part):
+    """``[task]`` of a sketch: an iterative mechanism that is priced and not run."""
+
+    kind: Literal["sketch"]
+    rounds: int = Field(ge=1)
+    sampling: Sampling = "poisson"
+    batch: int | None = Field(default=None, ge=1)
+    rows: int = Field(ge=1)
+    dimension: int = Field(ge=1)
+    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    gamma: int = Field(default=2**30, ge=1)
+    noise: Noise = "skellam"
+    noise_multiplier: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class BudgetPart(Part):
@@ -88,7 +117,7 @@ class StudyFile(Part):
 
     name: str
     description: str = ""
-    task: TaskPart
+    task: Annotated[TaskPart | SketchPart, Field(discriminator="kind")]
     budget: BudgetPart
     committee: CommitteePart = CommitteePart()
     coordinator: CoordinatorPart
@@ -156,20 +185,46 @@ class Study:
         committee = self.content.committee
         return Roster.of(schemas, committee.seats, committee.threshold)
 
+    def runnable(self) -> Study:
+        """This study, if there is a program for it; to be asked before anything is made or sent."""
+        if self.content.task.kind not in MODELS:
+            raise StudyError(
+                f"study {self.name!r} is a sketch, and a sketch is priced, not run: see what it costs with "
+                f"`colonnade privacy {self.path.name}`"
+            )
+        return self
+
     def estimator(self) -> Estimator:
         """An unfitted model with the study's parameters."""
-        parameters = self.content.task.model_dump(exclude={"kind"})
-        return MODELS[self.content.task.kind](**parameters, **self.content.budget.model_dump())
+        return MODELS[self.runnable().content.task.kind](**self._parameters)
+
+    def planner(self) -> Planner:
+        """What the task follows from; of a study that can be run, the estimator."""
+        return _PLANNERS[self.content.task.kind](**self._parameters)
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        return self.content.task.model_dump(exclude={"kind"}) | self.content.budget.model_dump()
 
     @cached_property
     def task(self) -> Any:
         """The public task, its noise calibrated to the budgets."""
-        return self.estimator().plan(self.roster)
+        return self.planner().plan(self.roster)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that the task reveals."""
+        return tuple(self.task.events)
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """What each observer may learn at most."""
+        return parse_budgets(self.content.budget.epsilon, self.content.budget.delta, self.roster.trust)
 
     @cached_property
     def statement(self) -> Statement:
         """What the study will cost, for every observer."""
-        return Statement.of([self.task.event], self.roster.trust, self.content.budget.delta)
+        return Statement.of(self.events, self.roster.trust, self.content.budget.delta)
 
     @cached_property
     def digest(self) -> str:
@@ -207,10 +262,20 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 def first_problem(error: ValidationError) -> str:
     """The first thing that is wrong, in words."""
     problem = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in problem["loc"]) or "the file"
+    place = ".".join(str(part) for part in _place(problem["loc"])) or "the file"
+    if problem["type"] == "union_tag_invalid":
+        return f"{place}.kind - Input should be one of {problem['ctx']['expected_tags']}"
+    if problem["type"] == "union_tag_not_found":
+        return f"{place}.kind is missing"
     known = {"extra_forbidden": "is not a key that is known here", "missing": "is missing"}
     said = problem["msg"].removeprefix("Value error, ")
     return f"{place} {known.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}"
+
+
+def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Where the problem is in the file: pydantic also names the kind of task that it took the rest for."""
+    kinded = location[:1] == ("task",) and location[1:2] and location[1] in _PLANNERS
+    return (location[0], *location[2:]) if kinded else location
 
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.privacy.routes.rounds import LOSS_ERROR, UNIT, Masses, Rounds, ends_of, nodes, one_round, within
+from colonnade.privacy.routes.rounds import LOSS_ERROR, UNIT, Masses, Rounds, ends_of, nodes, one_round
 
 Array = NDArray[np.float64]
 
@@ -23,10 +23,10 @@ _WIDEST = 600.0  # losses; beyond, e^loss comes near what a float can hold
 _LOST = 1e-9
 _FAINT = math.log(1e-15)
 _PLAIN = 1e-9
-_NEGLIGIBLE = 1e-4
+_NEGLIGIBLE = 1e-2
 _SUMS = 4 * CELLS * UNIT  # relative error of two running sums
 _ALIKE = math.log(30)
-_TILTS = np.geomspace(1e-3, 1e4, 120)
+_TILTS = np.geomspace(1e-3, 1e4, 64)
 
 
 class LossDistribution:
@@ -100,22 +100,21 @@ class _Side:
     def epsilon(self, delta: float) -> float:
         if math.isinf(self._support[1]):
             return math.inf
-        plain = self._plain.epsilon(delta)
-        if plain < math.inf and self._plain.blur(plain) <= _NEGLIGIBLE * delta:
-            return plain
         for kept, composed in self._kept:
             if abs(math.log(kept / delta)) < _ALIKE:
-                return min(plain, composed.epsilon(delta))
-        # The transform is accurate in absolute terms; tilted, it is so relative to delta at one epsilon.
-        found = min(plain, float(np.min((self._grown - math.log(delta)) / _TILTS)))
+                return composed.epsilon(delta)
+        found, at = math.inf, float(np.min((self._grown - math.log(delta)) / _TILTS))
         for _ in range(3):
-            at = found
+            # The transform is accurate in absolute terms; tilted, it is so relative to delta at one epsilon.
             composed = self._composed(_best(self._grown - _TILTS * at)[0], delta)
-            found = min(found, composed.epsilon(delta))
-            if found > 0.97 * at:
+            found = composed.epsilon(delta)
+            if found < math.inf and composed.blur(found) <= _NEGLIGIBLE * delta:
                 break
+            at = min(found, 0.8 * at)
+        else:
+            composed = min(composed, self._plain, key=lambda one: one.epsilon(delta))
         self._kept.append((delta, composed))
-        return min(plain, composed.epsilon(delta))
+        return composed.epsilon(delta)
 
     @cached_property
     def _plain(self) -> _Sum:
@@ -139,12 +138,15 @@ class _Side:
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         return low, high if high < _WIDEST else math.inf
 
+    @cached_property
+    def _nodes(self) -> list[tuple[int, Array, Array]]:
+        return [(part.times, *nodes(part, self.added)) for part in self.rounds]
+
     def _growth(self, tilts: Array) -> Array:
         """Logarithm of the moment generating function of all losses, near enough to choose a tilt and a window."""
         found = np.zeros_like(tilts)
-        for part in self.rounds:
-            losses, weights = nodes(part, self.added)
-            found += part.times * _log_sum(np.log(weights)[:, None] + np.multiply.outer(losses, tilts))
+        for times, losses, logs in self._nodes:
+            found += times * _log_sum(logs[:, None] + np.multiply.outer(losses, tilts))
         return found
 
     @cached_property
@@ -159,7 +161,7 @@ class _Side:
         spectrum, offset, last = np.ones(CELLS // 2 + 1, dtype=np.complex128), 0, 0
         log_scale = log_lost = infinite = 0.0
         for part in self.rounds:
-            one = within(one_round(part, self.added, step), start, start + CELLS - 1)
+            one = one_round(part, self.added, step, (start, start + CELLS - 1))
             with np.errstate(divide="ignore"):
                 logs = np.log(one.masses) + tilt * step * (one.first + np.arange(len(one.masses)))
             scale = float(_log_sum(logs))
@@ -193,7 +195,7 @@ class _Side:
             reach = float(np.min((self._growth(tilt + _TILTS) - here - _FAINT) / _TILTS))
             if min(reach, limit) <= 1.25 * float(tops[best]):
                 break
-            tilt *= 0.8
+            tilt *= 0.7
         low = float(np.max((_FAINT - self._growth(tilt - _TILTS) + here) / _TILTS))
         high = min(max(float(tops[best]), reach), limit)
         return tilt, min(max(low, floor), 0.0), max(high, 1e-9), float(_TILTS[best])

@@ -20,7 +20,7 @@ UNIT = 2.0**-53
 LOSS_ERROR = 2.0**-40
 """Error of one round's loss in float64, at most."""
 _REACH = 11.0  # deviations; the mass beyond is below 2^-90 and goes to infinity or to the lowest point
-_NODES = 801
+_NODES = 301
 
 
 @dataclass(frozen=True)
@@ -69,40 +69,48 @@ def ends_of(part: Rounds, added: bool) -> tuple[float, float]:
 
 
 def nodes(part: Rounds, added: bool) -> tuple[Array, Array]:
-    """One round's losses at a few hundred points, with their weights."""
+    """One round's losses at a few hundred points, with the logarithms of their weights."""
     if part.pure:
-        kept = 1 / (1 + math.exp(-part.pure))
-        return np.array([part.pure, -part.pure]), np.array([kept, 1 - kept])
+        kept = -math.log1p(math.exp(-part.pure))
+        return np.array([part.pure, -part.pure]), np.array([kept, kept - part.pure])
     x = np.linspace(-_REACH, part.mu + _REACH, _NODES)
-    plain, moved = (
-        np.exp(-((x - centre) ** 2) / 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi) for centre in (0, part.mu)
-    )
+    width = math.log((x[1] - x[0]) / math.sqrt(2 * math.pi))
+    plain, moved = (width - (x - centre) ** 2 / 2 for centre in (0, part.mu))
     exponents = part.mu * x - part.mu**2 / 2
     if part.rate >= 1:
         return exponents, moved
+    stay, join = math.log1p(-part.rate), math.log(part.rate)
     if part.known:
-        return np.append(exponents, 0.0), np.append(part.rate * moved, 1 - part.rate)
-    losses = np.logaddexp(math.log1p(-part.rate), math.log(part.rate) + exponents)
-    return (-losses, plain) if added else (losses, (1 - part.rate) * plain + part.rate * moved)
+        return np.append(exponents, 0.0), np.append(join + moved, stay)
+    losses = np.logaddexp(stay, join + exponents)
+    return (-losses, plain) if added else (losses, np.logaddexp(stay + plain, join + moved))
 
 
-def one_round(part: Rounds, added: bool, step: float) -> Masses:
-    """One round's losses on the grid."""
+def one_round(part: Rounds, added: bool, step: float, window: tuple[int, int]) -> Masses:
+    """One round's losses on the points of the grid inside a window around 0.
+
+    What lies below the window goes to its lowest point, what lies above to infinity.
+    """
     if part.pure:
         found = _pure_round(part.pure, step)
     elif part.rate < 1 and not part.known:
-        found = _secret_round(part, added, step)
+        found = _secret_round(part, added, step, window)
     else:
-        found = _gaussian_round(part.mu, step)
-    return _sometimes(found, part.rate) if part.rate < 1 and part.known else found
+        found = _gaussian_round(part.mu, step, window)
+    return _within(_sometimes(found, part.rate) if part.rate < 1 and part.known else found, window)
 
 
-def within(one: Masses, first: int, last: int) -> Masses:
-    """The same losses inside the window: what lies below goes to its lowest point, what lies above to infinity."""
-    low, high = max(first - one.first, 0), last - one.first + 1
+def _within(one: Masses, window: tuple[int, int]) -> Masses:
+    low, high = max(window[0] - one.first, 0), window[1] - one.first + 1
     masses = one.masses[low:high].copy()
     masses[0] += one.masses[:low].sum()
     return Masses(one.first + low, masses, one.infinite + float(one.masses[high:].sum()))
+
+
+def _grid(ends: tuple[float, float], step: float, window: tuple[int, int]) -> tuple[int, Array]:
+    first = min(max(math.floor(ends[0] / step), window[0]), window[1] - 1)
+    last = max(min(math.ceil(ends[1] / step), window[1]), first + 1)
+    return first, np.arange(first, last + 1, dtype=np.float64) * step
 
 
 def _sometimes(one: Masses, rate: float) -> Masses:
@@ -127,27 +135,25 @@ def _pure_round(epsilon: float, step: float) -> Masses:
     return Masses(-last, masses * (1 + 1e-12), 0.0)
 
 
-def _gaussian_round(mu: float, step: float) -> Masses:
-    low, high = mu * mu / 2 - _REACH * mu, mu * mu / 2 + _REACH * mu
-    first, last = math.floor(low / step), math.ceil(high / step)
-    losses = np.arange(first, last + 1, dtype=np.float64) * step
+def _gaussian_round(mu: float, step: float, window: tuple[int, int]) -> Masses:
+    first, losses = _grid((mu * mu / 2 - _REACH * mu, mu * mu / 2 + _REACH * mu), step, window)
     points = losses / mu - mu / 2  # the loss of x under N(mu, 1) against N(0, 1) is mu x - mu^2/2, seen from mu
-    ours, theirs = _between(points), _between(points + mu)
-    return _assemble(mu, first, losses, ours, theirs, (points[0], points[-1]))
+    outside = float(ndtr(points[0])), float(ndtr(-points[-1]))
+    return _assemble(mu, first, losses, _between(points), _between(points + mu), outside)
 
 
-def _secret_round(part: Rounds, added: bool, step: float) -> Masses:
+def _secret_round(part: Rounds, added: bool, step: float, window: tuple[int, int]) -> Masses:
     """A mixture against its first part; the other way round when a person is added."""
     mu, rate = part.mu, part.rate
-    low, high = ends_of(part, added)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    losses = np.arange(first, last + 1, dtype=np.float64) * step
+    first, losses = _grid(ends_of(part, added), step, window)
     points = _points(-losses[::-1] if added else losses, mu, rate)
-    plain = _between(points)
-    mixed = (1 - rate) * plain + rate * _between(points - mu)
+    plain, moved = _between(points), _between(points - mu)
+    mixed = (1 - rate) * plain + rate * moved
+    below, above = float(ndtr(points[0])), float(ndtr(-points[-1]))
     if added:
-        return _assemble(mu, first, losses, plain[::-1], mixed[::-1], (-points[-1], -points[0]))
-    return _assemble(mu, first, losses, mixed, plain, (points[0], points[-1] - mu))
+        return _assemble(mu, first, losses, plain[::-1], mixed[::-1], (above, below))
+    above = (1 - rate) * above + rate * float(ndtr(mu - points[-1]))
+    return _assemble(mu, first, losses, mixed, plain, (below, above))
 
 
 def _points(losses: Array, mu: float, rate: float) -> Array:
@@ -174,8 +180,8 @@ def _assemble(mu: float, first: int, losses: Array, ours: Array, theirs: Array, 
     masses = np.zeros(len(losses))
     masses[:-1] += ends[:, 0]
     masses[1:] += ends[:, 1]
-    masses[0] += float(ndtr(outside[0]))
-    return Masses(first, masses * (1 + error), float(ndtr(-outside[1])) * (1 + error))
+    masses[0] += outside[0]
+    return Masses(first, masses * (1 + error), outside[1] * (1 + error))
 
 
 def _spread(losses: Array, ours: Array, theirs: Array, slack: float) -> Array:

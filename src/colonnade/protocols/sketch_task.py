@@ -1,0 +1,175 @@
+"""A mechanism described and not written: rounds of clipped, rounded, noisy sums over batches.
+
+It has no program. It is what a study states to learn what such a mechanism would cost, and whom it would protect.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+from colonnade.errors import StudyError
+from colonnade.privacy import (
+    DiscreteGaussianRelease,
+    DiscreteLaplaceRelease,
+    Event,
+    PoissonSampled,
+    Repeated,
+    Sensitivity,
+    SkellamRelease,
+    Trust,
+)
+from colonnade.privacy.noise import TAIL
+from colonnade.privacy.sensitivity import rounded_norm_squared
+
+Sampling = Literal["poisson", "disjoint", "full"]
+Noise = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
+PROTOCOL = "sketch 1"
+THEOREM = "moments-sensitivity"
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """In each round a batch's contributions are summed, each of L2 norm at most ``clip``, and noise is added.
+
+    Contributions are scaled by ``gamma`` and rounded at random to integers. ``noise`` is the total of all owners:
+    mu of Skellam noise, the variance of discrete Gaussian noise, or the scale of discrete Laplace noise. Of the
+    latter a whole variable is left when up to ``known`` owners pool their shares.
+
+    * ``poisson``: each person joins each batch with chance ``batch / rows``, by coins that the owners know;
+    * ``disjoint``: a person's batch is fixed, and the batches take turns;
+    * ``full``: every round is about everybody.
+    """
+
+    trust: Trust
+    rounds: int
+    sampling: Sampling
+    rows: int
+    batch: int
+    dimension: int
+    clip: float
+    gamma: int
+    law: Noise
+    noise: int
+    known: int = 0
+
+    @property
+    def parts(self) -> int:
+        """Among how many the noise is split evenly: it must be a multiple of this number."""
+        return 1 if self.law == "discrete-laplace" else len(self.trust.owners)
+
+    @property
+    def participations(self) -> int:
+        """How often one person's contribution can be opened; on average, where batches are drawn."""
+        if self.sampling == "poisson":
+            return max(1, math.ceil(Fraction(self.rounds * self.batch, self.rows)))
+        return self.rounds if self.sampling == "full" else -(-self.rounds // -(-self.rows // self.batch))
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move one round's sum of integers."""
+        square = rounded_norm_squared(self.gamma, [self.clip], [self.dimension])
+        return Sensitivity.from_l2(square, self.dimension)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What all rounds reveal."""
+        release = self._laplace() if self.law == "discrete-laplace" else self._normal()
+        if self.sampling == "poisson":
+            rate = Fraction(self.batch, self.rows)
+            return (Repeated(PoissonSampled(release, rate, self.trust.owners), self.rounds),)
+        return (Repeated(release, self.participations),)
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant."""
+        return {
+            "protocol": PROTOCOL,
+            "events": [event.to_dict() for event in self.events],
+            "trust": self.trust.to_dict(),
+        }
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on one number of a round's sum, in the units of the clip."""
+        if self.law == "discrete-laplace":
+            whole = float(len(self.trust.owners) * self._weight)
+            return math.sqrt(whole / 2) / math.sinh(1 / (2 * self.noise)) / self.gamma
+        return math.sqrt((2 if self.law == "skellam" else 1) * self.noise) / self.gamma
+
+    @property
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
+        if self.law == "discrete-laplace":
+            return self.noise / self.sensitivity.l1
+        return self.deviation * self.gamma / math.sqrt(self.sensitivity.l2_squared)
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of the noise on a number of the mean contribution of a batch."""
+        return self.deviation / self.batch
+
+    def with_multiplier(self, multiplier: float) -> Sketch:
+        """The same with the least noise that is not below a multiple of the sensitivity."""
+        exact = Fraction(multiplier)
+        if self.law == "discrete-laplace":
+            least = exact * self.sensitivity.l1
+        else:
+            least = exact * exact * self.sensitivity.l2_squared / (2 if self.law == "skellam" else 1)
+        return replace(self, noise=max(1, math.ceil(least / self.parts)) * self.parts)
+
+    def with_error(self, error: float) -> Sketch:
+        """The same with the most noise whose error is not above ``error``."""
+        deviation = Fraction(error) * self.batch * self.gamma
+        if self.law == "discrete-laplace":
+            # The deviation is at most sqrt(2 x owners x weight) times the scale.
+            most = deviation / Fraction(math.sqrt(2 * len(self.trust.owners) * self._weight) * (1 + 1e-12))
+        else:
+            most = deviation * deviation / (2 if self.law == "skellam" else 1)
+        if most < self.parts:
+            raise StudyError(
+                f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma ({self.gamma})"
+            )
+        return replace(self, noise=int(most / self.parts) * self.parts)
+
+    def with_rounds(self, rounds: int) -> Sketch:
+        """The same for another number of rounds."""
+        return replace(self, rounds=rounds)
+
+    def with_rows(self, rows: int) -> Sketch:
+        """The same about more or fewer people; batches keep their size, unless they are everybody."""
+        return replace(self, rows=rows, batch=rows if self.sampling == "full" else self.batch)
+
+    @property
+    def _weight(self) -> Fraction:
+        return Fraction(1, len(self.trust.owners) - self.known)
+
+    def _normal(self) -> SkellamRelease | DiscreteGaussianRelease:
+        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
+        share, moved = Fraction(self.noise, len(self.trust.owners)), self.sensitivity
+        return kind(
+            name="sum of contributions",
+            shares=tuple((owner, share) for owner in self.trust.owners),
+            dimension=self.dimension,
+            l1=moved.l1,
+            l2_squared=moved.l2_squared,
+            replace_l1=moved.replace_l1,
+            replace_l2_squared=moved.replace_l2_squared,
+            tail=TAIL,
+            theorem=THEOREM,
+        )
+
+    def _laplace(self) -> DiscreteLaplaceRelease:
+        return DiscreteLaplaceRelease(
+            name="sum of contributions",
+            shares=tuple((owner, self._weight) for owner in self.trust.owners),
+            dimension=self.dimension,
+            scale=Fraction(self.noise),
+            l1=self.sensitivity.l1,
+            replace_l1=self.sensitivity.replace_l1,
+            tail=TAIL,
+            theorem=THEOREM,
+        )

@@ -1,0 +1,183 @@
+"""The inverse questions of a study: how many rounds fit, how many rows are enough, what would it cost.
+
+The noise is given, either by the error that is wanted or as a multiple of the sensitivity; it is not calibrated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from colonnade.errors import StudyError
+from colonnade.models.sketch import SketchPlanner
+from colonnade.privacy import Event, NonPrivate, Statement
+from colonnade.privacy.calibrate import Binding, binding, least, most
+from colonnade.protocols.moments_task import Moments
+from colonnade.protocols.sketch_task import Sketch
+from colonnade.study.spec import Study
+
+Question = Literal["rounds", "rows", "epsilon"]
+_MOST_ROUNDS = 1 << 30
+_MOST_ROWS = 1 << 40
+
+
+@dataclass(frozen=True)
+class MomentsOf:
+    """Second moments of ``rows`` people; its error is that of an entry of X'X / rows."""
+
+    task: Moments
+    rows: int
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What it reveals."""
+        return (self.task.event,)
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of the noise on an entry of X'X / rows."""
+        return math.sqrt(2 * self.task.mu) / self.task.gamma**2 / self.rows
+
+    @property
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity."""
+        return math.sqrt(2 * self.task.mu / self.task.event.l2_squared)
+
+    def with_error(self, error: float) -> MomentsOf:
+        """The same with the most noise whose error is not above ``error``."""
+        owners = len(self.task.owners)
+        units = int((Fraction(error) * self.rows * self.task.gamma**2) ** 2 / 2 / owners)
+        if units < 1:
+            raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma")
+        return replace(self, task=replace(self.task, mu=units * owners))
+
+    def with_multiplier(self, multiplier: float) -> MomentsOf:
+        """The same with the least noise that is not below a multiple of the sensitivity."""
+        owners = len(self.task.owners)
+        units = math.ceil(Fraction(multiplier) ** 2 * self.task.event.l2_squared / 2 / owners)
+        return replace(self, task=replace(self.task, mu=max(1, units) * owners))
+
+    def with_rows(self, rows: int) -> MomentsOf:
+        """The same about so many people."""
+        return replace(self, rows=rows)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much noise: the deviation wanted on a mean, or a multiple of the sensitivity."""
+
+    error: float | None = None
+    multiplier: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.error is None) == (self.multiplier is None):
+            raise StudyError("say how much noise there is, by --error or by --noise-multiplier, and not by both")
+        if not 0 < (self.error or self.multiplier or 0) < math.inf:
+            raise StudyError("--error and --noise-multiplier take a positive number")
+
+    def on(self, task: Sketch | MomentsOf) -> Sketch | MomentsOf:
+        """The task with this noise."""
+        return task.with_multiplier(self.multiplier) if self.multiplier else task.with_error(self.error or 0.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An answer, and what it would cost."""
+
+    study: str
+    question: Question
+    rounds: int
+    rows: int
+    error: float
+    noise_multiplier: float
+    statement: Statement
+    binding: Binding
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return vars(self) | {"statement": self.statement.to_dict(), "binding": self.binding.to_dict()}
+
+
+def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
+    """How many rounds of a sketch fit its budget."""
+    task = _task(study, rows)
+    if not isinstance(task, Sketch):
+        raise StudyError(f"study {study.name!r} makes one release; only a sketch has rounds to count")
+    noisy = amount.on(task)
+    assert isinstance(noisy, Sketch)  # noqa: S101 - for the type checker
+    found = most(
+        lambda rounds: noisy.with_rounds(rounds).events,
+        study.roster.trust,
+        study.budgets,
+        at_most=_MOST_ROUNDS,
+        name="rounds",
+    )
+    return _plan(study, "rounds", noisy.with_rounds(found))
+
+
+def least_rows(study: Study, amount: Amount) -> Plan:
+    """How many rows a study needs until this noise meets its budget."""
+    task = _task(study, 1 if study.content.task.kind == "pca" else None)
+    everybody = isinstance(task, MomentsOf) or task.sampling == "full"
+    if everybody and amount.error is None:
+        raise StudyError("where a release is about all rows, their number only matters to a mean: give --error")
+    least_possible = 1 if isinstance(task, MomentsOf) or task.sampling == "full" else task.batch
+    most_possible = task.task.rows_at_most if isinstance(task, MomentsOf) else _MOST_ROWS
+    found = least(
+        _priced(lambda rows: amount.on(task.with_rows(rows))),
+        study.roster.trust,
+        study.budgets,
+        at_least=least_possible,
+        at_most=most_possible,
+        name="rows",
+    )
+    return _plan(study, "rows", amount.on(task.with_rows(found)))
+
+
+def epsilons(study: Study, amount: Amount, rows: int | None = None) -> Plan:
+    """What each observer would learn at this noise."""
+    return _plan(study, "epsilon", amount.on(_task(study, rows)))
+
+
+def _task(study: Study, rows: int | None) -> Sketch | MomentsOf:
+    """The task, with whatever noise."""
+    planner = study.planner()
+    if isinstance(planner, SketchPlanner):
+        draft = planner.draft(study.roster)
+        if rows is not None and rows < draft.batch and draft.sampling != "full":
+            raise StudyError(f"{rows} rows are fewer than a batch of this study has ({draft.batch})")
+        return draft if rows is None else draft.with_rows(rows)
+    if not isinstance(study.task, Moments):
+        raise StudyError(f"there is nothing to plan for a task of kind {study.content.task.kind}")
+    if rows is None:
+        raise StudyError(f"study {study.name!r} does not say how many rows there are: add --rows-given")
+    return MomentsOf(study.task, rows)
+
+
+def _priced(make: Callable[[int], Sketch | MomentsOf]) -> Callable[[int], tuple[Event, ...]]:
+    """Events, where noise that is too fine for the integers protects nobody."""
+
+    def events(number: int) -> tuple[Event, ...]:
+        try:
+            return make(number).events
+        except StudyError as error:
+            return (NonPrivate(str(error)),)
+
+    return events
+
+
+def _plan(study: Study, question: Question, task: Sketch | MomentsOf) -> Plan:
+    trust, delta = study.roster.trust, study.content.budget.delta
+    return Plan(
+        study=study.name,
+        question=question,
+        rounds=task.rounds if isinstance(task, Sketch) else 1,
+        rows=task.rows,
+        error=task.error,
+        noise_multiplier=task.multiplier,
+        statement=Statement.of(task.events, trust, delta),
+        binding=binding(task.events, trust, study.budgets),
+    )

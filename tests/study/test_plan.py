@@ -1,0 +1,296 @@
+"""Sketches and the inverse questions of a study."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from colonnade.cli import app as cli
+from colonnade.errors import PrivacyError, StudyError
+from colonnade.models import MODELS
+from colonnade.privacy import PoissonSampled, Repeated, Statement
+from colonnade.protocols.sketch_task import Sketch
+from colonnade.study import Study, preflight
+from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
+from colonnade.study.preflight import RunPreflight, SketchPreflight
+from colonnade.tables import Schema, number
+
+SKETCH = """\
+name = "s"
+[task]
+kind = "sketch"
+rounds = 40
+sampling = "poisson"
+batch = 50
+rows = 1000
+dimension = 4
+clip = 1.0
+gamma = 268_435_456
+[budget]
+epsilon = { analyst = 1.0 }
+[coordinator]
+address = "127.0.0.1:7000"
+[parties.a]
+schema = "a.toml"
+[parties.b]
+schema = "b.toml"
+[parties.c]
+schema = "c.toml"
+"""
+PCA = SKETCH.replace(SKETCH[SKETCH.index("[task]") : SKETCH.index("[budget]")], '[task]\nkind = "pca"\n')
+
+
+@pytest.fixture
+def study(tmp_path):
+    for name in "abc":
+        Schema({"x": number(0, 1), "y": number(0, 1)}).save(tmp_path / f"{name}.toml")
+
+    def load(text: str = SKETCH, *changes: tuple[str, str]) -> Study:
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "STUDY.toml").write_text(text)
+        return Study.load(tmp_path / "STUDY.toml")
+
+    return load
+
+
+@pytest.fixture
+def colonnade(monkeypatch, capfd):
+    def call(*words, code=0):
+        monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, words)])
+        monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+        ended = 0
+        try:
+            cli.command_line()
+        except SystemExit as end:
+            ended = end.code or 0
+        out, err = capfd.readouterr()
+        assert ended == code, (out, err)
+        return json.loads(out) if "--json" in words else out + err
+
+    return call
+
+
+# --- a sketch
+
+
+def test_a_sketch_is_rounds_of_sampled_releases_about_integers(study):
+    found = study()
+    (event,) = found.events
+    assert isinstance(event, Repeated)
+    assert isinstance(event.event, PoissonSampled)
+    assert (event.times, event.event.rate, event.event.coins) == (40, Fraction(1, 20), ("a", "b", "c"))
+    release = event.event.event
+    longest = 2**28 + 2  # rounding adds at most one to each of four numbers
+    assert release.l2_squared == longest**2
+    assert release.replace_l2_squared == 4 * release.l2_squared
+    assert release.l1 <= 2 * longest < release.replace_l1
+    assert found.statement.epsilon("analyst") <= 1.0 < found.statement.epsilon("coordinator")
+    assert found.statement.epsilon("coordinator") < found.statement.epsilon("a") == found.statement.epsilon("b")
+
+
+def test_disjoint_batches_are_epochs_and_full_rounds_are_rounds(study):
+    disjoint = study(SKETCH, ('"poisson"', '"disjoint"'), ("rounds = 40", "rounds = 41"))
+    assert disjoint.events[0].times == disjoint.task.participations == 3  # 20 batches, so 41 rounds begin a third epoch
+    full = study(SKETCH, ('sampling = "poisson"\nbatch = 50\n', 'sampling = "full"\n'))
+    assert full.events[0].times == 40
+    assert full.task.batch == 1000
+
+
+@pytest.mark.parametrize("noise", ["skellam", "discrete-gaussian"])
+def test_both_normal_noises_cost_the_same_at_this_scale(study, noise):
+    found = study(SKETCH, ("clip = 1.0", f'clip = 1.0\nnoise = "{noise}"'))
+    assert found.task.multiplier == pytest.approx(study().task.multiplier, rel=1e-4)
+    assert found.task.deviation == pytest.approx(found.task.multiplier, rel=1e-6)
+    assert found.task.error == found.task.deviation / 50
+
+
+def test_laplace_noise_leaves_a_whole_variable_to_everyone_with_a_budget(study):
+    text = ("clip = 1.0", 'clip = 1.0\nnoise = "discrete-laplace"')
+    found = study(
+        SKETCH, text, ("rounds = 40", "rounds = 3"), ('sampling = "poisson"\nbatch = 50', 'sampling = "full"')
+    )
+    assert found.task.known == 1  # the threshold
+    assert found.statement.epsilon("a") == pytest.approx(2 * found.statement.epsilon("analyst"), rel=0.1)
+    p = math.exp(-1 / found.task.noise)
+    variance = 3 / 2 * 2 * p / (1 - p) ** 2  # three shares, each half a variable
+    assert found.task.deviation * found.task.gamma == pytest.approx(math.sqrt(variance), rel=1e-3)
+    for error in (0.01, 0.3):
+        assert 0.99 * error < found.task.with_error(error).error <= error
+
+
+def test_a_given_multiplier_is_priced_and_not_calibrated(study):
+    found = study(SKETCH, ("clip = 1.0", "clip = 1.0\nnoise_multiplier = 0.8"))
+    assert found.task.multiplier == pytest.approx(0.8, rel=1e-9)
+    assert found.task.multiplier >= 0.8
+    answer = preflight(found)
+    assert not answer.binding.kept
+    assert answer.binding.bound.epsilon == found.statement.epsilon("analyst") > 1.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rounds = 40", "rounds = 0", "task.rounds"),
+        ("rounds = 40", "", "task.rounds is missing"),
+        ("rounds = 40", "rounds = 40\nepochs = 3", "task.epochs is not a key"),
+        ("batch = 50", "", "needs batch"),
+        ("batch = 50", "batch = 5000", "from 1 to rows"),
+        ('"poisson"', '"full"', "batch has no meaning"),
+        ("clip = 1.0", "clip = -1.0", "task.clip"),
+        ("clip = 1.0", "clip = nan", "task.clip"),
+        ("clip = 1.0", "noise_multiplier = 0.0", "task.noise_multiplier"),
+        ("clip = 1.0", 'noise = "gaussian"', "task.noise"),
+        ('kind = "sketch"', 'kind = "tree"', "task.kind - Input should be one of 'pca', 'sketch'"),
+        ('kind = "sketch"', "", "task.kind is missing"),
+    ],
+)
+def test_what_is_wrong_in_a_sketch_is_named(study, old, new, message):
+    with pytest.raises(StudyError, match=message):
+        _ = study(SKETCH, (old, new)).task
+
+
+def test_the_digest_covers_the_noise(study):
+    digest = study().digest
+    assert study(SKETCH, ("rounds = 40", "rounds = 41")).digest != digest
+    assert study(SKETCH, ('name = "s"', 'name = "s"\ndescription = "words"')).digest == digest
+
+
+def test_a_sketch_is_priced_and_not_run(study, colonnade, tmp_path):
+    assert "sketch" not in MODELS
+    found = study()
+    with pytest.raises(StudyError, match="is a sketch, and a sketch is priced, not run"):
+        found.estimator()
+    before = sorted(tmp_path.iterdir())
+    for words in (["run"], ["coordinator"], ["party"]):
+        extra = [tmp_path / "party.toml"] if words == ["party"] else []
+        text = colonnade(*words, found.path, *extra, "--out", tmp_path / "out", code=StudyError.exit_code)
+        assert "a sketch is priced, not run" in text
+    assert sorted(tmp_path.iterdir()) == before
+    assert study(PCA).runnable().estimator().kind == "pca"
+
+
+# --- preflight
+
+
+def test_preflight_of_a_sketch_has_noise_and_no_bytes(study, colonnade):
+    found = study()
+    answer = preflight(found)
+    assert isinstance(answer, SketchPreflight)
+    assert (answer.rounds, answer.batch, answer.participations) == (40, 50, 2)
+    assert answer.binding.observer.label == "analyst"
+    facts = colonnade("privacy", found.path, "--json")
+    assert facts["binding"] == {"observer": "analyst", "epsilon": pytest.approx(1.0), "allowed": 1.0, "kept": True}
+    assert facts["noise_multiplier"] == pytest.approx(found.task.multiplier)
+    assert "bytes_total" not in facts
+    text = colonnade("privacy", found.path)
+    for word in ("40 rounds", "random batch", "skellam noise", "the budget for analyst decides", "priced and not run"):
+        assert word in text
+    assert "on the wire" not in text
+    colonnade("privacy", found.path, "--rows", 5, code=StudyError.exit_code)
+
+
+def test_preflight_of_a_run_names_who_decides(study, colonnade):
+    found = study(PCA, ("{ analyst = 1.0 }", "1.0"))
+    answer = preflight(found)
+    assert isinstance(answer, RunPreflight)
+    assert answer.binding.observer.label == "a"
+    assert 0.999 < answer.binding.bound.epsilon <= 1.0
+    assert "the budget for a decides: epsilon 1.0000 of 1 allowed" in colonnade("privacy", found.path)
+
+
+# --- the inverse questions
+
+
+def test_rounds_and_epsilon_agree_with_the_calibrated_noise(study):
+    found = study()
+    amount = Amount(multiplier=found.task.multiplier)
+    plan = most_rounds(found, amount)
+    assert plan.rounds == 40
+    assert plan.binding.kept
+    longer = most_rounds(found, Amount(multiplier=2 * found.task.multiplier))
+    assert longer.rounds > 3 * 40
+    beyond = Statement.of(
+        found.task.with_multiplier(2 * found.task.multiplier).with_rounds(longer.rounds + 1).events,
+        found.roster.trust,
+        1e-5,
+    )
+    assert beyond.epsilon("analyst") > 1.0 >= longer.statement.epsilon("analyst")
+    same = epsilons(found, amount)
+    assert same.statement.epsilon("analyst") == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "disjoint"])
+def test_rows_until_a_mean_is_good_enough(study, sampling):
+    found = study(SKETCH, ('"poisson"', f'"{sampling}"'))
+    error = found.task.error * 0.9
+    plan = least_rows(found, Amount(error=error))
+    assert plan.rows > 1000
+    assert 0.999 * error < plan.error <= error
+    assert plan.statement.epsilon("analyst") <= 1.0
+    task = found.task.with_rows(plan.rows - 1).with_error(error)
+    assert Statement.of(task.events, found.roster.trust, 1e-5).epsilon("analyst") > 1.0
+
+
+def test_rows_of_a_full_sketch_and_of_a_pca_follow_from_the_noise(study):
+    full = study(SKETCH, ('sampling = "poisson"\nbatch = 50\n', 'sampling = "full"\n'))
+    plan = least_rows(full, Amount(error=0.001))
+    assert plan.rows == pytest.approx(full.task.deviation / 0.001, rel=1e-3)
+    pca = study(PCA)
+    std = math.sqrt(2 * pca.task.mu) / pca.task.gamma**2
+    plan = least_rows(pca, Amount(error=0.01))
+    assert plan.rows == math.ceil(std / 0.01)
+    assert plan.statement.epsilon("analyst") <= 1.0
+    at = epsilons(pca, Amount(error=0.01), rows=plan.rows)
+    assert at.statement.epsilon("analyst") == plan.statement.epsilon("analyst")
+    assert epsilons(pca, Amount(multiplier=1.0), rows=10).noise_multiplier == pytest.approx(1.0, rel=1e-6)
+
+
+def test_questions_that_have_no_answer(study):
+    found, pca = study(), study(PCA)
+    with pytest.raises(PrivacyError, match="even rounds = 1 is too much: analyst learns"):
+        most_rounds(found, Amount(multiplier=0.05))
+    with pytest.raises(PrivacyError, match="even rows = 16777216 is too little: analyst"):
+        least_rows(pca, Amount(error=1e-7))
+    with pytest.raises(PrivacyError, match="finer than this study's integers"):
+        least_rows(study(), Amount(error=1e-14))
+    with pytest.raises(StudyError, match="one release"):
+        most_rounds(study(PCA), Amount(multiplier=1.0), rows=5)
+    with pytest.raises(StudyError, match="how many rows"):
+        epsilons(study(PCA), Amount(error=1.0))
+    with pytest.raises(StudyError, match="fewer than a batch"):
+        epsilons(study(), Amount(error=1.0), rows=10)
+    with pytest.raises(StudyError, match="give --error"):
+        least_rows(study(PCA), Amount(multiplier=1.0))
+    for wrong in ({}, {"error": 1.0, "multiplier": 1.0}, {"error": -1.0}, {"multiplier": math.inf}):
+        with pytest.raises(StudyError, match="--error"):
+            Amount(**wrong)
+
+
+def test_the_command_asks_one_question(study, colonnade):
+    path = study(SKETCH, ("clip = 1.0", "clip = 1.0\nnoise_multiplier = 1.5")).path
+    facts = colonnade("plan", path, "--rounds", "--json")
+    assert facts["question"] == "rounds"
+    assert facts["noise_multiplier"] == pytest.approx(1.5)
+    text = colonnade("plan", path, "--rounds")
+    assert f"at most {facts['rounds']:,} rounds fit the budget" in text
+    assert "the budget for analyst decides" in text
+    assert "rows are enough" in colonnade("plan", path, "--rows", "--error", 0.02)
+    assert colonnade("plan", path, "--epsilon", "--error", 0.001, "--rows-given", 5000, "--json")["rows"] == 5000
+    assert "OVER BUDGET: analyst" in colonnade("plan", path, "--epsilon", "--error", 0.01)
+    for words in ([], ["--rounds", "--rows"], ["--rows", "--rows-given", 5, "--error", 1]):
+        colonnade("plan", path, *words, code=StudyError.exit_code)
+
+
+def test_the_example_is_priced(colonnade):
+    path = Path(__file__).parents[2] / "examples" / "iterative-sketch" / "STUDY.toml"
+    facts = colonnade("privacy", path, "--json")
+    assert facts["rounds"] == 5000
+    assert facts["binding"]["kept"]
+    assert isinstance(Study.load(path).task, Sketch)
