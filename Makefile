@@ -8,7 +8,7 @@ BENCH := .venv/.bench
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test check slow bench reproduce clean
+.PHONY: demo test check slow bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -30,6 +30,9 @@ bench: $(BENCH)  ## speed, memory and bytes, beside peers
 
 reproduce: $(READY)  ## utility on real data sets (COLONNADE_DATA names their folder)
 	$(BIN)/python benchmarks/pca_utility.py
+
+audit: $(READY)  ## attack every promise from below; mechanisms broken on purpose must be caught
+	$(BIN)/colonnade audit all --twins --out runs/audit
 
 clean:
 	rm -rf .venv runs dist

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 import os
 import queue
+import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -34,6 +37,26 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data sets: set COLONNADE_DATA (looked in {folder})")
     return folder
+
+
+@pytest.fixture
+def colonnade(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """A command in this process: what it printed, as text or, with ``--json``, as what the JSON says."""
+    from colonnade.cli.app import command_line
+
+    def call(*words: object, code: int = 0) -> Any:
+        monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, words)])
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        try:
+            command_line()
+            ended = 0
+        except SystemExit as end:
+            ended = end.code or 0
+        out, err = capfd.readouterr()
+        assert ended == code, (out, err)
+        return json.loads(out) if "--json" in words else out + err
+
+    return call
 
 
 class QueueLink:

@@ -51,6 +51,30 @@ def test_half_the_variance_is_caught(seed):
     assert result.margin > 0.02
 
 
+@pytest.mark.parametrize("share", [0.5, 0.8, 1.3])
+def test_reach_says_how_much_of_the_promise_was_shown(share):
+    """With 1/share of the promised deviation the truth is that share of the promise: close from below."""
+    result = profile_audit(gaussian, *normals(5, MU * share))
+    assert share - 0.12 < result.reach <= share
+    assert result.caught == (share > 1)
+
+
+def test_nothing_to_see_is_a_reach_of_nothing_and_certainty_one_without_end():
+    p, q = normals(9, 0, 20_000)
+    assert profile_audit(gaussian, p, q).reach == 0
+    assert profile_audit(gaussian, p, q).to_dict()["reach"] == 0
+    certain = profile_audit(laplace, p, q + 100)
+    assert certain.reach == math.inf
+    assert certain.to_dict()["reach"] is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), shift=st.floats(0, 3))
+def test_a_promise_is_refuted_exactly_where_reach_exceeds_one(seed, shift):
+    result = profile_audit(gaussian, *normals(seed, shift, 2000), epsilons=[0.0, 0.4, 1.0])
+    assert result.caught == (result.reach > 1)
+
+
 def test_order_does_not_matter_to_the_verdict():
     # One-sided: under the second table alone a rare value appears, so only one order can show it.
     rng = np.random.default_rng(2)
@@ -147,6 +171,12 @@ def test_a_result_is_json():
 def test_what_cannot_be_audited_is_refused(p, q, confidence, what):
     with pytest.raises(PrivacyError, match=what):
         profile_audit(nothing, p, q, confidence=confidence)
+
+
+@pytest.mark.parametrize("epsilon", [math.nan, math.inf, -math.inf, 800.0])
+def test_epsilons_are_finite(epsilon):
+    with pytest.raises(PrivacyError, match="finite"):
+        profile_audit(nothing, *normals(8, 0, 1000), epsilons=[0.0, epsilon])
 
 
 def test_a_delta_is_a_probability():

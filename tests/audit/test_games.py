@@ -6,29 +6,47 @@ import runpy
 import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache, cached_property
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from colonnade.audit import games, registry, rows
+from colonnade.audit import Game, games, profile_audit, register_twin, registry, rows, twin_rows, twins
+from colonnade.audit.samplers import LaplaceShares, Opening
 from colonnade.audit.second_moments import pca_games
-from colonnade.audit.verdict import judge
+from colonnade.audit.verdict import Verdict, judge
 from colonnade.errors import StudyError
 from colonnade.models import PCA, Roster
 from colonnade.privacy import Observer, accountant
 from colonnade.privacy.events import views
-from colonnade.protocols.moments import noise_share, reference
+from colonnade.protocols import moments
+from colonnade.protocols.moments import reference
+from colonnade.protocols.moments_task import Moments
 from colonnade.tables import Schema, number
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from colonnade.testing import twins as twins_module
     from colonnade.testing.seeded import seeded
-    from colonnade.testing.twins import TWINS, twins
+    from colonnade.testing.twins import in_event, in_sampler
 
 SAMPLES = 200_000
 NAMES = [row.name for row in rows()]
+TWINS = twin_rows()
+GAMES = {name: games(name) for name in NAMES}
+
+
+@cache
+def drawn(sampler):
+    """What a sampler sees of both tables; a twin that is broken in its claim alone sees the same as its game."""
+    game = Game("", Observer.analyst(), "", (), plan(2).trust, sampler)
+    stream = seeded(1)
+    return tuple(game.sample(neighbour, SAMPLES, stream) for neighbour in (0, 1))
+
+
+def played(game, broken=""):
+    return Verdict(game, profile_audit(game.claim, *drawn(game.sampler)), game.epsilon(), broken)
 
 
 def plan(owners, threshold=None, columns=2, **parameters):
@@ -40,8 +58,8 @@ def plan(owners, threshold=None, columns=2, **parameters):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_correct_games_hold(name):
-    for game in games(name):
-        verdict = judge(game, SAMPLES, seed=1)
+    for game in GAMES[name]:
+        verdict = played(game)
         assert verdict.good, (game.name, verdict.result.margin, verdict.result.epsilon)
         assert verdict.word == "holds"
         assert verdict.result.epsilon_lower_bound <= verdict.claimed
@@ -49,8 +67,8 @@ def test_correct_games_hold(name):
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: f"{twin.subject}-{twin.role}-{twin.broken}")
 def test_broken_twins_are_caught(twin):
-    found = {broken: game for broken, game in twins(twin.subject) if game.subject == twin.subject}
-    verdict = judge(found[twin.broken], SAMPLES, seed=1, broken=twin.broken)
+    real = next(game for game in GAMES[twin.subject] if (game.role, game.part) == (twin.role, twin.part))
+    verdict = played(twin.make(real), twin.broken)
     assert verdict.good, (verdict.result.margin, verdict.result.epsilon)
     assert verdict.word == "caught"
 
@@ -58,20 +76,83 @@ def test_broken_twins_are_caught(twin):
 def test_every_mechanism_has_a_twin_and_every_twin_a_game():
     assert {twin.subject for twin in TWINS} == set(NAMES)
     for name in NAMES:
-        assert len(twins(name)) == sum(twin.subject == name for twin in TWINS)
+        declared = [twin.broken for twin in TWINS if twin.subject == name]
+        assert [broken for broken, _ in twins(name)] == declared
+
+
+def test_a_twin_is_a_row_after_that_of_its_game(monkeypatch):
+    monkeypatch.setattr(registry, "_TWINS", [])
+    silent = in_sampler(Opening, lambda sampler: replace(sampler, shares=()))
+    with pytest.raises(ValueError, match="register those first"):
+        register_twin("nothing", "analyst", "no noise", silent)
+    register_twin("skellam", "party", "no noise", silent)
+    with pytest.raises(ValueError, match="registered already"):
+        register_twin("skellam", "party", "no noise", silent)
+    ((broken, game),) = twins("skellam")
+    assert (broken, game.name) == ("no noise", "skellam/bank")
+    assert judge(game, 1000, seed=1, broken=broken).good
+    assert twins("pca") == ()
+
+
+def test_a_twin_of_another_kind_of_game_is_refused():
+    with pytest.raises(TypeError, match="pca/analyst does not draw by Opening"):
+        in_sampler(Opening, lambda sampler: sampler)(GAMES["pca"][0])
+    with pytest.raises(TypeError, match="pca/analyst is not charged as"):
+        in_event(type(GAMES["grid"][0].events[0]), lambda event: event)(GAMES["pca"][0])
+
+
+def test_noise_below_the_reach_is_seen():
+    """What the reach promises: with a tenth less noise than that share, the claim is refuted."""
+    for subject, role in (("skellam", "analyst"), ("discrete-laplace", "party"), ("discrete-laplace", "analyst")):
+        game = next(game for game in GAMES[subject] if game.role == role)
+        part = Fraction(0.9 * played(game).result.reach).limit_denominator(100)
+        sampler = game.sampler
+        if isinstance(sampler.law, LaplaceShares):
+            quieter = replace(sampler, law=LaplaceShares(part * sampler.law.scale))
+        else:
+            quieter = replace(sampler, shares=tuple((owner, part**2 * size) for owner, size in sampler.shares))
+        assert played(replace(game, sampler=quieter)).result.caught
+
+
+REAL_NOISE = moments.entry_noise
+WRONG = {
+    "half the variance": lambda task, copies, stream: REAL_NOISE(replace(task, mu=task.mu // 2), copies, stream),
+    "none": lambda task, copies, stream: np.zeros(copies.shape, dtype=np.int64),
+    "once above the diagonal": lambda task, copies, stream: REAL_NOISE(task, np.ones_like(copies), stream),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_noise_in_the_protocol_itself_is_seen(wrong, monkeypatch):
+    """Nothing of the audit is changed: only the function by which the owners of a study draw their noise."""
+    monkeypatch.setattr(moments, "entry_noise", WRONG[wrong])
+    share = moments.noise_share(GAMES["pca"][0].sampler.task, seeded(1))
+    assert wrong != "none" or not share.any()
+    for game in (game for game in GAMES["pca"] if game.role in ("analyst", "party")):
+        assert judge(game, 100_000, seed=2).word == "REFUTED"
+
+
+def test_an_event_with_more_noise_than_the_task_draws_is_seen(monkeypatch):
+    real = Moments.event.func
+    louder = cached_property(lambda task: replace(real(task), shares=tuple((o, 2 * s) for o, s in real(task).shares)))
+    louder.__set_name__(Moments, "event")
+    task = games("pca")[0].sampler.task
+    monkeypatch.setattr(Moments, "event", louder)
+    for game in pca_games(replace(task)):
+        assert judge(game, 50_000, seed=2).word == "REFUTED"
 
 
 def test_games_are_about_what_the_task_asks_for():
-    roles = {name: {game.role for game in games(name)} for name in NAMES}
+    roles = {name: {game.role for game in GAMES[name]} for name in NAMES}
     everyone = {"analyst", "coordinator", "party", "coalition"}
     assert roles["pca"] == roles["skellam"] == roles["discrete-gaussian"] == everyone
-    assert all(len({game.name for game in games(name)}) == len(games(name)) for name in NAMES)
+    assert all(len({game.name for game in found}) == len(found) for found in GAMES.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_claim_follows_from_the_events(name):
     epsilons = np.array([0.0, 0.5, 2.0])
-    for game in games(name):
+    for game in GAMES[name]:
         seen = views(game.events, game.observer, game.trust)
         assert game.claim(epsilons).tolist() == accountant.profile(seen, epsilons).tolist()
         assert game.epsilon() == accountant.epsilon(seen, 1e-5).epsilon < 20
@@ -79,13 +160,13 @@ def test_a_claim_follows_from_the_events(name):
 
 def test_the_attack_on_a_pure_mechanism_comes_close_to_the_claim():
     """Knowing its own share a party is left with exactly one Laplace variable: inflated shares are just enough."""
-    (game,) = [game for game in games("discrete-laplace") if game.role == "party"]
-    verdict = judge(game, SAMPLES, seed=2)
+    (game,) = [game for game in GAMES["discrete-laplace"] if game.role == "party"]
+    verdict = played(game)
     assert 0.95 < verdict.result.epsilon_lower_bound <= verdict.claimed < 1.01
 
 
 def test_pca_plays_with_the_integers_of_the_protocol():
-    game = next(game for game in games("pca") if game.role == "party")
+    game = next(game for game in GAMES["pca"] if game.role == "party")
     task, sampler = game.sampler.task, game.sampler
     for neighbour in (0, 1):
         joint = sampler.rows(neighbour, 50, seeded(5))
@@ -100,18 +181,23 @@ def test_pca_plays_with_the_integers_of_the_protocol():
     assert not np.array_equal(first, second)
 
 
-def test_pca_draws_the_noise_of_the_protocol():
-    """The shares of the game have the variance of those that the owners draw."""
-    task = games("pca")[0].sampler.task
-    diagonal = np.cumsum([0, *range(task.width, 1, -1)])
-    drawn = np.concatenate([noise_share(task, seeded(seed))[diagonal] for seed in range(400)])
-    share = dict(games("pca")[0].sampler.shares)[task.owners[0]]
-    assert np.var(drawn / float(2 * share) ** 0.5) == pytest.approx(1.0, abs=0.1)
+@pytest.mark.parametrize("owners", [3, 12])
+@pytest.mark.parametrize("role", ["analyst", "party"])
+def test_pca_sees_as_much_noise_as_its_event_says(role, owners):
+    """The weighed sum of entries has the variance of the event's shares that the observer does not know."""
+    game = next(game for game in pca_games(plan(owners, columns=1)) if game.role == role)
+    sampler, event = game.sampler, game.events[0]
+    unknown = sum(size for owner, size in event.shares if owner not in game.observer.names)
+    copies = [1 if i == j else 2 for i, j in sampler.moved]
+    weighed = sum(often * sampler.moves[spot] ** 2 for often, spot in zip(copies, sampler.moved, strict=True))
+    quiet = replace(sampler, noisy=())
+    rounding = np.var(quiet(1, 8000, seeded(3)))
+    assert np.var(sampler(1, 8000, seeded(4))) - rounding == pytest.approx(2 * float(unknown) * weighed, rel=0.05)
 
 
 def test_pca_games_use_nearly_the_whole_sensitivity():
     """Otherwise they would pass whatever the noise: the move is within a few percent of the event's bound."""
-    for game in games("pca"):
+    for game in GAMES["pca"]:
         task, sampler = game.sampler.task, game.sampler
         empty = sampler.people[0] is None
         before = 0 * sampler.rows(1, 1, seeded(1)) if empty else sampler.rows(0, 1, seeded(1))
@@ -128,7 +214,7 @@ def test_pca_games_of_a_study_with_a_larger_committee():
     assert "p0+p1" in found
     assert "coordinator+p0+p1" in found
     pair = found["p0+p1"]
-    assert {owner for owner, _ in pair.sampler.shares} == {"p2", "p3", "p4"}
+    assert set(pair.sampler.noisy) == {"p2", "p3", "p4"}
     assert judge(pair, 50_000, seed=3).good
     assert judge(replace(pair, observer=Observer.analyst()), 100_000, seed=3).result.caught
 
@@ -136,13 +222,12 @@ def test_pca_games_of_a_study_with_a_larger_committee():
 def test_pca_games_of_many_owners_keep_all_the_noise():
     task = plan(30, columns=1)
     for game in pca_games(task):
-        unknown = sum((size for owner, size in task.event.shares if owner not in game.observer.names), Fraction(0))
-        assert sum(size for _, size in game.sampler.shares) == unknown
-        assert len(game.sampler.shares) <= 8
+        assert set(game.sampler.noisy) == set(task.owners) - set(game.observer.names)
+        assert len(game.sampler.noisy) == len(set(game.sampler.noisy))
 
 
 def test_a_game_depends_on_its_seed_alone():
-    game = games("skellam")[0]
+    game = GAMES["skellam"][0]
     assert judge(game, 2000, seed=7) == judge(game, 2000, seed=7)
     assert judge(game, 2000, seed=7).result != judge(game, 2000, seed=8).result
 
@@ -154,7 +239,8 @@ def test_names_are_taken_once_and_unknown_ones_are_listed():
         games("nothing")
 
 
-def test_whoever_imports_the_twins_is_warned():
+def test_whoever_imports_the_twins_is_warned(monkeypatch):
+    monkeypatch.setattr(registry, "_TWINS", [])
     with pytest.warns(UserWarning, match="broken on purpose"):
         runpy.run_path(twins_module.__file__)
 
@@ -163,7 +249,7 @@ def test_whoever_imports_the_twins_is_warned():
 @pytest.mark.parametrize("name", NAMES)
 def test_correct_games_hold_for_many_seeds(name):
     """No more alarms than chance allows; the union bound makes them far rarer than one in a thousand."""
-    found = games(name)
+    found = GAMES[name]
     runs = 40
     alarms = sum(not judge(game, 100_000, seed=1000 + run).good for game in found for run in range(runs))
     assert alarms <= binom.ppf(0.999, runs * len(found), 0.001)

@@ -102,15 +102,39 @@ def test_large_values_stay_exact(in_threads, no_noise):
 
 
 def test_the_noise_of_all_owners_is_in_the_result(in_threads, monkeypatch):
-    """Zero rows of data in effect: what is opened is the sum of the noise shares."""
+    """A row of zeros: but for the constant, what is opened is exactly the sum of one share of noise an owner."""
     monkeypatch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
-    task = make_task([40, 40, 40], mu=3 * 10**6, constant=1)
-    tables = {name: Rows(np.zeros((1, 40))) for name in task.owners}
-    opened = execute(in_threads, task, tables)[COORDINATOR].opened.astype(float)
+    drawn, real = [], moments.noise_share
+
+    def watched(task, stream):
+        drawn.append(real(task, stream))
+        return drawn[-1]
+
+    monkeypatch.setattr(moments, "noise_share", watched)
+    task = make_task([4, 4, 4], mu=3 * 10**6, constant=1)
+    tables = {name: Rows(np.zeros((1, 4))) for name in task.owners}
+    opened = execute(in_threads, task, tables)[COORDINATOR].opened
+    opened[-1] -= task.constant**2
+    assert len(drawn) == 3
+    assert all(np.count_nonzero(share) > task.entries / 2 for share in drawn)
+    assert np.array_equal(opened, sum(drawn))
+
+
+@pytest.mark.parametrize("widths", [[6, 7], [4, 4, 4], [2] * 7])
+def test_an_owner_draws_one_share_of_the_noise(stream, widths):
+    """Sk(mu/P) has variance 2 mu/P: on the diagonal once, above it twice."""
+    task = make_task(widths, mu=10**6)
+    draws = np.array([moments.noise_share(task, stream) for _ in range(800)], dtype=float)
     on = moments.weights(task.width) == 1
-    opened[np.flatnonzero(on)[-1]] -= 1
-    assert np.var(opened[on]) == pytest.approx(2 * task.mu, rel=0.5)
-    assert np.var(opened[~on]) == pytest.approx(4 * task.mu, rel=0.06)
+    share = 2 * task.mu / len(task.owners)
+    assert np.count_nonzero(on) == task.width
+    assert np.mean(draws[:, on] ** 2) == pytest.approx(share, rel=0.05)
+    assert np.mean(draws[:, ~on] ** 2) == pytest.approx(2 * share, rel=0.02)
+    # Each entry has noise of its own, and each has it.
+    each = np.mean(draws**2, axis=0) / np.where(on, share, 2 * share)
+    assert np.all(np.abs(each - 1) < 0.25)
+    between = np.corrcoef(draws.T) - np.eye(task.entries)
+    assert np.max(np.abs(between)) < 0.2
 
 
 def test_everyone_gets_the_same_result(in_threads):

@@ -3,7 +3,7 @@
 from colonnade.audit import mechanisms, second_moments  # noqa: F401 - they register their games
 from colonnade.audit.distinguish import CONFIDENCE, DELTA, EPSILONS, AuditResult, epsilon_lower_bound, profile_audit
 from colonnade.audit.probe import Change, ProbeReport, neighbours_in_ball, sensitivity_probe
-from colonnade.audit.registry import Game, Row, Sampler, games, register, rows
+from colonnade.audit.registry import Game, Row, Sampler, Twin, games, register, register_twin, rows, twin_rows, twins
 
 __all__ = [
     "CONFIDENCE",
@@ -15,11 +15,15 @@ __all__ = [
     "ProbeReport",
     "Row",
     "Sampler",
+    "Twin",
     "epsilon_lower_bound",
     "games",
     "neighbours_in_ball",
     "profile_audit",
     "register",
+    "register_twin",
     "rows",
     "sensitivity_probe",
+    "twin_rows",
+    "twins",
 ]

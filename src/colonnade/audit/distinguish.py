@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 
 from colonnade.errors import PrivacyError
+from colonnade.privacy.routes.gaussian import log_gaussian_deltas
 
 Floats = NDArray[np.float64]
 Claim = Callable[[Floats], Floats]
@@ -27,6 +28,7 @@ EPSILONS: tuple[float, ...] = tuple(round(0.05 * k, 2) for k in range(121))
 CONFIDENCE = 0.999
 DELTA = 1e-5
 _FEWEST = 100
+_FURTHEST = 700.0  # beyond it e^epsilon is no float
 _SPREAD, _TAIL = 2048, 256  # how many thresholds are tried over the whole range, and towards each end
 
 
@@ -35,7 +37,8 @@ class AuditResult:
     """What one game showed: the claim, a lower bound on the truth, and by how much the second exceeds the first.
 
     ``margin`` is the largest of ``lower - claimed`` and ``epsilon`` is where it lies; above zero the claim is
-    refuted. ``order`` says whether the event was likelier under the first neighbour or the second.
+    refuted. It is no measure of how nearly: where the promise is next to nothing, it is next to nothing too. For
+    that there is ``reach``. ``order`` says whether the event was likelier under the first neighbour or the second.
     """
 
     margin: float
@@ -54,12 +57,30 @@ class AuditResult:
         """Whether the claim is refuted."""
         return self.margin > 0
 
+    @cached_property
+    def reach(self) -> float:
+        """How much of the promise was shown: above 1 it is refuted, and near 0 this game could hardly see anything.
+
+        Both curves are read as those of Gaussian noise, at each epsilon: the sensitivity in deviations that
+        gives the shown delta, as a share of the one that gives the promised delta; and of these the largest.
+        With noise clearly below this share of what is promised, the shown curve would have crossed the promised one.
+        """
+        shown, claimed, grid = map(np.array, (self.lower, self.claimed, self.epsilons))
+        some = shown > 0
+        if not some.any():
+            return 0.0
+        if (claimed[some] <= 0).any():
+            return math.inf
+        shift = (_gaussian_shift(curve[some], grid[some]) for curve in (shown, claimed))
+        return float(np.divide(*shift).max())
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; an infinite lower bound is ``null``."""
+        """Plain values for JSON; an infinite lower bound or reach is ``null``."""
         bound = self.epsilon_lower_bound
         return {
             "caught": self.caught,
             "margin": self.margin,
+            "reach": self.reach if math.isfinite(self.reach) else None,
             "epsilon": self.epsilon,
             "order": self.order,
             "delta": self.delta,
@@ -87,6 +108,8 @@ def profile_audit(
     ``1 - confidence``. ``delta`` is where :func:`epsilon_lower_bound` is reported besides, at the same confidence.
     """
     grid = np.asarray(epsilons, dtype=np.float64)
+    if not np.isfinite(grid).all() or np.any(np.abs(grid) > _FURTHEST):
+        raise PrivacyError(f"the epsilons of an audit must be finite numbers of at most {_FURTHEST:g}")
     claimed = np.asarray(claim(grid), dtype=np.float64)
     if grid.ndim != 1 or not grid.size or claimed.shape != grid.shape or np.isnan(claimed).any():
         raise PrivacyError("a claim gives one delta for each epsilon of the audit, and this one does not")
@@ -142,13 +165,14 @@ class _Halves:
     def _promising(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
         """Bounds on every event's chance under either neighbour, from the half that events are chosen on.
 
-        Events are "at least t" for each threshold and then "below t". These bounds only rank events.
+        Events are "at least t" for each threshold and then "below t". These bounds only rank events, so they need
+        not be exact.
         """
         lower = []
         for values in self.chosen_on:
             above = values.size - np.searchsorted(values, self.thresholds)
             counts = np.concatenate([above, values.size - above])
-            lower.append(_at_least(counts, values.size, self.level / 1000))
+            lower.append(_roughly_at_least(counts, values.size, self.level / 1000))
         # An event's chance is at most one less the least chance of its complement, which stands in the other half.
         upper = [1 - np.roll(bound, self.thresholds.size) for bound in lower]
         return (lower[0], lower[1]), (upper[0], upper[1])
@@ -205,3 +229,21 @@ def _at_least(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
     """Clopper and Pearson: below the true chance of a hit but with probability ``level``."""
     some = np.maximum(hits, 1)
     return np.where(hits > 0, betaincinv(some, trials - some + 1, level), 0.0)
+
+
+def _roughly_at_least(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
+    """Wilson's approximation to the same bound, which is much faster to compute."""
+    reach = float(ndtri(level))
+    spread = np.sqrt(hits * (trials - hits) / trials + reach**2 / 4)
+    return np.asarray((hits + reach**2 / 2 + reach * spread) / (trials + reach**2))
+
+
+def _gaussian_shift(deltas: Floats, epsilons: Floats) -> Floats:
+    """The sensitivity, in standard deviations, at which Gaussian noise has each delta at its epsilon."""
+    wanted = np.log(deltas)
+    low, high = np.full(deltas.shape, 1e-9), np.full(deltas.shape, 1e3)
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        enough = log_gaussian_deltas(middle, epsilons) >= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high

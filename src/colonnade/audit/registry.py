@@ -2,7 +2,7 @@
 
 A game never carries a figure of its own: its claim is what the accountant makes of the events for the
 observer. Rows are registered under the kind of a model or the name of a mechanism, so a new protocol adds a
-row and nothing else.
+row and nothing else. A twin, the same game with one thing broken on purpose, is a row as well.
 """
 
 from __future__ import annotations
@@ -123,4 +123,48 @@ def games(name: str, task: Any = None) -> tuple[Game, ...]:
     row = _ROWS.get(name)
     if row is None:
         raise StudyError(f"there are no games named {name!r}; choose from {', '.join(_ROWS)}, or a STUDY.toml")
-    return tuple(row.build(row.plan() if task is None else task))
+    found = tuple(row.build(row.plan() if task is None else task))
+    if not found:
+        raise StudyError(f"{name} is registered but gives no games for this task: let its row yield at least one")
+    return found
+
+
+Make = Callable[[Game], Game]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """Of which game (its subject, who looks, and its part), what is broken, and how the broken game is made."""
+
+    subject: str
+    role: str
+    broken: str
+    make: Make
+    part: str = ""
+
+
+_TWINS: list[Twin] = []
+
+
+def register_twin(subject: str, role: str, broken: str, make: Make, part: str = "") -> None:
+    """Enter a game that is broken on purpose and that an audit must catch, after the game's own row."""
+    if subject not in _ROWS:
+        raise ValueError(f"a twin of {subject!r} needs games of that name: register those first")
+    if any((twin.subject, twin.role, twin.broken, twin.part) == (subject, role, broken, part) for twin in _TWINS):
+        raise ValueError(f"a twin of {subject!r} with {broken!r} is registered already")
+    _TWINS.append(Twin(subject, role, broken, make, part))
+
+
+def twin_rows() -> tuple[Twin, ...]:
+    """Every broken twin, in order of registration."""
+    return tuple(_TWINS)
+
+
+def twins(name: str, task: Any = None) -> tuple[tuple[str, Game], ...]:
+    """The broken twins of a subject's games: what is broken, and the game to play, for the first that fits."""
+    real = games(name, task)
+    found = []
+    for twin in (twin for twin in _TWINS if twin.subject == name):
+        fitting = [game for game in real if (game.role, game.part) == (twin.role, twin.part)]
+        found += [(twin.broken, twin.make(game)) for game in fitting[:1]]
+    return tuple(found)

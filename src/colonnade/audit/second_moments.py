@@ -1,4 +1,7 @@
-"""Games of the second moments behind PCA, with exactly the integers of the protocol.
+"""Games of the second moments behind PCA, with the protocol's own rounding and noise.
+
+Rows are rounded and noise is drawn by the functions that the owners call in a study, from the task and not from
+the event, so that an error in either is one between what is promised and what is seen.
 
 One person sits at the bounds of every owner's row. The observer weighs each opened entry by how much it
 would move, which is the best one can do against nearly Gaussian noise.
@@ -8,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -18,35 +20,37 @@ from colonnade.audit.registry import Game, register
 from colonnade.models import PCA, Roster
 from colonnade.privacy import Observer
 from colonnade.privacy.events import alike
-from colonnade.privacy.noise import skellam
-from colonnade.protocols.moments import OwnBlock
+from colonnade.protocols import moments
 from colonnade.protocols.moments_task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 
 Person = NDArray[np.float64]
-_MOST_SHARES = 8
+_MOST_TURNED = 8
+_MOST_ALONE = 7
 
 
 @dataclass(frozen=True)
 class Entries:
     """The opened entries that the two tables move, each weighed by its move, without noise that is known.
 
-    ``people`` are the two rows in the units of the encoded columns; none means a table without a row.
+    ``people`` are the two rows in the units of the encoded columns; none means a table without a row. ``noisy`` are
+    the owners whose noise the observer cannot subtract.
     """
 
     task: Moments
     people: tuple[tuple[float, ...] | None, tuple[float, ...]]
-    shares: tuple[tuple[str, Fraction], ...]
-    known: tuple[str, ...]
+    noisy: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         """The weighed sum of the opened entries, for so many runs of the protocol."""
         joint = self.rows(neighbour, count, stream)
         total = np.zeros(count)
         for i, j in self.moved:
-            twice = 1 if i == j else 2
-            entry = twice * joint[:, i] * joint[:, j] + self._noise(twice, count, stream)
+            copies = np.full(count, 1 if i == j else 2)
+            entry = copies * joint[:, i] * joint[:, j]
+            for owners in self._together:
+                entry += moments.entry_noise(self.task, owners * copies, stream)
             total += self.moves[i, j] * entry
         return total
 
@@ -57,18 +61,17 @@ class Entries:
             return np.zeros((count, self.task.width), dtype=np.int64)
         row = np.array(person)
         whole = [
-            OwnBlock(self.task, owner).quantise(np.tile(row[self.task.span(owner)], (count, 1)), stream)
+            moments.OwnBlock(self.task, owner).quantise(np.tile(row[self.task.span(owner)], (count, 1)), stream)
             for owner in self.task.owners
         ]
         constant = np.full((count, 1), float(self.task.constant))
         return np.hstack([*whole, constant]).astype(np.int64)
 
-    def _noise(self, twice: int, count: int, stream: Stream) -> NDArray[np.int64]:
-        total = np.zeros(count, dtype=np.int64)
-        for owner, size in self.shares:
-            if owner not in self.known:
-                total += skellam(twice * size, count, stream)
-        return total
+    @property
+    def _together(self) -> list[int]:
+        """How many owners' noise is drawn at a time: one's, and at last all others', as Skellam shares add up."""
+        rest = len(self.noisy[_MOST_ALONE:])
+        return [1] * (len(self.noisy) - rest) + [rest] * (rest > 0)
 
     @cached_property
     def moves(self) -> NDArray[np.float64]:
@@ -110,15 +113,8 @@ def _neighbours(task: Moments, observer: Observer) -> tuple[tuple[float, ...] | 
     for owner in others:
         columns[task.span(owner)] = elsewhere[task.span(owner)]
     pairs.append(tuple(columns.tolist()))
-    pairs += [_at_bounds(task, turned=others[: k + 1]) for k in range(min(len(others), _MOST_SHARES))]
+    pairs += [_at_bounds(task, turned=others[: k + 1]) for k in range(min(len(others), _MOST_TURNED))]
     return whole, max(pairs, key=lambda second: float(np.linalg.norm(_change(task, whole, second))))
-
-
-def _shares(task: Moments, observer: Observer) -> tuple[tuple[str, Fraction], ...]:
-    """The shares of the event; of very many, the last ones as one, since Skellam shares add up exactly."""
-    unknown = [share for share in task.event.shares if share[0] not in observer.names]
-    head, rest = unknown[: _MOST_SHARES - 1], unknown[_MOST_SHARES - 1 :]
-    return (*head, (rest[0][0], sum((size for _, size in rest), Fraction(0)))) if rest else tuple(head)
 
 
 def _example() -> Moments:
@@ -134,7 +130,8 @@ def pca_games(task: Moments) -> Iterator[Game]:
     for observer in task.trust.standard_observers(key):
         if task.trust.broken(observer) is None:
             people = _neighbours(task, observer)
-            sampler = Entries(task, people, _shares(task, observer), observer.names)
+            noisy = tuple(owner for owner in task.owners if owner not in observer.names)
+            sampler = Entries(task, people, noisy)
             tables = "no row, or one" if people[0] is None else "a row, or another in the others' columns,"
             story = f"{tables} at its bounds; the {len(sampler.moved)} opened entries that move"
             yield Game("pca", observer, story, (task.event,), task.trust, sampler)

@@ -12,6 +12,8 @@ from colonnade.audit.registry import Game
 from colonnade.randomness import Stream
 
 SAMPLES = 400_000
+MOST_SAMPLES = 10_000_000  # a gigabyte of memory, and hours for the larger games
+_FAR = 9.99
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,19 @@ class Verdict:
         if self.broken:
             return "caught" if self.good else "ESCAPED"
         return "holds" if self.good else "REFUTED"
+
+    @property
+    def label(self) -> str:
+        """The game's name and, for a twin, what is broken in it."""
+        return f"{self.game.name}: {self.broken}" if self.broken else self.game.name
+
+    @property
+    def reach(self) -> str:
+        """How much of the promise was shown, in percent; rounded so that only a refuted promise is at 100 or more."""
+        share = self.result.reach
+        if share >= _FAR:
+            return f">{_FAR:.0%}"
+        return f"{math.ceil(100 * share) if self.result.caught else math.floor(100 * share)}%"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite claim is ``null``."""

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json as plain_json
+import os
 import secrets
+import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.audit import Game, games, rows
-from colonnade.audit.verdict import SAMPLES, Verdict, judge
+from colonnade.audit import Game, games, rows, twins
+from colonnade.audit.verdict import MOST_SAMPLES, SAMPLES, Verdict, judge
 from colonnade.cli.output import Json, emit, progress_bar, say, speak_json
+from colonnade.errors import StorageError
 from colonnade.privacy.statement import rounded_up
-from colonnade.report.audit_plot import write_audit
+from colonnade.report.audit_plot import NAME, write_audit
 from colonnade.study import Study
 
 _ALL = "all"
+_FIGURES = "audit.json"
 _Job = tuple[str, Game]
 _Tasks = list[tuple[str, Any]]
 
@@ -27,8 +33,12 @@ def audit(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME | STUDY.toml]", help="What to attack; all, or nothing for a list.")
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1000, help="Samples of each of the two tables.")] = SAMPLES,
-    twins: Annotated[bool, typer.Option("--twins", help="Play the broken twins too; each must be caught.")] = False,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1000, max=MOST_SAMPLES, help="Samples of each of the two tables.")
+    ] = SAMPLES,
+    with_twins: Annotated[
+        bool, typer.Option("--twins", help="Play the broken twins too; each must be caught.")
+    ] = False,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat an audit.  [default: a new one]")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to leave audit.html and audit.json.")] = Path("runs/audit"),
     json: Json = False,
@@ -40,7 +50,8 @@ def audit(
         return
     number = secrets.randbits(32) if seed is None else seed
     title, tasks = _tasks(name)
-    jobs = list(_jobs(tasks, twins))
+    jobs, without = _jobs(tasks, with_twins)
+    _prepare(out)
     verdicts = []
     with progress_bar(not json) as progress:
         for index, (broken, game) in enumerate(jobs):
@@ -48,31 +59,50 @@ def audit(
             verdicts.append(judge(game, samples, number, broken))
         progress("play", len(jobs), len(jobs))
     facts = {"audited": name, "seed": number, "games": [verdict.to_dict() for verdict in verdicts]}
+    facts |= {"without_twins": without} if with_twins else {}
     page = write_audit(out, f"Audit of {title}", verdicts)
-    (out / "audit.json").write_text(plain_json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    emit(facts | {"out": str(out)}) if json else say(_show(verdicts, page, number))
+    (out / _FIGURES).write_text(plain_json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    emit(facts | {"out": str(out)}) if json else say(_show(verdicts, without, page, number))
     if not all(verdict.good for verdict in verdicts):
         raise typer.Exit(1)
 
 
 def _tasks(name: str) -> tuple[str, _Tasks]:
     """What to call the audit, and the tasks to attack: a study's own, or the registered ones."""
-    if name.endswith(".toml") or Path(name).is_file():
+    names = [row.name for row in rows()]
+    if name == _ALL:
+        return name, [(known, None) for known in names]
+    if name not in names and (name.endswith(".toml") or os.path.basename(name) != name):
         study = Study.load(name)
         return study.name, [(study.content.task.kind, study.runnable().task)]
-    return name, [(row.name, None) for row in rows()] if name == _ALL else [(name, None)]
+    return name, [(name, None)]
 
 
-def _jobs(tasks: _Tasks, with_twins: bool) -> Iterator[_Job]:
-    """Every game to play, with what is broken in it."""
-    for subject, task in tasks:
-        yield from (("", game) for game in games(subject, task))
-    if with_twins:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns whoever imports what is broken on purpose
-            from colonnade.testing.twins import twins
-        for subject, task in tasks:
-            yield from twins(subject, task)
+def _jobs(tasks: _Tasks, with_twins: bool) -> tuple[list[_Job], list[str]]:
+    """Every game to play, with what is broken in it, and the subjects of which no twin was declared."""
+    jobs = [("", game) for subject, task in tasks for game in games(subject, task)]
+    if not with_twins:
+        return jobs, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns whoever imports what is broken on purpose
+        importlib.import_module("colonnade.testing.twins")
+    found = {subject: twins(subject, task) for subject, task in tasks}
+    return [*jobs, *itertools.chain(*found.values())], [subject for subject, broken in found.items() if not broken]
+
+
+def _prepare(out: Path) -> None:
+    """Make the folder and write to it, before hours are spent on what could not be kept."""
+    for place in (out, *out.parents):
+        if place.exists() and not place.is_dir():
+            raise StorageError(f"{place} is a file and the audit is to be left in a folder: choose another --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
+    for name in (NAME, _FIGURES):
+        if (out / name).is_dir():
+            raise StorageError(f"{out / name} is a folder where the audit writes a file: choose another --out")
 
 
 def _listing() -> list[dict[str, Any]]:
@@ -88,7 +118,7 @@ def _list() -> str:
     return "\n".join([*lines, "", "colonnade audit NAME plays one, colonnade audit STUDY.toml a study's own"])
 
 
-def _show(verdicts: Sequence[Verdict], page: Path, seed: int) -> str:
+def _show(verdicts: Sequence[Verdict], without: Sequence[str], page: Path, seed: int) -> str:
     real = [verdict for verdict in verdicts if not verdict.broken]
     broken = [verdict for verdict in verdicts if verdict.broken]
     result = verdicts[0].result
@@ -100,19 +130,23 @@ def _show(verdicts: Sequence[Verdict], page: Path, seed: int) -> str:
     ]
     if broken:
         lines += ["", *_lines("broken on purpose", broken)]
+    if without:
+        lines += ["", *(f"no twins are declared for {subject}" for subject in without)]
     if any(verdict.broken and not verdict.good for verdict in verdicts):
         lines += ["", "a twin that escapes may need more --samples: small epsilons take many"]
+    lines += [
+        "",
+        "reach: how much of the promised curve was shown; noise clearly below that share would have been seen",
+    ]
     return "\n".join([*lines, "", f"pictures: {page} (repeat with --seed {seed})"])
 
 
 def _lines(head: str, verdicts: Sequence[Verdict]) -> list[str]:
-    names = [": ".join(filter(None, (verdict.game.name, verdict.broken))) for verdict in verdicts]
-    wide = max(map(len, (head, *names)))
-    lines = [f"{head:<{wide}}  promised   shown   margin at epsilon  verdict"]
-    for name, verdict in zip(names, verdicts, strict=True):
-        result = verdict.result
+    wide = max(len(head), *(len(verdict.label) for verdict in verdicts))
+    lines = [f"{head:<{wide}}  promised   shown  reach  verdict"]
+    for verdict in verdicts:
+        shown = f"{verdict.result.epsilon_lower_bound:.3f}"
         lines.append(
-            f"{name:<{wide}}  {rounded_up(verdict.claimed):>8}  {result.epsilon_lower_bound:>6.3f}  "
-            f"{result.margin:>+7.4f} at {result.epsilon:<7g}  {verdict.word}"
+            f"{verdict.label:<{wide}}  {rounded_up(verdict.claimed):>8}  {shown:>6}  {verdict.reach:>5}  {verdict.word}"
         )
     return lines

@@ -113,12 +113,16 @@ def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int6
 
 def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
     """One owner's noise: Sk(mu/P) on the diagonal and Sk(2 mu/P) above it."""
+    return entry_noise(task, weights(task.width), stream)
+
+
+def entry_noise(task: Moments, copies: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
+    """One owner's noise for entries that stand so often in the full matrix; audits attack this very function."""
     share = Fraction(task.mu, len(task.owners))
-    diagonal = skellam(share, task.width, stream)
-    above = skellam(2 * share, task.entries - task.width, stream)
-    noise = np.empty(task.entries, dtype=np.int64)
-    on = weights(task.width) == 1
-    noise[on], noise[~on] = diagonal, above
+    noise = np.zeros(copies.shape, dtype=np.int64)
+    for often in np.flatnonzero(np.bincount(copies)).tolist():
+        here = copies == often
+        noise[here] = skellam(often * share, int(here.sum()), stream)
     return noise
 
 

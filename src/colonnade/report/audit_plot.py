@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from colonnade.audit.distinguish import AuditResult
 from colonnade.audit.verdict import Verdict
 from colonnade.report import words
 from colonnade.report.canvas import extent, frame, rule, ticks, write
@@ -62,21 +61,35 @@ def render_audit(title: str, verdicts: Sequence[Verdict]) -> str:
 
 
 def _lead(real: Sequence[Verdict], broken: Sequence[Verdict]) -> Html:
-    bad = [verdict for verdict in [*real, *broken] if not verdict.good]
-    if bad:
-        names = words.listed([verdict.game.name for verdict in bad])
-        return tag("p", f"Not as it should be: {names}. The tables say which and where.", class_="note")
-    said = f"{words.counted(len(real), 'game')} played, and no attacker showed more than was promised."
+    refuted = [verdict.label for verdict in real if not verdict.good]
+    escaped = [verdict.label for verdict in broken if not verdict.good]
+    said = []
+    if refuted:
+        said.append(f"{words.counted(len(refuted), 'promise is', 'promises are')} refuted: {_apart(refuted)}.")
+    if escaped:
+        said.append(
+            f"{words.counted(len(escaped), 'broken twin')} escaped, so this audit would not have seen such a fault: "
+            f"{_apart(escaped)}. That says nothing against a promise; play with more samples."
+        )
+    if said:
+        return join([tag("p", text, class_="note") for text in said])
+    praise = f"{words.counted(len(real), 'game')} played, and no attacker showed more than was promised."
     if broken:
-        said += f" All of {words.counted(len(broken), 'broken twin')} were caught."
-    return tag("p", said, class_="lead")
+        praise += f" {words.counted(len(broken), 'broken twin')}, and every one was caught."
+    return tag("p", praise, class_="lead")
+
+
+def _apart(labels: Sequence[str]) -> str:
+    """Labels have commas in them."""
+    return "; ".join(labels)
 
 
 def _section(key: str, heading: str, verdicts: Sequence[Verdict]) -> Html:
+    sure = words.percent(verdicts[0].result.confidence)
     legend = tag(
         "ul",
         tag("li", tag("i", class_="b0"), "promised: the largest delta at each epsilon"),
-        tag("li", tag("i", class_="b1"), "shown: no less than this, with the confidence below"),
+        tag("li", tag("i", class_="b1"), f"shown: no less than this, with {sure} confidence"),
         class_="key",
     )
     panels = [_panel(f"{key}{index}", verdict) for index, verdict in enumerate(verdicts)]
@@ -98,29 +111,30 @@ def _table(verdicts: Sequence[Verdict]) -> Html:
             v.game.story,
             words.epsilon(v.claimed),
             f"{v.result.epsilon_lower_bound:.3f}",
-            f"{v.result.margin:+.4f} at {v.result.epsilon:g}",
+            v.reach,
             tag("span", v.word, class_="good" if v.good else "warn"),
         )
         for v in verdicts
     ]
-    heads = ("Game", "The two tables, and what is looked at", "Promised", "Shown", "Margin", "Verdict")
+    heads = ("Game", "The two tables, and what is looked at", "Promised", "Shown", "Reach", "Verdict")
     caption = (
-        f"Epsilon promised and shown at delta {words.power(result.delta)}; the margin is the most by which the shown "
-        f"curve exceeds the promised one, and where. {result.samples[0]:,} samples of each table, confidence "
-        f"{words.percent(result.confidence)} a game."
+        f"Epsilon promised and shown at delta {words.power(result.delta)}; reach is how much of the promised curve "
+        f"was shown, and noise clearly below that share would have been seen. {result.samples[0]:,} samples of each "
+        f"table, confidence {words.percent(result.confidence)} a game."
     )
     return table(heads, rows, caption=caption, numeric=(2, 3, 4))
 
 
 def _panel(key: str, verdict: Verdict) -> Html:
     result = verdict.result
-    plot = _Panel(result)
-    title = f"{verdict.game.name}{': ' + verdict.broken if verdict.broken else ''}"
+    plot = _Panel(verdict)
     spoken = (
         f"Promised delta {result.claimed[0]:.3g} at epsilon 0, shown at least {max(result.lower[0], 0):.3g}; "
-        f"the margin is {result.margin:+.4f} at epsilon {result.epsilon:g}: {verdict.word}."
+        f"reach {verdict.reach}: {verdict.word}."
     )
-    drawn = frame(key, title, spoken, _WIDTH, _HEIGHT, *plot.axes(), *plot.areas(), *plot.curves(), *plot.worst())
+    drawn = frame(
+        key, verdict.label, spoken, _WIDTH, _HEIGHT, *plot.axes(), *plot.areas(), *plot.curves(), *plot.worst()
+    )
     caption = [tag("strong", verdict.game.name), f": {verdict.broken}" if verdict.broken else None]
     return tag("figure", drawn, tag("figcaption", *caption))
 
@@ -128,8 +142,9 @@ def _panel(key: str, verdict: Verdict) -> Html:
 class _Panel:
     """The geometry of one game's two curves over a straight axis of epsilons."""
 
-    def __init__(self, result: AuditResult) -> None:
-        self.result = result
+    def __init__(self, verdict: Verdict) -> None:
+        self.result = result = verdict.result
+        self.reach = verdict.reach
         shown = [max(value, 0.0) for value in result.lower]
         most = max(max(result.claimed), max(shown), 1e-12)
         high = [max(pair) > _NEGLIGIBLE * most for pair in zip(result.claimed, shown, strict=True)]
@@ -184,10 +199,9 @@ class _Panel:
         ]
 
     def worst(self) -> list[Html]:
-        """Where the margin lies, and what it is."""
+        """The reach and, of a refuted promise, where it is exceeded most."""
         result = self.result
-        text = f"margin {result.margin:+.4f} at {result.epsilon:g}"
-        drawn = [write(self._across(self.far), _TOP - 10, text, "end tiny strong")]
+        drawn = [write(self._across(self.far), _TOP - 10, f"reach {self.reach}", "end tiny strong")]
         if result.caught and result.epsilon <= self.far:
             x, k = self._across(result.epsilon), result.epsilons.index(result.epsilon)
             drawn.append(rule(x, self._up(max(result.lower[k], 0.0)), x, self._up(result.claimed[k]), "edge"))

@@ -1,4 +1,8 @@
-"""Broken twins: games in which one thing is wrong on purpose, to show that an audit would notice."""
+"""Broken twins: games in which one thing is wrong on purpose, to show that an audit would notice.
+
+A protocol adds rows below those of its games' names. :func:`in_sampler` and :func:`in_event` make a broken game from
+a change to what is drawn or to what is claimed.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import Game, games
-from colonnade.audit.samplers import Batches, Labels, LaplaceShares, OnGrid, Opening
+from colonnade.audit import Game, Sampler, register_twin
+from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening
 from colonnade.audit.second_moments import Entries
-from colonnade.privacy import Observer
+from colonnade.privacy import Event, Observer
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
@@ -29,71 +33,55 @@ warnings.warn(
     stacklevel=2,
 )
 
-
-@dataclass(frozen=True)
-class Twin:
-    """A game's name, who looks, what is broken, and how."""
-
-    subject: str
-    role: str
-    broken: str
-    make: Callable[[Game], Game]
-    part: str = ""
+Drawn = TypeVar("Drawn", bound=Sampler)
+Charged = TypeVar("Charged", bound=Event)
+Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
 
 
-def twins(subject: str, task: Any = None) -> tuple[tuple[str, Game], ...]:
-    """Every broken twin of a subject's games: what is broken, and the game to play."""
-    real = games(subject, task)
-    found = []
-    for twin in (twin for twin in TWINS if twin.subject == subject):
-        fitting = [game for game in real if (game.role, game.part) == (twin.role, twin.part)]
-        found += [(twin.broken, twin.make(game)) for game in fitting[:1]]
-    return tuple(found)
-
-
-# --- broken in the sampling
-
-
-def _scaled(factor: Callable[[Game], Fraction]) -> Callable[[Game], Game]:
-    """Every share of the noise, made smaller."""
+def in_sampler(kind: type[Drawn], change: Callable[[Drawn], Sampler]) -> Callable[[Game], Game]:
+    """A twin whose sampler, of the given kind, is changed: what is drawn is no longer what is claimed."""
 
     def make(game: Game) -> Game:
-        sampler = _noisy(game)
-        return replace(game, sampler=replace(sampler, shares=tuple((o, s * factor(game)) for o, s in sampler.shares)))
+        if not isinstance(game.sampler, kind):
+            raise TypeError(f"{game.name} does not draw by {kind.__name__}")
+        return replace(game, sampler=change(game.sampler))
 
     return make
 
 
-def _noisy(game: Game) -> Entries | Opening:
-    if not isinstance(game.sampler, Entries | Opening):
-        raise TypeError(f"{game.name} has no shares of noise")
-    return game.sampler
+def in_event(kind: type[Charged], change: Callable[[Charged], Event]) -> Callable[[Game], Game]:
+    """A twin whose one event, of the given kind, is changed: less is claimed than is drawn."""
+
+    def make(game: Game) -> Game:
+        (event,) = game.events
+        if not isinstance(event, kind):
+            raise TypeError(f"{game.name} is not charged as {kind.__name__}")
+        return replace(game, events=(change(event),))
+
+    return make
 
 
-def _gamma_squared(game: Game) -> Fraction:
-    return Fraction(1, game.sampler.task.gamma**2) if isinstance(game.sampler, Entries) else Fraction(1)
+def as_analyst(game: Game) -> Game:
+    """A twin that shows the analyst's curve to somebody who sees more."""
+    return replace(game, observer=Observer.analyst(), part=f"seen by {game.observer}")
 
 
-def _one_share(game: Game) -> Game:
-    sampler = _noisy(game)
-    return replace(game, sampler=replace(sampler, shares=sampler.shares[:1]))
+# --- what is drawn
 
 
-def _no_noise(game: Game) -> Game:
-    return replace(game, sampler=replace(_noisy(game), shares=()))
+def _quieter(sampler: Entries, factor: int) -> Entries:
+    """The owners draw for a task with less noise; the claim keeps its own."""
+    return replace(sampler, task=replace(sampler.task, mu=sampler.task.mu // factor))
 
 
-def _half_scale(game: Game) -> Game:
-    sampler = _noisy(game)
-    if not (isinstance(sampler, Opening) and isinstance(sampler.law, LaplaceShares)):
-        raise TypeError(f"{game.name} has no Laplace noise")
-    return replace(game, sampler=replace(sampler, law=LaplaceShares(sampler.law.scale / 2)))
+def _half_variance(sampler: Opening) -> Opening:
+    return replace(sampler, shares=tuple((owner, size / 2) for owner, size in sampler.shares))
 
 
-def _half_shares(game: Game) -> Game:
-    """Two parties whose shares make up one Laplace variable; the observer is one of them."""
-    shares = (("bank", Fraction(1, 2)), ("shop", Fraction(1, 2)))
-    return replace(game, sampler=replace(_noisy(game), shares=shares))
+def _half_scale(sampler: Opening) -> Opening:
+    if not isinstance(sampler.law, LaplaceShares):
+        raise TypeError("half a scale is for Laplace noise")
+    return replace(sampler, law=LaplaceShares(sampler.law.scale / 2))
 
 
 @dataclass(frozen=True)
@@ -102,13 +90,6 @@ class _TrueLabels(Labels):
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
         return self.compare(np.full(count, self.labels[neighbour], dtype=np.int64))
-
-
-def _true_labels(game: Game) -> Game:
-    sampler = game.sampler
-    if not isinstance(sampler, Labels):
-        raise TypeError(f"{game.name} has no labels")
-    return replace(game, sampler=_TrueLabels(sampler.labels, sampler.categories, sampler.odds))
 
 
 @dataclass(frozen=True)
@@ -120,65 +101,85 @@ class _IntegerNoise(OnGrid):
         return self.look(np.asarray(self.values[neighbour] + noise, dtype=np.float64))
 
 
-def _integer_noise(game: Game) -> Game:
-    sampler = game.sampler
-    if not isinstance(sampler, OnGrid):
-        raise TypeError(f"{game.name} is on no grid")
-    broken = _IntegerNoise(sampler.values, sampler.grid, sampler.deviation, sampler.fraction)
-    return replace(game, sampler=broken)
+# --- what is claimed
 
 
-# --- broken in the claim
-
-
-def _as_analyst(game: Game) -> Game:
-    return replace(game, observer=Observer.analyst(), part=f"seen by {game.observer}")
-
-
-def _single_sensitivity(game: Game) -> Game:
+def _single_sensitivity(event: Additive) -> Additive:
     """Replacing a person charged like adding one."""
-    (event,) = game.events
-    if not isinstance(event, SkellamRelease | DiscreteGaussianRelease):
-        raise TypeError(f"{game.name} has no such sensitivity")
-    return replace(game, events=(replace(event, replace_l1=event.l1, replace_l2_squared=event.l2_squared),))
+    return replace(event, replace_l1=event.l1, replace_l2_squared=event.l2_squared)
 
 
-def _one_round(game: Game) -> Game:
-    (event,) = game.events
-    if not isinstance(event, Repeated):
-        raise TypeError(f"{game.name} has one round")
-    return replace(game, events=(event.event,))
+def _secret_coins(event: Repeated) -> Repeated:
+    if not isinstance(event.event, PoissonSampled):
+        raise TypeError("coins are for batches")
+    return replace(event, event=replace(event.event, coins=()))
 
 
-def _secret_coins(game: Game) -> Game:
-    (event,) = game.events
-    if not (isinstance(event, Repeated) and isinstance(event.event, PoissonSampled)):
-        raise TypeError(f"{game.name} draws no batches")
-    if not (isinstance(game.sampler, Batches) and game.sampler.coins_known):
-        raise TypeError(f"{game.name} is not of somebody who knows the coins")
-    return replace(game, events=(replace(event, event=replace(event.event, coins=())),))
+# --- the rows
 
+HALF = "half the variance of the noise"
+ONE_OWNER = "only one owner adds its share"
+TO_PARTY, TO_COALITION = (f"the analyst's curve shown to a {who}" for who in ("party", "coalition"))
+HALF_VARIANCE = in_sampler(Opening, _half_variance)
+ONE_SHARE = in_sampler(Opening, lambda sampler: replace(sampler, shares=sampler.shares[:1]))
 
-_HALF = _scaled(lambda game: Fraction(1, 2))
-
-TWINS = (
-    Twin("pca", "analyst", "half the variance of the noise", _HALF),
-    Twin("pca", "analyst", "only one owner adds its share", _one_share),
-    Twin("pca", "analyst", "noise for gamma instead of gamma squared", _scaled(_gamma_squared)),
-    Twin("pca", "party", "the analyst's curve shown to a party", _as_analyst),
-    Twin("pca", "coalition", "half the variance of the noise", _HALF),
-    Twin("skellam", "analyst", "half the variance of the noise", _HALF),
-    Twin("skellam", "analyst", "only one owner adds its share", _one_share),
-    Twin("skellam", "party", "the analyst's curve shown to a party", _as_analyst),
-    Twin("skellam", "party", "sensitivity C instead of 2C for a party", _single_sensitivity),
-    Twin("discrete-gaussian", "analyst", "half the variance of the noise", _HALF),
-    Twin("discrete-gaussian", "coalition", "the analyst's curve shown to a coalition", _as_analyst),
-    Twin("discrete-gaussian", "coalition", "sensitivity C instead of 2C for a coalition", _single_sensitivity),
-    Twin("discrete-laplace", "party", "half the scale", _half_scale),
-    Twin("discrete-laplace", "party", "half a variable from each of two parties, one of them looking", _half_shares),
-    Twin("discrete-laplace", "party", "the exact sum shown to a party", _no_noise),
-    Twin("randomised-response", "party", "true labels", _true_labels),
-    Twin("grid", "analyst", "noise on the integers, values between them", _integer_noise, "fraction"),
-    Twin("rounds", "analyst", "one round charged for twenty", _one_round),
-    Twin("poisson-sampled", "party", "known coins charged as secret ones", _secret_coins),
+PCA_HALF = in_sampler(Entries, lambda sampler: _quieter(sampler, 2))
+register_twin("pca", "analyst", HALF, PCA_HALF)
+register_twin(
+    "pca", "analyst", ONE_OWNER, in_sampler(Entries, lambda sampler: replace(sampler, noisy=sampler.noisy[:1]))
 )
+register_twin(
+    "pca",
+    "analyst",
+    "noise for gamma instead of gamma squared",
+    in_sampler(Entries, lambda sampler: _quieter(sampler, sampler.task.gamma**2)),
+)
+register_twin("pca", "party", TO_PARTY, as_analyst)
+register_twin("pca", "coalition", HALF, PCA_HALF)
+
+register_twin("skellam", "analyst", HALF, HALF_VARIANCE)
+register_twin("skellam", "analyst", ONE_OWNER, ONE_SHARE)
+register_twin("skellam", "party", TO_PARTY, as_analyst)
+register_twin(
+    "skellam", "party", "sensitivity C instead of 2C for a party", in_event(SkellamRelease, _single_sensitivity)
+)
+
+register_twin("discrete-gaussian", "analyst", HALF, HALF_VARIANCE)
+register_twin("discrete-gaussian", "coalition", TO_COALITION, as_analyst)
+register_twin(
+    "discrete-gaussian",
+    "coalition",
+    "sensitivity C instead of 2C for a coalition",
+    in_event(DiscreteGaussianRelease, _single_sensitivity),
+)
+
+TWO_HALVES = (("bank", Fraction(1, 2)), ("shop", Fraction(1, 2)))
+register_twin("discrete-laplace", "party", "half the scale", in_sampler(Opening, _half_scale))
+register_twin(
+    "discrete-laplace",
+    "party",
+    "half a variable from each of two parties, one of them looking",
+    in_sampler(Opening, lambda sampler: replace(sampler, shares=TWO_HALVES)),
+)
+register_twin(
+    "discrete-laplace",
+    "party",
+    "the exact sum shown to a party",
+    in_sampler(Opening, lambda sampler: replace(sampler, shares=())),
+)
+
+register_twin(
+    "randomised-response",
+    "party",
+    "true labels",
+    in_sampler(Labels, lambda sampler: _TrueLabels(sampler.labels, sampler.categories, sampler.odds)),
+)
+register_twin(
+    "grid",
+    "analyst",
+    "noise on the integers, values between them",
+    in_sampler(OnGrid, lambda s: _IntegerNoise(s.values, s.grid, s.deviation, s.fraction)),
+    part="fraction",
+)
+register_twin("rounds", "analyst", "one round charged for twenty", in_event(Repeated, lambda event: event.event))
+register_twin("poisson-sampled", "party", "known coins charged as secret ones", in_event(Repeated, _secret_coins))
