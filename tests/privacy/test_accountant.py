@@ -87,6 +87,9 @@ def test_pca_by_the_renyi_route(case: dict[str, Any]) -> None:
     paper = case["paper_d2"]
     assert _solve_mu(min(paper**2, case["n"] * paper), paper, 1.0) == pytest.approx(case["mu_paper_sens"], **near)
     scale = case["gamma"] ** 2
+    assert math.sqrt(2 * case["mu_paper_sens"]) / scale == pytest.approx(case["std_paper"], rel=1e-9)
+    assert 1 / gaussian.gaussian_mu(1.0, 1e-5) == pytest.approx(case["gauss_analytic_std"], rel=1e-9)
+    assert math.sqrt(_solve_mu(0, 2**40, 1.0) * 2) / 2**40 == pytest.approx(case["gauss_rdp_std"], rel=1e-9)
     assert math.sqrt(2 * mu) / scale == pytest.approx(case["std_safe"], **near)
     left = Fraction(case["mu_safe_full"]) * (case["n"] - 1) / case["n"]
     square = Fraction(d2) ** 2

@@ -22,6 +22,7 @@ from colonnade.privacy.observers import Adjacency
 from colonnade.privacy.routes import renyi
 from colonnade.privacy.routes.coins import GaussianMixture, participations
 from colonnade.privacy.routes.gaussian import gaussian_epsilon, log_gaussian_deltas
+from colonnade.privacy.routes.transfer import kappa
 
 V: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
 SCALE = 10**12  # of an integer grid so fine that Theorem T adds nothing that shows
@@ -115,6 +116,7 @@ def test_logistic_regression_by_transfer() -> None:
     assert bound.route == "privacy loss distribution"
     assert bound.epsilon == pytest.approx(case["eps_with_slack"], rel=1e-3)
     assert math.sqrt(2 * case["mu"]) / d2 == pytest.approx(case["noise_multiplier"], rel=1e-6)
+    assert kappa(mu) * 800 * case["R"] == pytest.approx(case["kappaN"], rel=1e-9)
     client = _regression(mu * 800 / 801, 2 * d2, 2 * math.sqrt(800) * d2, **rounds, coins_known=True)
     assert acc.epsilon([client], 1e-5).epsilon == pytest.approx(case["eps_client_coins_mixture"], rel=1e-6)
 
@@ -245,6 +247,15 @@ def test_pure_epsilons_add_up_or_less() -> None:
         pld.common.DifferentialPrivacyParameters(0.02, 0.0), value_discretization_interval=1e-4
     )
     assert many.epsilon == pytest.approx(answer.self_compose(1000).get_epsilon_for_delta(1e-5), rel=1e-3)
+
+
+def test_the_curve_of_a_pure_release_is_that_of_randomised_response() -> None:
+    epsilons = np.array([0.0, 0.3, 0.999, 1.0, 4.0])
+    exact = np.maximum(0, (math.e - np.exp(epsilons)) / (1 + math.e))
+    claimed = acc.profile([pure(1.0)], epsilons)
+    assert claimed == pytest.approx(exact, rel=1e-9, abs=1e-12)
+    assert np.all(claimed >= exact)
+    assert acc.epsilon([pure(1.0)], float(exact[1])).epsilon == pytest.approx(0.3, rel=1e-9)
 
 
 def test_pure_beside_gaussian() -> None:

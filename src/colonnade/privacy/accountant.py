@@ -108,7 +108,7 @@ def _direct(views: Sequence[View]) -> Iterator[Route]:
     secret = any(view.secret_batch for view in views)
     if len(pure) == len(views):
         added = math.fsum(view.pure * view.times for view in pure)
-        yield Route("pure", "pure-epsilon", _Shifted(_Free(), added, sampler=sampler))
+        yield Route("pure", "pure-epsilon", _Shifted(_Pure(added), 0.0, sampler=sampler))
     yield from _renyi(views, sampler, secret)
     near = closeness(noisy)
     if not near or any(view.kind == PURE and view.rate < 1 for view in views):
@@ -171,14 +171,19 @@ def _single(view: View) -> View:
 # --- what is added to a profile
 
 
-class _Free:
-    """Costs nothing: epsilon 0 at delta 0, or below zero where there is a delta."""
+@dataclass(frozen=True)
+class _Pure:
+    """The profile of binary randomised response of epsilon ``total``, which no pure mechanism exceeds."""
+
+    total: float
 
     def epsilon(self, delta: float) -> float:
-        return math.log1p(-delta) * (1 - HAIR)
+        left = delta * (1 + math.exp(-self.total)) * (1 - HAIR)
+        return max(0.0, self.total * (1 + HAIR) + math.log1p(-left)) if left < 1 else 0.0
 
     def deltas(self, epsilons: Array) -> Array:
-        return np.zeros_like(epsilons)
+        above = -np.expm1(np.minimum(epsilons - self.total * (1 + HAIR), 0.0))
+        return np.asarray(above / (1 + math.exp(-self.total)) * (1 + HAIR))
 
 
 @dataclass(frozen=True)
