@@ -32,7 +32,7 @@ reproduce: $(READY)  ## utility on real data sets (COLONNADE_DATA names their fo
 	$(BIN)/python benchmarks/pca_utility.py
 
 audit: $(READY)  ## attack every promise from below; mechanisms broken on purpose must be caught
-	$(BIN)/colonnade audit all --twins --out runs/audit
+	$(BIN)/colonnade audit all --twins --seed 7 --out runs/audit
 
 clean:
 	rm -rf .venv runs dist
