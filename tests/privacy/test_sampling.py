@@ -155,7 +155,7 @@ def test_mixture_models_without_sampling(who: str, lost: float, sens: int, key: 
     exact = gaussian_epsilon(sens / 2.042 * math.sqrt(steps / lost), 1e-5)
     assert exact == pytest.approx(expected, rel=1e-6)
     if steps == int(steps):
-        seen = replace(release(2.042 / sens * math.sqrt(lost)), times=int(steps))
+        seen = replace(release(2.042 / sens * math.sqrt(lost)), kind="gaussian", times=int(steps))
         assert acc.epsilon([seen], 1e-5).epsilon == pytest.approx(expected, rel=1e-6)
 
 

@@ -96,7 +96,7 @@ def test_many_owners_make_a_short_table() -> None:
     assert "o3 and 46 alike" in who
     assert "o3+o4 and 1080 alike" in who
     total = sum(1 + row.others for row in statement.rows)
-    largest = 3  # all owners without a seat, one of three seats, and the coordinator
+    largest = 4  # all owners without a seat, none or one of three seats, and the coordinator
     assert total == 2 + 50 + math.comb(51, 2) + largest
     assert any(text.startswith("coordinator and 48 more together") for text in who)
     assert statement.epsilon("o7") == next(row.epsilon for row in statement.rows if row.observer.label == "o3")

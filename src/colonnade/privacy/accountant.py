@@ -106,8 +106,8 @@ def _direct(views: Sequence[View]) -> Iterator[Route]:
     noisy = [view for view in views if view.kind != PURE]
     sampler = _sampler_distance(views)
     secret = any(view.secret_batch for view in views)
-    if len(pure) == len(views):
-        added = math.fsum(view.pure * view.times for view in pure)
+    if all(view.kind == PURE for view in views):  # being in fewer batches only costs less
+        added = math.fsum(view.pure * view.times for view in views)
         yield Route("pure", "pure-epsilon", _Shifted(_Pure(added), 0.0, sampler=sampler))
     yield from _renyi(views, sampler, secret)
     near = closeness(noisy)
@@ -237,11 +237,15 @@ class _Twice:
     inner: Profile
 
     def epsilon(self, delta: float) -> float:
-        return 2 * _least(self.inner.epsilon, lambda guess: delta / (1 + math.exp(min(guess, _LARGEST_EXPONENT))))
+        def left(guess: float) -> float:
+            return delta / (1 + math.exp(guess)) if guess < _LARGEST_EXPONENT else 0.0
+
+        return 2 * _least(self.inner.epsilon, left)
 
     def deltas(self, epsilons: Array) -> Array:
-        grown = 1 + np.exp(np.minimum(epsilons / 2, _LARGEST_EXPONENT))
-        return np.minimum(grown * self.inner.deltas(epsilons / 2) * (1 + HAIR), 1.0)
+        half = np.minimum(epsilons / 2, _LARGEST_EXPONENT)
+        found = (1 + np.exp(half)) * self.inner.deltas(half) * (1 + HAIR)
+        return np.where(epsilons / 2 < _LARGEST_EXPONENT, np.minimum(found, 1.0), 1.0)
 
 
 def _least(solve: Callable[[float], float], left: Callable[[float], float]) -> float:
@@ -318,7 +322,7 @@ def profile(views: Sequence[View], epsilons: Array | Sequence[float]) -> Array:
         return np.zeros_like(wanted)
     found = np.ones_like(wanted)
     for route in routes(seen):
-        found = np.minimum(found, route.profile.deltas(wanted))
+        found = np.fmin(found, route.profile.deltas(wanted))  # what is not a number proves nothing
     # What holds at an epsilon holds at every larger one.
     order = np.argsort(wanted)
     found[order] = np.minimum.accumulate(found[order])

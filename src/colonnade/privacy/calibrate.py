@@ -18,6 +18,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy.accountant import Bound, epsilon, routes
 from colonnade.privacy.events import Event, View, alike, views
 from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.statement import rounded_up
 
 Made = Event | Sequence[Event]
 Make = Callable[[int], Made]
@@ -59,7 +60,8 @@ class Binding:
 
     def __str__(self) -> str:
         detail = f" ({self.bound.reason})" if self.bound.reason else ""
-        return f"{self.observer} learns epsilon {self.bound.epsilon:.4g} of {self.budget.epsilon:.4g} allowed{detail}"
+        learned = rounded_up(self.bound.epsilon)
+        return f"{self.observer} learns epsilon {learned} of {self.budget.epsilon:g} allowed{detail}"
 
 
 def binding(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool = False) -> Binding:
@@ -148,7 +150,9 @@ def least(
 def needed_epsilon(made: Made, trust: Trust, delta: float) -> dict[str, Bound]:
     """What each of the standard observers would learn, by its label."""
     events = _events(made)
-    return {seen.label: epsilon(views(events, seen, trust), delta) for seen in trust.standard_observers()}
+    same = alike((event, trust) for event in events)
+    found = trust.standard_observers(larger=same)
+    return {seen.label: epsilon(views(events, seen, trust), delta) for seen in found}
 
 
 class _Search:

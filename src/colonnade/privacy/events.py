@@ -58,7 +58,7 @@ def from_dict(value: Mapping[str, Any]) -> Event:
     needed = labels - _NEW_IN_2 if value["version"] == 1 else labels
     try:
         return make(**{label: _read(label, value[label]) for label in needed})
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed") from error
 
 
@@ -70,8 +70,14 @@ def from_json(text: str) -> Event:
         raise PrivacyError("a privacy event is not valid JSON") from error
 
 
+def _fraction(value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TypeError("an exact number is expected")
+    return Fraction(value)
+
+
 def _exact(value: Any) -> int | Fraction:
-    number = Fraction(value)
+    number = _fraction(value)
     return int(number) if number.denominator == 1 else number
 
 
@@ -79,6 +85,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("text is expected")
     return value
+
+
+def _decimal(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number is expected")
+    return float(value)
 
 
 def _whole(value: Any) -> int:
@@ -96,11 +108,11 @@ def _names(value: Any) -> tuple[str, ...]:
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("l1", "l2_squared", "replace_l1", "replace_l2_squared"), _exact),
     **dict.fromkeys(("dimension", "times", "categories"), _whole),
-    **dict.fromkeys(("scale", "odds", "rate"), Fraction),
+    **dict.fromkeys(("scale", "odds", "rate"), _fraction),
     **dict.fromkeys(("audience", "about", "coins"), _names),
-    "shares": lambda value: tuple((owner, Fraction(size)) for owner, size in value),
-    "others": lambda value: tuple((owner, int(l1), int(l2)) for owner, l1, l2 in value),
-    "tail": float,
+    "shares": lambda value: tuple((_text(owner), _fraction(size)) for owner, size in value),
+    "others": lambda value: tuple((_text(owner), _exact(l1), _exact(square)) for owner, l1, square in value),
+    "tail": _decimal,
     "event": from_dict,
 }
 
@@ -250,7 +262,27 @@ def _laplace(event: DiscreteLaplaceRelease, seen: View, observer: Observer) -> V
 
 def views(events: Iterable[Event], observer: Observer, trust: Trust) -> tuple[View, ...]:
     """Every event of a study as one observer sees it."""
-    return tuple(view(event, observer, trust) for event in events)
+    known = tuple(events)
+    _check_sources(known)
+    return tuple(view(event, observer, trust) for event in known)
+
+
+def _check_sources(events: Iterable[Event]) -> None:
+    """Post-processing is free only for those who received what it is made of."""
+    made = [event for event in events if isinstance(event, PostProcessing)]
+    sealed = [event for event in events if not isinstance(event, PostProcessing) and _audience(event)] if made else []
+    for event in sealed:
+        for result in made:
+            if not result.audience or not set(result.audience) <= set(_audience(event)):
+                raise PrivacyError(
+                    f"{result.name!r} reaches people who did not receive {event.name!r}: charge it as a release"
+                )
+
+
+def _audience(event: Event) -> tuple[str, ...]:
+    inner = event.event if isinstance(event, Repeated) else event
+    innermost = inner.event if isinstance(inner, PoissonSampled) else inner
+    return getattr(innermost, "audience", ())
 
 
 def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:

@@ -137,42 +137,43 @@ class Trust:
             for names in combinations(everybody, size):
                 yield Observer.coalition(*names)
             return
+        for picked in _patterns(self._classes(everybody, alike), size):
+            yield Observer.coalition(*picked)
+
+    def larger_coalitions(self, alike: Alike | None = None) -> Iterator[Observer]:
+        """Groups of more than two that the threshold covers, with the coordinator, up to the largest.
+
+        Every choice of seats within the threshold, joined by all owners without a seat, by none of them, or by
+        all but those of one key: whoever joins knows more of the noise, but what it says itself is no news to it.
+        """
+        hub = () if COORDINATOR in self.committee else (COORDINATOR,)
+        seats = self._classes(self.committee, alike or _by_name)
+        outside = self._classes([name for name in self.owners if name not in self.committee], alike or _by_name)
+        joined = [outside, [], *([one for one in outside if one is not left] for left in outside)]
+        for size in range(self.threshold + 1):
+            for seated in _patterns(seats, size):
+                for groups in joined:
+                    names = {*hub, *seated, *(name for group in groups for name in group)}
+                    if len(names) > 2:
+                        yield Observer.coalition(*names)
+
+    def _classes(self, names: Sequence[str], alike: Alike) -> list[list[str]]:
+        """The names that are exchangeable, together."""
         classes: dict[Hashable, list[str]] = {}
-        for name in everybody:
-            key = (name == COORDINATOR, name in self.committee, alike(name))
-            classes.setdefault(key, []).append(name)
-        for pattern in combinations_with_replacement(classes, size):
-            wanted = {key: pattern.count(key) for key in pattern}
-            if all(count <= len(classes[key]) for key, count in wanted.items()):
-                picked = [name for key, count in wanted.items() for name in classes[key][:count]]
-                yield Observer.coalition(*picked)
+        for name in names:
+            classes.setdefault((name == COORDINATOR, name in self.committee, alike(name)), []).append(name)
+        return list(classes.values())
 
-    def standard_observers(self, alike: Alike | None = None) -> tuple[Observer, ...]:
-        """The analyst, the coordinator, each party, each pair, and the worst larger coalitions within the threshold.
+    def standard_observers(self, alike: Alike | None = None, larger: Alike | None = None) -> tuple[Observer, ...]:
+        """The analyst, the coordinator, each party, each pair, and the larger coalitions within the threshold.
 
-        Pairs above the threshold are included. Of coalitions larger than a pair it names as many owners as the
-        threshold, with the coordinator, and :meth:`largest_coalition`. Where all owners hold equal shares of the
-        noise, nobody within the threshold learns more than the last of these.
+        Pairs above the threshold are included. ``larger`` is ``alike`` for the coalitions of more than two.
         """
         single = [seen for seen in self.coalitions(1, alike) if seen != Observer.coordinator()]
-        larger = (self._coalition(self.threshold, unseated_first=False), self.largest_coalition())
-        found = (Observer.analyst(), Observer.coordinator(), *single, *self.coalitions(2, alike), *larger)
-        return tuple(dict.fromkeys(seen for seen in found if len(seen.names) <= 2 or self.broken(seen) is None))
-
-    def largest_coalition(self) -> Observer:
-        """All owners without a seat, as many seats as the threshold, and the coordinator; never all owners."""
-        return self._coalition(len(self.owners), unseated_first=True)
-
-    def _coalition(self, most: int, *, unseated_first: bool) -> Observer:
-        """The coordinator and up to ``most`` owners, but not all of them, nor more seats than the threshold."""
-        names, seats = [COORDINATOR], int(COORDINATOR in self.committee)
-        order = sorted(self.owners, key=lambda name: name in self.committee) if unseated_first else self.owners
-        for name in order:
-            seat = name in self.committee
-            if len(names) <= most and len(names) < len(self.owners) and seats + seat <= self.threshold:
-                names.append(name)
-                seats += seat
-        return Observer.coalition(*names)
+        pooled = self.larger_coalitions(larger or alike)
+        return tuple(
+            dict.fromkeys((Observer.analyst(), Observer.coordinator(), *single, *self.coalitions(2, alike), *pooled))
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -234,14 +235,15 @@ class Budget:
         found: list[Observer]
         if self.selector == EVERYONE:
             most = max(2, trust.threshold)
-            found = [seen for seen in trust.standard_observers(alike) if len(set(seen.names) - {COORDINATOR}) <= most]
+            groups = [seen for size in range(1, most + 2) for seen in trust.coalitions(size, alike)]
+            found = [Observer.analyst(), *(seen for seen in groups if len(set(seen.names) - {COORDINATOR}) <= most)]
         elif self.selector == "party":
             found = [seen for seen in trust.coalitions(1, alike) if seen != Observer.coordinator()]
         else:
             largest = 2 if self.selector == "pair" else max(2, trust.threshold)
             found = [seen for size in range(2, largest + 1) for seen in trust.coalitions(size, alike)]
-            found += [trust.largest_coalition()] if self.selector == "coalition" else []
-        within = tuple(seen for seen in found if trust.broken(seen) is None)
+            found += trust.larger_coalitions(alike) if self.selector == "coalition" else ()
+        within = tuple(dict.fromkeys(seen for seen in found if trust.broken(seen) is None))
         if not within:
             raise PrivacyError(
                 f"no {self.selector} stays within the threshold {trust.threshold}: nothing can be promised"
@@ -285,6 +287,18 @@ def _check_name(name: str, allowed: str = "") -> None:
         raise PrivacyError(f"{name!r} cannot name a party: no empty names, no +, no spaces around")
     if name in RESERVED_NAMES and name != allowed:
         raise PrivacyError(f"{name!r} is a reserved word and cannot name a party")
+
+
+def _patterns(classes: Sequence[Sequence[str]], size: int) -> Iterator[list[str]]:
+    """Groups of ``size``, one for each number of members from each class."""
+    for pattern in combinations_with_replacement(range(len(classes)), size):
+        wanted = {index: pattern.count(index) for index in pattern}
+        if all(count <= len(classes[index]) for index, count in wanted.items()):
+            yield [name for index, count in wanted.items() for name in classes[index][:count]]
+
+
+def _by_name(name: str) -> str:
+    return name
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -74,6 +74,10 @@ class _Release(_Written):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise PrivacyError(f"{label} of release {self.name!r} must be a whole number, not {value!r}")
 
+    def _refined(self, others: Others) -> None:
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *numbers in others for n in numbers):
+            raise PrivacyError(f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative")
+
     def _tail(self, tail: float | Fraction) -> None:
         if not (math.isfinite(tail) and 0 <= tail < 1):
             raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1)")
@@ -101,12 +105,17 @@ class _SquaredRelease(_Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._refined(self.others)
         self._sensitivities()
         self._tail(self.tail)
 
     def _sensitivities(self) -> None:
         for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
             self._whole(label)
+        # A vector of integers is zero in one norm exactly when it is in the other.
+        pairs = [(self.l1, self.l2_squared), (self.replace_l1, self.replace_l2_squared)]
+        if any((l1 == 0) != (square == 0) for l1, square in [*pairs, *((l1, square) for _, l1, square in self.others)]):
+            raise PrivacyError(f"release {self.name!r} has a change that is zero in one norm and not in the other")
 
     def marks(self) -> Marks:
         """What distinguishes one participant from another in this release."""
@@ -163,6 +172,7 @@ class DiscreteLaplaceRelease(_Release):
             raise PrivacyError(f"the scale of release {self.name!r} must be positive")
         for label in ("l1", "replace_l1"):
             self._whole(label)
+        self._refined(self.others)
         self._tail(self.tail)
 
     def marks(self) -> Marks:
@@ -261,14 +271,15 @@ class Repeated(_Written):
 
 @dataclass(frozen=True)
 class PostProcessing(_Written):
-    """Something computed from other releases alone, which costs nothing."""
+    """Something computed from other releases alone, which costs nothing to those who received them."""
 
     name: str
+    audience: Names = ()
     kind: ClassVar[str] = "post_processing"
 
     def marks(self) -> Marks:
-        """Nobody is special here."""
-        yield from ()
+        """What distinguishes one participant from another in this release."""
+        yield from _marks((), self.audience, (), ())
 
 
 @dataclass(frozen=True)

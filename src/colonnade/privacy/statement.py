@@ -11,7 +11,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from colonnade.errors import PrivacyError
@@ -67,7 +67,8 @@ class Statement:
         check_delta(delta)
         known = tuple(events)
         if len(trust.owners) <= _LISTED_OWNERS:
-            rows = tuple(_row(known, seen, trust, delta) for seen in trust.standard_observers())
+            same = alike((event, trust) for event in known)
+            rows = tuple(_row(known, seen, trust, delta) for seen in trust.standard_observers(larger=same))
         else:
             rows = _grouped(known, trust, delta)
         return cls(rows, _assumptions(trust, known), known, trust, delta)
@@ -168,7 +169,8 @@ def rounded_up(epsilon: float, digits: int = 4) -> str:
     """Epsilon as text, never below the number it stands for."""
     if math.isinf(epsilon):
         return "inf"
-    return str(Decimal(epsilon).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
+    exact = Context(prec=400)  # enough for every float
+    return str(Decimal(epsilon).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING, context=exact))
 
 
 def _row(events: tuple[Event, ...], observer: Observer, trust: Trust, delta: float, others: int = 0) -> Row:
@@ -226,13 +228,19 @@ def _about_batches(event: Event) -> Iterator[str]:
     inner = event.event if isinstance(event, Repeated) else event
     if isinstance(inner, PoissonSampled):
         knowing = ", ".join(inner.coins) or "nobody"
-        yield f"each person joins a batch by a coin of chance {inner.rate}; who is in it is known to {knowing} only"
+        yield (
+            f"each person joins a batch by a coin of chance {inner.rate}, a public number that is not read off the "
+            f"table; who is in it is known to {knowing} only"
+        )
     elif isinstance(event, Repeated):
-        yield "batches are fixed, public and disjoint, or every round uses everybody: nobody is in more than stated"
+        yield (
+            "batches are fixed, public and disjoint, and nobody moves to another one when a person leaves; or every "
+            "round uses everybody"
+        )
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
-    return row.who, row.adjacency.value, rounded_up(row.epsilon), f"{row.delta:g}", row.status
+    return row.who, row.adjacency.value, rounded_up(row.epsilon), repr(float(row.delta)), row.status
 
 
 def _basis(row: Row) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, gammaln
+from scipy.special import betainc, gammaln
 
 from colonnade.privacy.events import View
 from colonnade.privacy.routes.gaussian import HAIR, gaussian_epsilon, last_good, log_gaussian_deltas
@@ -50,7 +50,7 @@ def participations(times: int, rate: float, lost: float) -> Atoms:
         return Atoms(np.array([float(times)]), np.array([1.0]))
     middle, spread = times * rate, math.sqrt(times * rate * (1 - rate)) + 1
     reach = 6.0
-    while bdtrc(high := min(times, math.ceil(middle + reach * spread)), times, rate) > lost:
+    while _above(high := min(times, math.ceil(middle + reach * spread)), times, rate) > lost:
         reach *= 1.25
     low = max(0, math.floor(middle - reach * spread))
     counts = np.arange(low, high + 1, dtype=np.float64)
@@ -59,9 +59,14 @@ def participations(times: int, rate: float, lost: float) -> Atoms:
     # gammaln of a large number is right to about 1e-15 of itself, which is what the margin grows with.
     chances = np.exp(logs) * (1 + 1e-14 * (10 + 8 * float(gammaln(times + 2))))
     if low > 0:
-        chances[0] += bdtr(low - 1, times, rate)  # fewer than the least count are taken for the least
-    tail = float(bdtrc(high, times, rate)) if high < times else 0.0
-    return Atoms(counts, chances, tail * (1 + 1e-6))
+        # Fewer than the least count are taken for the least.
+        chances[0] += float(betainc(times - low + 1, low, 1 - rate)) * (1 + 1e-6)
+    return Atoms(counts, chances, _above(high, times, rate) * (1 + 1e-6))
+
+
+def _above(count: int, times: int, rate: float) -> float:
+    """The chance of more than ``count`` successes."""
+    return float(betainc(count + 1, times - count, rate)) if count < times else 0.0
 
 
 class GaussianMixture:
@@ -144,7 +149,7 @@ def _root(excess: Callable[[float], float]) -> float:
     if excess(0.0) <= 0:
         return 0.0
     high = 1.0
-    while excess(high) > 0:
+    while not excess(high) <= 0:
         high *= 2
         if high > _MOST_EPSILON:
             return math.inf

@@ -113,7 +113,7 @@ def last_good(excess: Callable[[float], float], bad: float, good: float) -> floa
         if not min(good, bad) < middle < max(good, bad):
             middle = (good + bad) / 2
         value = excess(middle)
-        if value > 0:
+        if not value <= 0:
             bad, at_bad, at_good, last = middle, value, at_good / (2 if last > 0 else 1), 1
         else:
             good, at_good, at_bad, last = middle, value, at_bad / (2 if last < 0 else 1), -1

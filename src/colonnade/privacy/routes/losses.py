@@ -19,6 +19,7 @@ from colonnade.privacy.routes.rounds import LOSS_ERROR, UNIT, Masses, Rounds, en
 Array = NDArray[np.float64]
 
 CELLS = 1 << 16
+MOST_ROUNDS = 1 << 36  # beyond, the errors of the transform are no longer bounded by what is added
 _WIDEST = 600.0  # losses; beyond, e^loss comes near what a float can hold
 _LOST = 1e-9
 _FAINT = math.log(1e-15)
@@ -35,15 +36,18 @@ class LossDistribution:
     name = "privacy loss distribution"
 
     def __init__(self, rounds: Sequence[Rounds]) -> None:
+        self.too_many = sum(part.times for part in rounds) > MOST_ROUNDS
         lopsided = any(part.rate < 1 and not part.known for part in rounds)
         self.sides = [_Side(rounds, side) for side in ((False, True) if lopsided else (False,))]
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon at ``delta``."""
-        return max(side.epsilon(delta) for side in self.sides)
+        return math.inf if self.too_many else max(side.epsilon(delta) for side in self.sides)
 
     def deltas(self, epsilons: Array) -> Array:
         """Delta at many epsilons."""
+        if self.too_many:
+            return np.ones_like(epsilons)
         return np.asarray(np.max([side.deltas(epsilons) for side in self.sides], axis=0))
 
 
@@ -172,7 +176,8 @@ class _Side:
             offset += part.times * one.first
             last += part.times * (one.first + len(one.masses) - 1)
         tilted = np.roll(np.fft.irfft(spectrum, CELLS), (offset - start) % CELLS)
-        used = values >= 0
+        shift = self.total * LOSS_ERROR
+        used = values > -shift
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(tilted[used], 0.0)) + log_scale - tilt * values[used]
         # What left the window at its top.
@@ -180,7 +185,7 @@ class _Side:
         error = 16 * UNIT * self.total * math.log2(CELLS) * math.sqrt(CELLS)
         # The tilted masses are right to 2^-42 each, and a sum of rounds is a product of them.
         masses = np.exp(np.minimum(logs, 0.0)) * math.exp(self.total * 2.0**-42)
-        return _Sum(values[used], masses, infinite + above, math.log(error) + log_scale, tilt, self.total * LOSS_ERROR)
+        return _Sum(values[used], masses, infinite + above, math.log(error) + log_scale, tilt, shift)
 
     def _window(self, tilt: float, delta: float) -> tuple[float, float, float, float]:
         """A tilt, where the tilted losses lie up to a part that does not matter, and a tilt that bounds the rest.

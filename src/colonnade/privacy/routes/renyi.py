@@ -74,10 +74,11 @@ def shared_gaussian_gap(smallest: float, parts: int) -> float:
 
 def pure_rdp(epsilon: float, orders: Array = ORDERS) -> Array:
     """The most that any mechanism of pure ``epsilon`` can have: binary randomised response has it."""
-    # With p = 1/(1 + e^-epsilon): log[p^a (1-p)^(1-a) + (1-p)^a p^(1-a)] / (a - 1), in logarithms.
-    kept, changed = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
-    found = np.logaddexp(orders * kept + (1 - orders) * changed, orders * changed + (1 - orders) * kept) / (orders - 1)
-    return np.asarray(np.maximum(found, 0.0) * (1 + HAIR) + HAIR * epsilon)
+    # cosh((2a-1)e/2) / cosh(e/2) is 1 + 2 sinh(ae/2) sinh((a-1)e/2) / cosh(e/2): exact where it is near 1.
+    small = np.minimum(orders * epsilon, 1.0) / orders
+    near = np.log1p(2 * np.sinh(orders * small / 2) * np.sinh((orders - 1) * small / 2) / np.cosh(small / 2))
+    far = (orders - 1) * epsilon + np.log1p(np.exp(-(2 * orders - 1) * epsilon)) - math.log1p(math.exp(-epsilon))
+    return np.asarray(np.where(orders * epsilon <= 1, near, far) / (orders - 1) * (1 + 100 * HAIR))
 
 
 def release_rdp(view: View) -> Array:
@@ -136,7 +137,7 @@ def known_batch_rdp(tau: Array, rate: float) -> Array:
     # log(1 - q + q e^x) of a small x is found without cancellation.
     small = grown < 1e-3
     found[small] = np.log1p(rate * np.expm1(grown[small])) / (ORDERS[small] - 1)
-    return np.asarray(found * (1 + HAIR))
+    return np.asarray(found * (1 + 100 * HAIR))
 
 
 def view_rdp(view: View) -> Array:

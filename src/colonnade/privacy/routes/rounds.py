@@ -131,7 +131,8 @@ def _pure_round(epsilon: float, step: float) -> Masses:
     for loss, mass, other in ((epsilon, kept, 1 - kept), (-epsilon, 1 - kept, kept)):
         cell = min(max(math.floor(loss / step), -last), last - 1)
         ends = np.array([cell, cell + 1]) * step
-        masses[cell + last : cell + last + 2] += _spread(ends, np.array([mass]), np.array([other]), 1e-6)[0]
+        slack = (64 * UNIT + 2 * LOSS_ERROR) / -math.expm1(-step)
+        masses[cell + last : cell + last + 2] += _spread(ends, np.array([mass]), np.array([other]), slack)[0]
     return Masses(-last, masses * (1 + 1e-12), 0.0)
 
 

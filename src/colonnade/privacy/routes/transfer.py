@@ -20,8 +20,11 @@ from colonnade.privacy.routes.renyi import ratio, shared_gaussian_gap
 LEMMA_T = (1 / 12, 5 / 4, 2.0)
 LEMMA_T_DISCRETE_GAUSSIAN = (0.0, 1 / 4, 1 / 2)
 Z = 12.0
-REACHES = (12.0, 18.0, 27.0, 40.0)
-"""Deviations within which the noise is compared: farther is less close but leaves less outside."""
+REACHES = (12.0, 18.0, 27.0, 37.0)
+"""Deviations within which the noise is compared: farther is less close but leaves less outside.
+
+The last is the farthest at which a float still holds what is outside.
+"""
 MOST_CLOSENESS = 0.01
 
 
