@@ -14,6 +14,7 @@ wrong, where, and what to do; it never carries a value from a party's table, a s
     ├── BudgetError        a privacy budget would be exceeded
     ├── LedgerError        the ledger cannot be read, written or trusted
     ├── PrivacyError       a privacy statement was asked for that nothing proves
+    ├── StorageError       a file or standard output cannot be written
     ├── IdentityError      a key, certificate or pinned fingerprint does not match
     ├── ConnectError       the coordinator cannot be reached
     ├── PeerLost           a participant was there and is gone
@@ -92,6 +93,15 @@ class PrivacyError(ColonnadeError):
     exit_code = 17
 
 
+class StorageError(ColonnadeError):
+    """A file or standard output cannot be written."""
+
+    exit_code = 18
+    told = "it cannot write to its own disk"
+    model: object | None = None
+    """The model that could not be saved, if that is what was to be written."""
+
+
 class IdentityError(ColonnadeError):
     """A key, certificate or pinned fingerprint does not match."""
 
@@ -135,6 +145,6 @@ class ShareError(ColonnadeError):
 
 
 class Interrupted(BaseException):
-    """The operator asked this process to stop (SIGINT or SIGTERM); no error, and never swallowed as one."""
+    """The operator asked this process to stop (SIGINT, SIGTERM or SIGHUP); no error, and never swallowed as one."""
 
     exit_code = 130

@@ -7,8 +7,6 @@ import hashlib
 import json
 import re
 import shutil
-import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,23 +25,6 @@ from colonnade.privacy import Ledger, Observer
 from colonnade.study import Study
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
-
-
-@pytest.fixture
-def colonnade(monkeypatch, capfd):
-    def call(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, words)])
-        monkeypatch.setattr(signal, "signal", lambda *_: None)
-        try:
-            cli.command_line()
-            ended = 0
-        except SystemExit as end:
-            ended = end.code or 0
-        out, err = capfd.readouterr()
-        assert ended == code, (out, err)
-        return json.loads(out) if "--json" in words else out + err
-
-    return call
 
 
 @pytest.fixture
@@ -76,6 +57,7 @@ def test_help_lists_every_command(colonnade):
         ["demo"], ["plan"], ["audit"],
         ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
         ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
+        ["ledger", "release"],
         ["schema", "draft"], ["schema", "check"],
     ],
     ids=" ".join,
@@ -205,11 +187,11 @@ def test_running_the_example_with_local_processes(colonnade, study):
     config = study.parent / "bank" / "party.toml"
     config.write_text(config.read_text().replace('"auto-within-budget"\n', '"ask"\n'))
     digest, out = Study.load(study).digest, study.parent / "out"
-    assert f"--approve {digest[:12]}" in colonnade("run", study, "--out", out, code=PolicyError.exit_code)
-    text = colonnade("run", study, "--out", out, "--approve", "0" * 12, code=PolicyError.exit_code)
+    assert f"--approve {digest}`" in colonnade("run", study, "--out", out, code=PolicyError.exit_code)
+    text = colonnade("run", study, "--out", out, "--approve", "0" * 32, code=PolicyError.exit_code)
     assert "another study" in text
     assert not out.exists()
-    text = colonnade("run", study, "--out", out, "--approve", digest[:12])
+    text = colonnade("run", study, "--out", out, "--approve", digest[:32])
     assert "explained variance" in text
     assert (out / "report.html").exists()
     said = {
@@ -254,7 +236,9 @@ def test_a_head_noted_earlier_must_still_be_there(colonnade, ledger):
     assert colonnade("ledger", "verify", ledger.path, "--json") == {
         "ledger": str(ledger.path), "whole": True, "head": head,
     }  # fmt: skip
-    assert head[:16] in colonnade("ledger", "verify", ledger.path, "--head", head[:16])
+    assert head[:32] in colonnade("ledger", "verify", ledger.path, "--head", head[:32])
+    text = colonnade("ledger", "verify", ledger.path, "--head", head[:31], code=LedgerError.exit_code)
+    assert "32 to 64" in text
     text = colonnade("ledger", "verify", ledger.path, "--head", "ab" * 32, code=LedgerError.exit_code)
     assert "not in this ledger" in text
 

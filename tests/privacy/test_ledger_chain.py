@@ -168,7 +168,7 @@ def test_a_cut_end_and_an_older_copy_show_only_against_a_head_noted_elsewhere(pa
     late = ledger.head
     ledger.verify(head=early)
     ledger.verify(head=late)
-    ledger.verify(head=late[:12].upper())
+    ledger.verify(head=late[:32].upper())
     ledger.verify(head=GENESIS)
     old = Ledger(older)
     old.verify()
@@ -178,7 +178,7 @@ def test_a_cut_end_and_an_older_copy_show_only_against_a_head_noted_elsewhere(pa
     ledger.verify()
     with pytest.raises(LedgerError, match="its end was cut off"):
         ledger.verify(head=late)
-    for bad in ("", "abc", "g" * 12, late + "0"):
+    for bad in ("", "abc", late[:31], "g" * 32, late + "0"):
         with pytest.raises(LedgerError, match="hexadecimal"):
             ledger.verify(head=bad)
 
@@ -226,12 +226,19 @@ def test_a_ledger_of_the_first_version_is_chained_in_place(path: Path) -> None:
     now = Ledger(path)
     before, spent, head = now.entries(), now.spent(Observer.analyst(), 1e-5), now.head
     first_version(path)
+    old = path.read_bytes()
     ledger = Ledger(path)
     assert ledger.entries() == before
     assert ledger.spent(Observer.analyst(), 1e-5) == spent
     assert ledger.head == head
-    ledger.verify(head=head)
+    assert len(ledger.lines()) == 8
+    with pytest.raises(LedgerError, match=r"never chained.*the next study will chain it"):
+        ledger.verify()
+    assert not ledger.chained
+    assert path.read_bytes() == old, "who only looks changes nothing"
     ledger.commit(ledger.entries()[2])
+    assert ledger.chained
+    assert ledger.upgraded
     ledger.verify(head=head)
     with sqlite3.connect(path) as base:
         assert base.execute("PRAGMA user_version").fetchone() == (2,)

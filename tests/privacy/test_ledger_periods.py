@@ -8,12 +8,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from colonnade.errors import BudgetError, PrivacyError
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import SkellamRelease, views
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.ledger.caps import Period
+from colonnade.privacy.ledger.caps import Period, dates
 from colonnade.privacy.observers import Budget, Observer, Trust
 
 TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
@@ -141,6 +143,70 @@ def test_a_reservation_while_the_clock_was_wrong_is_no_older_than_the_one_before
     with pytest.raises(BudgetError, match="spent"):
         reserve(ledger, month(2))
     assert ledger.spent(Observer.analyst(), DELTA, days=30) == one(2)
+
+
+def test_a_released_entry_of_a_wrong_clock_does_nothing(ledger: Ledger, wall: Wall) -> None:
+    wall.shows(26000)
+    ledger.release(ledger.reserve("s", "", [EVENT], TRUST, ()))
+    wall.shows(0)
+    reserve(ledger, month(1))
+    wall.shows(29)
+    with pytest.raises(BudgetError, match="aged out on 2031-03-31"):
+        reserve(ledger, month(1))
+    wall.shows(31)
+    reserve(ledger, month(1))
+
+
+def test_a_clock_that_was_wrong_once_does_not_fill_a_period_for_decades(ledger: Ledger, wall: Wall) -> None:
+    wall.shows(26000)
+    reserve(ledger, month(2))
+    wall.shows(0)
+    reserve(ledger, month(2))
+    wall.shows(29)
+    with pytest.raises(BudgetError, match="aged out on 2031-03-31"):  # both count as old as the second
+        reserve(ledger, month(2))
+    wall.shows(30)
+    reserve(ledger, month(2))
+    assert ledger.spent(Observer.analyst(), DELTA, days=30) == one(1)
+    assert ledger.spent(Observer.analyst(), DELTA) == one(3)
+
+
+def test_a_full_period_of_the_future_ages_from_the_moment_it_is_noticed(ledger: Ledger, wall: Wall) -> None:
+    wall.shows(26000)
+    reserve(ledger, month(1))
+    wall.shows(0)
+    for _ in range(2):
+        with pytest.raises(BudgetError):
+            reserve(ledger, month(1))
+    assert [ledger.note_time() for _ in range(2)] == [True, False]
+    ledger.verify()
+    wall.shows(29)
+    with pytest.raises(BudgetError, match="aged out on 2031-03-31"):
+        reserve(ledger, month(1))
+    wall.shows(31)
+    reserve(ledger, month(1))
+    assert not ledger.note_time()
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), max_size=8))
+def test_under_a_clock_that_only_ran_ahead_no_counted_entry_seems_older_than_it_is(
+    steps: list[tuple[int, bool]],
+) -> None:
+    """Entry i is written at day i by a right clock, or later by one that is ahead; now is day n."""
+    true = [START + timedelta(days=day) for day in range(len(steps) + 1)]
+    *written, now = true
+    stored = [(when + timedelta(days=error), released) for when, (error, released) in zip(written, steps, strict=True)]
+    for counts, when, (_, released) in zip(dates(stored, now), written, steps, strict=True):
+        assert released or counts >= when
+
+
+@given(st.lists(st.integers(-100, 0), max_size=8))
+def test_under_a_clock_that_was_set_back_no_entry_seems_older_than_the_one_before(errors: list[int]) -> None:
+    now = START + timedelta(days=len(errors))
+    stored = [(START + timedelta(days=day + error), False) for day, error in enumerate(errors)]
+    found = dates(stored, now)
+    assert found == sorted(found)
+    assert all(counts >= when for counts, (when, _) in zip(found, stored, strict=True))
 
 
 def test_what_is_left_in_a_period(ledger: Ledger, wall: Wall) -> None:

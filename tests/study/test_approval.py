@@ -33,10 +33,10 @@ def test_without_a_terminal_a_digest_is_needed(trial):
     study.start_bank_last()
     ended = study.ends()
     assert ended["bank"].code == PolicyError.exit_code
-    assert f"--approve {study.study().digest[:12]}" in ended["bank"].sentence
+    assert f"--approve {study.study().digest}`" in ended["bank"].sentence
     assert told_that_the_policy_refuses(ended)
     assert study.states("bank") == []
-    study.start_bank_last(approve="0123456789abcdef")
+    study.start_bank_last(approve="0123456789abcdef" * 2)
     ended = study.ends()
     assert ended["bank"].code == PolicyError.exit_code
     assert "names another study" in ended["bank"].sentence
@@ -45,13 +45,15 @@ def test_without_a_terminal_a_digest_is_needed(trial):
 
 def test_a_digest_approves(trial):
     study = asking(trial())
-    study.start_bank_last(approve=study.study().digest[:12])
+    study.start_bank_last(approve=study.study().digest[:32])
     ended = study.ends()
     assert all(end.code == 0 for end in ended.values()), ended
     run = study.run_json("bank")
     assert run["approval"] == {"mode": "ask", "by": "the digest given with --approve"}
+    assert run["ledger"] == {"path": str(study.folder / "bank" / "ledger.sqlite"), "new": True, "upgraded": False}
     assert run["ledger_head"] == Ledger(study.folder / "bank" / "ledger.sqlite").head
     whats = [line["what"] for line in study.happened("bank")]
+    assert "new ledger: nothing on record before this study" in whats
     assert whats.index("approved") < whats.index("budget reserved") < whats.index("connected")
     spent = next(line for line in study.happened("bank") if line["what"] == "budget spent")
     assert spent["ledger_head"] == run["ledger_head"]
@@ -94,7 +96,7 @@ def test_no_at_the_terminal_and_nothing_leaves_before_the_answer(trial, terminal
         coordinator.settimeout(1.5)
         study.start("bank", stdin=process)
         asked = question(study.children["bank"])
-        assert study.study().digest[:12] in asked
+        assert study.study().digest in asked
         with pytest.raises(TimeoutError):
             coordinator.accept()
         assert not (study.folder / "bank" / "ledger.sqlite").exists()
@@ -118,6 +120,24 @@ def test_yes_at_the_terminal(trial, terminal):
     assert all(end.code == 0 for end in ended.values()), ended
     assert study.run_json("bank")["approval"] == {"mode": "ask", "by": "an answer at the terminal"}
     assert study.states("bank") == ["committed"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "kind"),
+    [
+        (r"^epsilon = .*", "epsilon = { analyst = 0.5 }", BudgetError),
+        (r'^columns = "all".*', 'columns = ["age"]', PolicyError),
+    ],
+    ids=["budget", "policy"],
+)
+def test_nobody_is_asked_in_vain(trial, terminal, pattern, replacement, kind):
+    study = asking(trial(join=2))
+    study.edit("bank/party.toml", pattern, replacement)
+    study.start("bank", stdin=terminal[1])
+    ended = study.ends()["bank"]
+    assert ended.code == kind.exit_code
+    assert "[y/N]" not in ended.text
+    assert not (study.folder / "bank" / "ledger.sqlite").exists()
 
 
 def test_a_program_is_asked_with_the_study_and_its_cost(trial, tmp_path: Path):

@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from colonnade import errors
+from colonnade.privacy import Ledger
 
 OTHERS = ("coordinator", "shop", "clinic")
 
@@ -232,6 +233,64 @@ def test_an_interrupted_party_tells_the_others(trial):
     ended = study.ends()
     assert ended["bank"].code == study.run_json("bank")["exit_code"] == 130
     assert_stopped_by_bank(ended, "it was interrupted by its operator")
+
+
+def test_a_terminal_that_closes_gives_an_unsent_reservation_back(trial):
+    study = trial()
+    study.start("coordinator", "bank")
+    study.until("bank", "connected")
+    study.children["bank"].send_signal(signal.SIGHUP)
+    study.children["bank"].wait(timeout=30)
+    study.children["coordinator"].send_signal(signal.SIGTERM)
+    assert study.ends()["bank"].code == 130
+    assert study.states("bank") == ["released"]
+
+
+def test_a_reservation_released_by_hand_stops_the_run_before_anything_is_dealt(trial):
+    study = trial()
+    study.start("coordinator", "bank")
+    study.until("bank", "connected")
+    ledger = Ledger(study.folder / "bank" / "ledger.sqlite")
+    ledger.release(ledger.entries()[0])
+    study.start("shop", "clinic")
+    ended = study.ends()
+    assert ended["bank"].code == errors.LedgerError.exit_code
+    assert "entry 1 is released and cannot become sent" in ended["bank"].sentence
+    assert_stopped_by_bank(ended, "its ledger cannot be used")
+    whats = [line["what"] for line in study.happened("bank")]
+    assert "budget had been released by hand: no share had left" in whats
+    assert "first share" not in whats
+    assert study.states("bank") == ["released"]
+
+
+def test_a_result_that_cannot_be_saved_says_so_and_stays_spent(trial):
+    study = trial()
+    study.start("coordinator", "shop", "clinic")
+    for name in ("coordinator", "shop", "clinic"):
+        study.until(name, "connected")
+    study.start("bank")
+    study.until("bank", "table checked")
+    (study.out("bank") / "model.json.partial").mkdir()
+    ended = study.ends()
+    assert ended["bank"].code == errors.StorageError.exit_code
+    assert "ended well and stays spent" in ended["bank"].sentence
+    assert "model.json, which holds the same result" in ended["bank"].sentence
+    assert study.states("bank") == ["sent"]
+    assert all(ended[name].code == 0 for name in OTHERS), ended
+    assert (study.out("shop") / "model.json").exists()
+
+
+def test_a_record_with_gaps_does_not_cost_the_result(trial):
+    study = trial(rows=40_000)
+    study.start_all()
+    study.until("bank", "first share")
+    (study.out("bank") / "run.partial").mkdir()
+    ended = study.ends()
+    assert ended["bank"].code == errors.StorageError.exit_code
+    assert "its record has gaps" in ended["bank"].sentence
+    assert (study.out("bank") / "model.json").stat().st_size > 0
+    assert study.states("bank") == ["committed"]
+    assert all(ended[name].code == 0 for name in OTHERS), ended
 
 
 class Proxy:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from colonnade.errors import IdentityError, PolicyError, PrivacyError, SchemaError, StudyError
+from colonnade.errors import IdentityError, PolicyError, PrivacyError, SchemaError, StorageError, StudyError
 from colonnade.privacy import Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study, preflight
 from colonnade.study.policy import ByDigest
@@ -68,7 +69,7 @@ def test_a_study_is_read_with_its_schemas(folder):
         ('kind = "pca"', 'kind = "pca"\nsolver = 1', StudyError, "task.solver is not a key"),
         ('kind = "pca"', 'kind = "tree"', StudyError, "task.kind"),
         ("epsilon = 1.0", "", StudyError, "budget.epsilon is missing"),
-        ("epsilon = 1.0", "epsilon = -1", PrivacyError, "positive"),
+        ("epsilon = 1.0", "epsilon = -1", StudyError, "positive"),
         ("127.0.0.1:7000", "nowhere", StudyError, "coordinator.address must be host:port"),
         ("127.0.0.1:7000", "host:99999", StudyError, "port from 1 to 65535"),
         ("[parties.b]", '[pins]\nq = "sha256:1"\n[parties.b]', StudyError, "pins names q"),
@@ -153,6 +154,52 @@ def test_what_is_wrong_in_a_period_is_named(folder, addition, where):
         PartyConfig.load(folder / "party.toml")
 
 
+@pytest.mark.parametrize("value", ["true", '"3"', "nan", "inf", "-1", "0", "[1.0]", "{ }", "{ analyst = true }"])
+@pytest.mark.parametrize("where", ["policy.budget", "policy.periods.0"])
+def test_an_epsilon_that_is_no_number_is_named(folder, value, where):
+    text = PARTY if where == "policy.budget" else PARTY + "[[policy.periods]]\ndays = 3\nepsilon = 3.0\n"
+    head, _, tail = text.rpartition("epsilon = 3.0")
+    (folder / "party.toml").write_text(f"{head}epsilon = {value}{tail}")
+    with pytest.raises(StudyError, match=rf"party\.toml: {where}\.epsilon"):
+        PartyConfig.load(folder / "party.toml")
+
+
+@pytest.mark.parametrize("value", ["true", '"30"', "inf", "-1", "36526", "[3]"])
+def test_days_that_are_no_number_are_named(folder, value):
+    (folder / "party.toml").write_text(PARTY + f"[[policy.periods]]\ndays = {value}\nepsilon = 1\n")
+    with pytest.raises(StudyError, match=r"party\.toml: policy\.periods\.0\.days"):
+        PartyConfig.load(folder / "party.toml")
+
+
+@pytest.mark.parametrize("value", ["true", '"0.1"', "nan", "0", "1"])
+def test_a_delta_that_is_none_is_named(folder, value):
+    (folder / "party.toml").write_text(PARTY + f"delta = {value}\n")
+    with pytest.raises(StudyError, match=r"party\.toml: policy\.budget\.delta"):
+        PartyConfig.load(folder / "party.toml")
+
+
+@pytest.mark.parametrize("value", ["true", '"1.0"', "{ analyst = '1' }", "nan"])
+def test_an_epsilon_of_a_study_is_a_number(folder, value):
+    with pytest.raises(StudyError, match=r"STUDY\.toml: budget\.epsilon"):
+        load(folder, GOOD.replace("epsilon = 1.0", f"epsilon = {value}"))
+
+
+@pytest.mark.parametrize("key", ["data", "key", "ledger"])
+@pytest.mark.parametrize("value", ["", "  ", "a\\u0000b", "a\\nb", "\\u001b[31m"])
+def test_a_path_that_is_none_is_named(folder, key, value):
+    text = re.sub(rf'^{key} = ".*"$', lambda _: f'{key} = "{value}"', PARTY, flags=re.MULTILINE)
+    (folder / "party.toml").write_text(text)
+    with pytest.raises(StudyError, match=rf"party\.toml: {key} must be a path"):
+        PartyConfig.load(folder / "party.toml")
+
+
+def test_what_a_person_should_know_of_a_ledger(folder):
+    config = PartyConfig.load(folder / "party.toml")
+    assert config.ledger_news == f"new ledger {config.ledger}: nothing on record before this study"
+    Ledger(config.ledger)
+    assert config.ledger_news is None
+
+
 def test_a_period_for_somebody_who_is_not_in_the_study_is_refused(folder):
     text = PARTY.replace('["x"]', '"all"') + "[[policy.periods]]\ndays = 7\nepsilon = { analist = 1 }\n"
     (folder / "party.toml").write_text(text)
@@ -177,7 +224,7 @@ def test_who_approves(folder):
     assert asked == [(study, study.statement)]
     with pytest.raises(PolicyError, match="was not approved"):
         config.approved(study, study.statement, answer(False))
-    with pytest.raises(PolicyError, match=f"--approve {study.digest[:12]}"):
+    with pytest.raises(PolicyError, match=f"--approve {study.digest}`"):
         config.approved(study, study.statement, None)
     asked.clear()
     assert "policy" in configured(folder, "auto-within-budget").approved(study, study.statement, answer(False))
@@ -193,10 +240,10 @@ def test_who_approves(folder):
 @pytest.mark.parametrize("mode", ["ask", "auto-within-budget"])
 def test_a_digest_approves_this_very_study(folder, mode):
     study, config = load(folder), configured(folder, mode)
-    for digits in (study.digest, study.digest[:12], study.digest[:20].upper()):
+    for digits in (study.digest, study.digest[:32], study.digest[:40].upper()):
         config.approved(study, study.statement, ByDigest(digits))
-    for digits in ("", study.digest[:11], study.digest + "0", "not a digest"):
-        with pytest.raises(PolicyError, match="12 to 64 hexadecimal"):
+    for digits in ("", study.digest[:12], study.digest[:31], study.digest + "0", "not a digest"):
+        with pytest.raises(PolicyError, match="32 to 64 hexadecimal"):
             config.approved(study, study.statement, ByDigest(digits))
     other = load(folder, GOOD.replace("epsilon = 1.0", "epsilon = 1.1"))
     with pytest.raises(PolicyError, match="names another study"):
@@ -247,6 +294,22 @@ def test_a_run_record_tells_how_it_ended(tmp_path):
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
     with pytest.raises(StudyError, match="cannot be used"):
         RunRecord(tmp_path / "run" / "run.json", participant="a", study="s", digest="d")
+
+
+def test_a_line_that_cannot_be_written_ends_a_run_only_before_it_is_paid_for(tmp_path):
+    record = RunRecord(tmp_path / "run", participant="a", study="s", digest="d")
+    (tmp_path / "run" / "events.jsonl").mkdir()
+    with pytest.raises(StorageError, match=r"events\.jsonl cannot be written"):
+        record.note("something")
+    record.paid()
+    record.note("something")
+    assert "events.jsonl" in record.lost
+    record.finish()
+    assert record.facts["status"] == "finished"
+    (tmp_path / "run" / "run.partial").mkdir()
+    (tmp_path / "run" / "run.partial" / "x").touch()
+    record.fail("DataError", "a sentence", 11)
+    assert "run.json" in record.lost
 
 
 def test_an_earlier_run_is_put_away_not_overwritten(tmp_path):

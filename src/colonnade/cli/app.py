@@ -11,14 +11,14 @@ from typing import Annotated, Literal
 import typer
 
 from colonnade.cli import book, initialise, show
-from colonnade.cli.approve import approval, approval_for_all
+from colonnade.cli.approve import answered, approval, approval_for_all, say_news
 from colonnade.cli.audit import audit
 from colonnade.cli.demo import run_demo
 from colonnade.cli.doctor import examine
-from colonnade.cli.output import Json, complain, emit, piped, progress_bar, say, speak_json
+from colonnade.cli.output import Json, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.cli.plan import plan
 from colonnade.cli.publish import publish
-from colonnade.errors import ColonnadeError, Interrupted
+from colonnade.errors import ColonnadeError, Interrupted, PolicyError
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
 from colonnade.study.local import folder_of, local_configs
@@ -46,7 +46,7 @@ PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
 Approve = Annotated[
     str | None,
-    typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (12 digits or more)."),
+    typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (32 digits or more)."),
 ]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
@@ -90,7 +90,9 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json =
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     say(show.preflight(preflight(loaded)))
-    approved = approval_for_all(loaded, list(local_configs(loaded).values()), approve, mute=json)
+    configs = list(local_configs(loaded).values())
+    say_news(configs)
+    approved = approval_for_all(loaded, configs, approve, mute=json)
     with progress_bar(not json) as progress:
         folders = run_local(loaded, folder, progress=progress, approve=approved)
     facts = publish(loaded, folder, folders)
@@ -140,7 +142,8 @@ def party(
     loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     say(f"{own.name} in {loaded.name!r}: this is what it costs\n{loaded.statement}\n")
-    approved = approval(loaded, [own], approve, mute=json or pipe)
+    say_news([own])
+    approved = approval([own], approve, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
         run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
@@ -234,6 +237,27 @@ def ledger_verify(
     emit({"ledger": str(path), "whole": True, "head": ledger.head}) if json else say(f"{path} is whole{since}")
 
 
+@ledger_app.command("release")
+def ledger_release(
+    path: LedgerPath,
+    entry: Annotated[int, typer.Argument(metavar="ENTRY", help="The number of the entry, as `show` prints it.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Give back a reservation of which no share has left, after a crash; a run that still goes on stops then."""
+    speak_json(json)
+    ledger = Ledger(initialise.existing(path))
+    found = book.reserved(ledger, entry)
+    if not yes and (json or not sys.stdin.isatty()):
+        raise PolicyError(f"nobody said yes to releasing entry {entry} of {path}: look at it, and add `--yes`")
+    if not yes and not answered(f"Release entry {entry} ({found.study!r}, reserved {found.created[:19]}) of {path}?"):
+        raise PolicyError(f"entry {entry} of {path} was not released")
+    ledger.release(found)
+    emit({"ledger": str(path), "entry": entry, "state": "released", "head": ledger.head}) if json else say(
+        f"released entry {entry} of {path}{' and chained it' if ledger.upgraded else ''}; head {ledger.head}"
+    )
+
+
 @ledger_app.command("export")
 def ledger_export(
     path: LedgerPath,
@@ -251,7 +275,7 @@ def ledger_export(
     if json:
         emit({"ledger": str(path), "head": head, **({"content": content} if out is None else {"out": str(out)})})
     elif out is None:
-        sys.stdout.write(content)  # as it is: every character counts
+        pour(content)  # every character counts
     else:
         say(f"wrote {out}; head {head}")
 
@@ -293,8 +317,9 @@ def schema_check(
 
 def command_line() -> None:
     """Run a command; a user's mistake is one sentence and a documented exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupted)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # or nohup would be in vain
+            signal.signal(number, _interrupted)
     try:
         app()
     except (Interrupted, Exception) as error:

@@ -4,48 +4,70 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from colonnade.cli import book
 from colonnade.cli.output import say
-from colonnade.errors import PolicyError
+from colonnade.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.privacy import Ledger, Statement
 from colonnade.study import PartyConfig, Study
 from colonnade.study.policy import Approve, ByDigest
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What was answered at the terminal."""
+class Question:
+    """Asks at the terminal, when policy and budget have been found to allow the study."""
 
-    yes: bool
+    configs: tuple[PartyConfig, ...]
     how = "an answer at the terminal"
 
     def __call__(self, study: Study, statement: Statement) -> bool:
-        """The answer, which was given before anything was reserved."""
-        return self.yes
+        """The answer, given before anything is reserved."""
+        for config in self.configs:
+            if config.ledger.is_file():
+                left = Ledger(config.ledger).left(config.caps, config.periods)
+                say(f"{config.name}'s ledger before this study:\n{book.left(left)}\n")
+        who = ", ".join(config.name for config in self.configs)
+        return answered(f"Take part in {study.name!r} ({study.digest}) at this cost, as {who}?")
 
 
-def approval(study: Study, configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> Approve | None:
-    """The digest if one was given; else the answer of a person, where one is asked and there is a terminal."""
+def say_news(configs: Sequence[PartyConfig]) -> None:
+    """What a person should know of the ledgers first; one that cannot be read is refused later, with its reason."""
+    for config in configs:
+        with suppress(LedgerError):
+            if (news := config.ledger_news) is not None:
+                say(news)
+
+
+def answered(question: str) -> bool:
+    """Whether a person at the terminal says yes."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def approval(configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> Approve | None:
+    """The digest if one was given; else a question, where a person is to be asked and there is a terminal."""
     if digest is not None:
         return ByDigest(digest)
-    asking = [config for config in configs if config.approval == "ask"]
-    if not asking or mute or not sys.stdin.isatty():
-        return None
-    for config in asking:
-        if config.ledger.is_file():
-            left = Ledger(config.ledger).left(config.caps, config.periods)
-            say(f"{config.name}'s ledger before this study:\n{book.left(left)}\n")
-    who = ", ".join(config.name for config in asking)
-    sys.stderr.write(f"Take part in {study.name!r} ({study.digest[:12]}) at this cost, as {who}? [y/N] ")
-    sys.stderr.flush()
-    return Answer(sys.stdin.readline().strip().lower() in ("y", "yes"))
+    asking = tuple(config for config in configs if config.approval == "ask")
+    return Question(asking) if asking and not mute and sys.stdin.isatty() else None
 
 
 def approval_for_all(study: Study, configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> str | None:
-    """One approval for all parties on this machine, as the digest that is passed on to them."""
-    given = approval(study, configs, digest, mute=mute)
+    """One approval for all parties on this machine, as the digest that is passed on to them.
+
+    Policies and budgets come first: nobody is asked about a study that one of the parties refuses anyway.
+    """
+    for config in configs:
+        try:
+            config.check(study)
+            config.note_time()
+            config.check_budget(study)
+        except ColonnadeError as error:
+            raise type(error)(f"{config.name}: {error}") from None
+    given = approval(configs, digest, mute=mute)
     if given is None:
         return None
     if not given(study, study.statement):

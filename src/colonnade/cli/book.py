@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import ColonnadeError
-from colonnade.privacy import Ledger
+from colonnade.errors import ColonnadeError, LedgerError, StorageError
+from colonnade.privacy import Entry, Ledger
 from colonnade.privacy.ledger.caps import Left
 from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.statement import rounded_up
@@ -28,6 +28,7 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
     found: dict[str, Any] = {
         "ledger": str(book.path),
         "head": book.head,
+        "chained": book.chained,
         "delta": delta,
         "days": days,
         "entries": [
@@ -46,14 +47,18 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
 def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | None) -> str:
     """A ledger's entries, the totals of every observer, what is left, and the head."""
     known = facts(book, delta, days, None)
-    lines = [f"{e['created'][:19]}  {e['state']:<9}  {e['study']}  ({e['digest'][:12]})" for e in known["entries"]]
+    lines = [
+        f"{e['id']:>3}  {e['created'][:19]}  {e['state']:<9}  {e['study']}  ({e['digest'][:12]})"
+        for e in known["entries"]
+    ]
     lines = lines or ["no study yet" if days is None else f"no study in the last {days:g} days"]
     if known["totals"]:
         lines += ["", f"learned {'in all' if days is None else f'in {days:g} days'}, at delta {delta:g}:"]
         lines += [f"  {who:<24} {_shown(total)}" for who, total in known["totals"].items()]
     if policy is not None:
         lines += ["", f"left under {policy.path}:", left(book.left(policy.caps, policy.periods))]
-    return "\n".join([*lines, "", f"head {known['head']}"])
+    unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"
+    return "\n".join([*lines, "", f"head {known['head']}{unchained}"])
 
 
 def left(caps: Sequence[Left]) -> str:
@@ -84,11 +89,31 @@ def export(book: Ledger, format: str) -> tuple[str, str]:
 
 def write(path: Path, content: str) -> None:
     """A new file that only its owner reads: a ledger tells what a party takes part in."""
+    if path.exists():
+        raise ColonnadeError(f"{path} is there already; choose another place with --out")
+    partial = path.with_name(f"{path.name}.partial")
+    made = False
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            made = True
             file.write(content)
-    except FileExistsError:
-        raise ColonnadeError(f"{path} is there already; choose another place with --out") from None
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+    except OSError as error:
+        if made:
+            partial.unlink(missing_ok=True)
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def reserved(book: Ledger, number: int) -> Entry:
+    """An entry that may be released by hand: of which no share has left."""
+    entry = next((entry for entry in book.entries() if entry.id == number), None)
+    if entry is None:
+        raise LedgerError(f"{book.path} has no entry {number}; `colonnade ledger show` lists them")
+    if entry.state != "reserved":
+        raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released")
+    return entry
 
 
 def _finite(epsilon: float) -> float | None:

@@ -47,7 +47,7 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     except ColonnadeError as error:
         yield Check("study", "bad", str(error))
         return
-    yield Check("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest[:12]}")
+    yield Check("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest}")
     yield _tried("plan", lambda: f"noise meets every budget; {study.task.committee.system.bits} bits hold the sums")
     yield _tried("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
     yield from _address(study.content.coordinator.address)
@@ -63,7 +63,7 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
         return
     yield _tried("key", lambda: _key(study, config))
     yield _tried("table", lambda: _table(study, config))
-    yield _tried("ledger", lambda: _ledger(config))
+    yield _ledger(config)
     yield _tried("budget", lambda: _budget(study, config))
     yield _connection(study, config)
 
@@ -91,19 +91,23 @@ def _table(study: Study, config: PartyConfig) -> str:
     return f"{table.rows} rows of {config.data} fit the schema"
 
 
-def _ledger(config: PartyConfig) -> str:
-    if not config.ledger.exists():
-        return f"{config.ledger} will be made at the first study"
-    book = Ledger(config.ledger)
+def _ledger(config: PartyConfig) -> Check:
+    try:
+        if (news := config.ledger_news) is not None:
+            return Check("ledger", "unsure", f"{news}; fine if you expect that, else restore a copy first")
+    except ColonnadeError as error:
+        return Check("ledger", "bad", str(error))
+    return _tried("ledger", lambda: _whole(Ledger(config.ledger)))
+
+
+def _whole(book: Ledger) -> str:
     book.verify()
-    return f"{config.ledger} is whole, {len(book.entries())} entries; head {book.head}"
+    return f"{book.path} is whole, {len(book.entries())} entries; head {book.head}"
 
 
 def _budget(study: Study, config: PartyConfig) -> str:
-    if config.ledger.exists():
-        book = Ledger(config.ledger)
-        book.check(study.name, study.events, study.roster.trust, config.caps, config.periods)
-    return "the caps leave enough for this study" if config.ledger.exists() else "nothing is spent yet"
+    config.check_budget(study)
+    return "the caps leave enough for this study"
 
 
 def _address(address: str) -> Iterator[Check]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -21,13 +22,25 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from colonnade.errors import ColonnadeError, Interrupted, StudyError
+from colonnade.errors import ColonnadeError, Interrupted, StorageError, StudyError
 from colonnade.protocols.roles import Progress as Report
 
-console = Console(highlight=False, soft_wrap=True)
 INTERNAL_ERROR = 70
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EROFS)
+"""What a machine says when it cannot write: nobody's mistake, and no fault of ours."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+class _Console(Console):
+    """A console that does not leave silently when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        """The error itself, to be reported like any other."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+console = _Console(highlight=False, soft_wrap=True)
 
 
 class _State:
@@ -45,13 +58,38 @@ def speak_json(enabled: bool) -> bool:
 def say(text: str) -> None:
     """Print text for a person, unless a program is listening."""
     if not _State.json:
-        console.print(text, markup=False)
+        with _standard_output():
+            console.print(text, markup=False)
+
+
+def pour(text: str) -> None:
+    """Print text exactly as it is."""
+    with _standard_output():
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def emit(value: Any) -> None:
     """Print one JSON object on one line, at once."""
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
+    pour(json.dumps(value) + "\n")
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        _give_up_standard_output()
+        raise StorageError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def _give_up_standard_output() -> None:
+    """What is still buffered goes nowhere, or the interpreter would stumble over it at its end."""
+    _State.json = False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):  # a stream of a test has no number
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def complain(error: BaseException) -> int:
@@ -60,17 +98,23 @@ def complain(error: BaseException) -> int:
         message, code = str(error), error.exit_code
     elif isinstance(error, Interrupted):
         message, code = "interrupted", error.exit_code
-    elif isinstance(error, OSError) and error.filename is not None:
-        message, code = f"{error.filename} cannot be used: {error.strerror}", StudyError.exit_code
+    elif isinstance(error, OSError) and (error.errno in _NO_ROOM or error.filename is not None):
+        message = f"{error.filename or 'standard output'} cannot be used: {error.strerror}"
+        code = StorageError.exit_code if error.errno in _NO_ROOM else StudyError.exit_code
     else:
         message = f"this is a fault of Colonnade ({type(error).__name__}); set COLONNADE_DEBUG=1 to see where"
         code = INTERNAL_ERROR
     if os.environ.get("COLONNADE_DEBUG") and not isinstance(error, Interrupted):
         traceback.print_exception(error)
     if _State.json:
-        emit({"error": type(error).__name__, "message": message, "exit_code": code})
-    else:
+        try:
+            emit({"error": type(error).__name__, "message": message, "exit_code": code})
+            return code
+        except StorageError:
+            pass
+    with suppress(OSError):  # nobody can be told; the code tells
         sys.stderr.write(f"colonnade: {message}\n")
+        sys.stderr.flush()
     return code
 
 
@@ -88,15 +132,21 @@ def progress_bar(enabled: bool) -> Iterator[Report]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
+    bars = Progress(*columns, console=Console(stderr=True))
+    tasks: dict[str, Any] = {}
 
-        def report(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=total)
-            bars.update(tasks[phase], completed=done, total=total)
+    def report(phase: str, done: int, total: int) -> None:
+        if not tasks:
+            bars.start()  # not before: a question may be asked first
+        if phase not in tasks:
+            tasks[phase] = bars.add_task(phase, total=total)
+        bars.update(tasks[phase], completed=done, total=total)
 
+    try:
         yield report
+    finally:
+        if tasks:
+            bars.stop()
 
 
 def piped(phase: str, done: int, total: int) -> None:

@@ -31,7 +31,7 @@ def size(count: float) -> str:
 def preflight(answer: Preflight) -> str:
     """What a study would cost."""
     lines = [
-        f"study {answer.study!r}, digest {answer.digest[:12]}",
+        f"study {answer.study!r}, digest {answer.digest}",
         "",
         str(answer.statement),
         "",

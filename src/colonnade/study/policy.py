@@ -8,30 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from colonnade.errors import PolicyError, PrivacyError, StudyError
 from colonnade.privacy import Budget, Ledger, Statement, parse_budgets
+from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
-from colonnade.study.spec import Part, Study, first_problem, read_toml
+from colonnade.study.spec import BudgetPart, Part, Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
 
 Approval = Literal["ask", "auto-within-budget", "never"]
 Approve = Callable[[Study, Statement], bool]
-LEAST_DIGITS = 12
+LEAST_DIGITS = 32
+"""128 bits: two studies that agree in fewer digits of their digests can be searched for."""
 
 
-class CapPart(Part):
+class CapPart(BudgetPart):
     """``[policy.budget]``: the most that observers may ever learn about this party's people."""
-
-    epsilon: float | dict[str, float]
-    delta: float = 1e-5
 
 
 class PeriodPart(CapPart):
     """``[[policy.periods]]``: the most that observers may learn from what is reserved within so many days."""
 
-    days: float = Field(gt=0, le=MOST_DAYS)
+    days: float = Field(gt=0, le=MOST_DAYS, strict=True)
 
 
 class PolicyPart(Part):
@@ -56,10 +55,17 @@ class PartyFile(Part):
     ledger: str
     policy: PolicyPart
 
+    @field_validator("data", "key", "ledger")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        if not text.isprintable() or not text.strip():
+            raise ValueError("must be a path: not empty, and without control characters")
+        return text
+
 
 @dataclass(frozen=True)
 class ByDigest:
-    """Approves the one study whose digest starts with these characters."""
+    """Approves the one study whose digest starts with these digits."""
 
     digits: str
     how = "the digest given with --approve"
@@ -70,8 +76,8 @@ class ByDigest:
             raise PolicyError(f"--approve takes {LEAST_DIGITS} to 64 hexadecimal digits of the digest of the study")
         if not study.digest.startswith(self.digits.lower()):
             raise PolicyError(
-                f"--approve names another study than {study.name!r} as it stands here, whose digest starts with "
-                f"{study.digest[:LEAST_DIGITS]}; look at what it costs now before you approve it"
+                f"--approve names another study than {study.name!r} as it stands here, whose digest is "
+                f"{study.digest}; look at what it costs now before you approve it"
             )
         return True
 
@@ -135,7 +141,7 @@ class PartyConfig:
         if approve is None:
             raise PolicyError(
                 f"nobody approved study {study.name!r} for {self.name}: {self.path.name} says to ask and there is no "
-                f"terminal, so look at what it costs and add `--approve {study.digest[:LEAST_DIGITS]}`"
+                f"terminal, so look at what it costs and add `--approve {study.digest}`"
             )
         if not approve(study, statement):
             raise PolicyError(f"study {study.name!r} was not approved by {self.name}'s operator; nothing was sent")
@@ -173,6 +179,27 @@ class PartyConfig:
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
             )
+
+    def check_budget(self, study: Study) -> None:
+        """Refuse a study that the caps do not allow; nothing is reserved, and no ledger is made."""
+        asked = (study.name, study.events, study.roster.trust, self.caps, self.periods)
+        if self.ledger.exists():
+            Ledger(self.ledger).check(*asked)
+        else:
+            check_without_ledger(*asked)
+
+    def note_time(self) -> bool:
+        """See :meth:`Ledger.note_time`; only periods look at dates."""
+        return bool(self.periods) and self.ledger.exists() and Ledger(self.ledger).note_time()
+
+    @property
+    def ledger_news(self) -> str | None:
+        """What a person should know of the ledger before the study: that there is none, or no chain in it."""
+        if not self.ledger.exists():
+            return f"new ledger {self.ledger}: nothing on record before this study"
+        if not Ledger(self.ledger).chained:
+            return f"ledger {self.ledger} was never chained: this study chains it as it stands"
+        return None
 
     def _check_open(self) -> None:
         if self.approval == "never":

@@ -12,13 +12,14 @@ import json
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import StudyError
+from colonnade.errors import StorageError, StudyError
 from colonnade.privacy import Statement
 
 FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "report.html")
@@ -34,6 +35,8 @@ class RunRecord:
             self._put_earlier_away()
         except OSError as error:
             raise StudyError(f"the run directory {self.folder} cannot be used: {error.strerror}") from None
+        self._paid = False
+        self.lost: str | None = None
         self._started = time.monotonic()
         self._facts: dict[str, Any] = {
             "participant": participant,
@@ -60,10 +63,14 @@ class RunRecord:
     def note(self, what: str, **details: Any) -> None:
         """Append one line to ``events.jsonl``, durably."""
         line = {"time": _now(), "what": what, **details}
-        with (self.folder / "events.jsonl").open("a", encoding="utf-8") as file:
+        with self._written("events.jsonl"), (self.folder / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+    def paid(self) -> None:
+        """From here on a line that cannot be written does not end the study: ``lost`` says why it is missing."""
+        self._paid = True
 
     def statement(self, statement: Statement) -> None:
         """Write ``privacy.json``."""
@@ -74,7 +81,8 @@ class RunRecord:
         self._end("finished", facts)
 
     def fail(self, error: str, message: str, exit_code: int) -> None:
-        """The run failed, with the sentence that the user saw."""
+        """The run failed, with the sentence that the user saw; that it cannot be written down is no news then."""
+        self.paid()
         self.note("failed", error=error, message=message, exit_code=exit_code)
         self._end("failed", {"error": error, "message": message, "exit_code": exit_code})
 
@@ -99,8 +107,23 @@ class RunRecord:
     def _dump(self, name: str, content: Any) -> None:
         target = self.folder / name
         partial = target.with_suffix(".partial")
-        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        partial.replace(target)
+        with self._written(name):
+            try:
+                partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                partial.replace(target)
+            except OSError:
+                with suppress(OSError):
+                    partial.unlink(missing_ok=True)
+                raise
+
+    @contextmanager
+    def _written(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.lost = f"{self.folder / name} cannot be written: {error.strerror}"
+            if not self._paid:
+                raise StorageError(self.lost) from None
 
 
 def _now() -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import ColonnadeError, Interrupted
+from colonnade.errors import ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models import Estimator
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
@@ -39,22 +40,24 @@ def run_party(
             config.check(study)
             table = config.table(study.roster.schemas[config.name])
             record.note("table checked", rows=table.rows, clipped=sum(table.report.clipped.values()))
-            ledger = Ledger(config.ledger)
             task, model, statement = study.task, study.estimator(), study.statement
-            entry = _reserved(study, config, ledger, record, approve)
+            ledger, entry = _reserved(study, config, record, approve)
 
         def spend() -> None:
             ledger.mark_sent(entry)
+            record.paid()
             record.note("first share")
 
         with _reservation(ledger, entry, record):
             record.note("budget reserved", entry=entry.id, ledger_head=ledger.head)
+            if ledger.upgraded:
+                record.note("ledger upgraded: it was never chained before this study", ledger=str(ledger.path))
+            record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
             record.statement(statement)
             place = join(study, identity, certificates)
             result = _play(study, place, lambda me: model.owner(me, table, task), record, progress, spend)
-        model.conclude(study.roster, task, result)
-        model.save(record.folder / "model.json")
-        record.finish()
+            _save(model.conclude(study.roster, task, result), record)
+        _finish(record)
         return model
 
 
@@ -75,15 +78,15 @@ def run_coordinator(
 
         def program(me: Any) -> Any:
             record.note("everyone is here, with the same study")
+            record.paid()
             return model.coordinator(me, task)
 
         with Hub(identity, certificates, address=listen or study.content.coordinator.address) as hub:
             record.note("listening", address=hub.address)
             place = join(study, identity, certificates, address=_dialled(hub.address))
             result = _play(study, place, program, record, progress)
-        model.conclude(study.roster, task, result)
-        model.save(record.folder / "model.json")
-        record.finish(**public_facts(study))
+        _save(model.conclude(study.roster, task, result), record)
+        _finish(record, **public_facts(study))
         return model
 
 
@@ -178,14 +181,50 @@ def _recorded(record: RunRecord) -> Iterator[None]:
         raise
 
 
-def _reserved(study: Study, config: PartyConfig, ledger: Ledger, record: RunRecord, approve: Approve | None) -> Entry:
+def _save(model: Estimator, record: RunRecord) -> None:
+    """Write the model down as a whole; if that is impossible the error carries it, since it was paid for."""
+    target = record.folder / "model.json"
+    partial = target.with_suffix(".json.partial")
+    try:
+        try:
+            model.save(partial)
+            partial.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+    except (StudyError, OSError) as error:
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        lost = StorageError(
+            f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, and ask another "
+            "participant for its model.json, which holds the same result"
+        )
+        lost.model = model
+        raise lost from None
+
+
+def _finish(record: RunRecord, **facts: Any) -> None:
+    """The end of a run whose model is saved; a record with gaps is said to have them."""
+    record.finish(**facts)
+    if record.lost:
+        raise StorageError(
+            f"the study ended well and {record.folder / 'model.json'} is whole, but its record has gaps: {record.lost}"
+        )
+
+
+def _reserved(study: Study, config: PartyConfig, record: RunRecord, approve: Approve | None) -> tuple[Ledger, Entry]:
     """The reservation of an approved study; nobody is asked about one that is over budget anyway."""
     events, trust, limits = study.events, study.roster.trust, (config.caps, config.periods)
-    ledger.check(study.name, events, trust, *limits)
+    if config.note_time():
+        record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
+    config.check_budget(study)
     how = config.approved(study, study.statement, approve)
     record.note("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
-    return ledger.reserve(study.name, study.digest, events, trust, *limits)
+    ledger = Ledger(config.ledger)
+    if ledger.made:
+        record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
+    return ledger, ledger.reserve(study.name, study.digest, events, trust, *limits)
 
 
 @contextmanager
@@ -194,15 +233,24 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
     try:
         yield
     except BaseException:
-        if any(now.id == entry.id and now.state == "reserved" for now in ledger.entries()):
-            ledger.release(entry)
-            record.note("budget released: no share had left", entry=entry.id, ledger_head=ledger.head)
-        else:
-            record.note("budget stays spent: shares had left", entry=entry.id, ledger_head=ledger.head)
+        record.paid()  # whatever happens now, the first cause is what is reported
+        with suppress(LedgerError):
+            record.note(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
         raise
     ledger.commit(entry)
     record.note("budget spent", entry=entry.id, ledger_head=ledger.head)
     record.add(ledger_head=ledger.head)
+
+
+def _given_back(ledger: Ledger, entry: Entry) -> str:
+    """Release what was never sent; what came of it."""
+    state = next((now.state for now in ledger.entries() if now.id == entry.id), "gone")
+    if state == "reserved":
+        ledger.release(entry)
+        return "budget released: no share had left"
+    if state == "released":
+        return "budget had been released by hand: no share had left"
+    return "budget stays spent: shares had left"
 
 
 @contextmanager

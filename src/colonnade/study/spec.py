@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from colonnade.errors import IdentityError, StudyError
+from colonnade.errors import IdentityError, PrivacyError, StudyError
 from colonnade.models import MODELS, Estimator, Roster
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import Budget, Event, Statement, parse_budgets
+from colonnade.privacy.observers import check_delta
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.sketch_task import Noise, Sampling
 from colonnade.tables import Schema
@@ -71,6 +72,25 @@ class BudgetPart(Part):
 
     epsilon: float | dict[str, float]
     delta: float = 1e-5
+
+    @field_validator("epsilon", mode="before")
+    @classmethod
+    def _positive(cls, epsilon: Any) -> Any:
+        return _sensible(lambda: parse_budgets(epsilon, 1e-5), epsilon)
+
+    @field_validator("delta", mode="before")
+    @classmethod
+    def _probability(cls, delta: Any) -> Any:
+        return _sensible(lambda: check_delta(delta), delta)
+
+
+def _sensible(check: Callable[[], object], value: Any) -> Any:
+    """A value as it was written, before anything is made a number that is none; the error then names its key."""
+    try:
+        check()
+    except PrivacyError as error:
+        raise ValueError(f"- {error}") from None
+    return value
 
 
 class CommitteePart(Part):

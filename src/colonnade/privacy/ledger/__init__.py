@@ -1,9 +1,10 @@
-"""A party's own record of what it has revealed: durable before the first byte leaves, and never taken back.
+"""A party's own record of what it has revealed: durable before the first share leaves, and never taken back.
 
-One SQLite file, append-only and chained by hashes. An entry is *reserved* before a study starts, *sent* from
-the moment a byte may have left, and *committed* when the study ended well. All three count in full; only an
-entry that was never sent can be *released*. What an observer has learned is always composed anew by the
-accountant from every counted event.
+One SQLite file, append-only and chained by hashes. An entry is *reserved* before the party joins a study, *sent*
+before its first share leaves, and *committed* when the study ended well. All three count in full; only an entry
+that was never sent can be *released*. What a party says before its first share (that it is ready, how many rows
+it has, a salted digest of its ids) is no part of any epsilon, and a release does not take it back. What an
+observer has learned is always composed anew by the accountant from every counted event.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from colonnade.privacy.events import Event, from_dict
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Left, Period, Spending, since, within_days
 from colonnade.privacy.ledger.chain import Change, lines
-from colonnade.privacy.ledger.file import ALLOWED, LedgerFile, append, changes, head, states_of
+from colonnade.privacy.ledger.file import ALLOWED, LedgerFile, add, append, changes, head, is_chained, states_of
 from colonnade.privacy.observers import Budget, Observer, Trust
 
 
@@ -51,9 +52,25 @@ class Ledger:
         return self._file.path
 
     @property
+    def made(self) -> bool:
+        """Whether there was none before: nothing is on record then, whatever was revealed."""
+        return self._file.made
+
+    @property
+    def upgraded(self) -> bool:
+        """Whether a change through this object chained a ledger that was not."""
+        return self._file.upgraded
+
+    @property
+    def chained(self) -> bool:
+        """Whether the file holds hashes; those of the first version do not, until something is written to them."""
+        with self._file.reading() as base:
+            return is_chained(base)
+
+    @property
     def head(self) -> str:
         """The hash of the last change: who notes it can tell later whether anything was cut off or put back."""
-        with self._file.opened() as base:
+        with self._file.reading() as base:
             return head(base)
 
     def reserve(
@@ -70,23 +87,19 @@ class Ledger:
             now = self._clock()
             self._refuse(base, study, [(event, trust) for event in events], caps, periods, now)
             at = _written(now)
-            row = base.execute(
-                "INSERT INTO entries (study, digest, created, events, trust) VALUES (?, ?, ?, ?, ?)",
-                (study, digest, at, json.dumps([event.to_dict() for event in events]), trust.to_json()),
-            )
-            number = int(row.lastrowid or 0)
-            append(base, number, "reserved", at)
+            written = json.dumps([event.to_dict() for event in events])
+            number = add(base, study, digest, at, written, trust.to_json())
         return Entry(number, study, digest, at, "reserved", tuple(events), trust)
 
     def check(
         self, study: str, events: Sequence[Event], trust: Trust, caps: Sequence[Budget], periods: Sequence[Period] = ()
     ) -> None:
         """Refuse what :meth:`reserve` would refuse now, and write nothing."""
-        with self._file.opened() as base:
+        with self._file.reading() as base:
             self._refuse(base, study, [(event, trust) for event in events], caps, periods, self._clock())
 
     def mark_sent(self, entry: Entry) -> Entry:
-        """Call before the first byte leaves; from here on the entry can never be released."""
+        """Call before the first share leaves; from here on the entry can never be released."""
         return self._advance(entry, "sent")
 
     def commit(self, entry: Entry) -> Entry:
@@ -97,29 +110,45 @@ class Ledger:
         """Give back a reservation of which nothing was ever sent."""
         return self._advance(entry, "released")
 
+    def note_time(self) -> bool:
+        """Put the present on record if an entry is dated later, so that it grows older from now on; whether it did."""
+        with self._file.reading() as base:
+            if not _is_ahead(base, self._clock()):
+                return False
+        with self._file.writing() as base:
+            now = self._clock()
+            if not _is_ahead(base, now):  # another process was first
+                return False
+            last = _entries(base)[-1]
+            number = add(base, "the clock was set", "", _written(now), "[]", last.trust.to_json())
+            append(base, number, "released", _written(now))
+        return True
+
     def spent(self, observer: Observer, delta: float, *, days: float | None = None) -> float:
         """What an observer has learned from all counted studies together, or from those of the last days."""
-        with self._file.opened() as base:
-            everything = _spendings(base)
-        stored = everything if days is None else within_days(everything, days, self._clock())
+        with self._file.reading() as base:
+            now = self._clock()
+            everything = _spendings(base, now)
+        stored = everything if days is None else within_days(everything, days, now)
         return limits.total(limits.flat(stored), observer, delta).epsilon
 
     def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
         """What each cap leaves each observer: for ever first, then period by period."""
-        with self._file.opened() as base:
-            return limits.remainders(caps, periods, _spendings(base), self._clock())
+        with self._file.reading() as base:
+            now = self._clock()
+            return limits.remainders(caps, periods, _spendings(base, now), now)
 
     def entries(self, *, days: float | None = None) -> tuple[Entry, ...]:
         """All entries, the oldest first, or those of the last days."""
-        with self._file.opened() as base:
+        with self._file.reading() as base:
             if days is None:
                 return _entries(base)
-            recent = since(days, self._clock())
-            return tuple(entry for when, entry in _dated(base) if when > recent)
+            now = self._clock()
+            return tuple(entry for when, entry in _dated(base, now) if when > since(days, now))
 
     def lines(self) -> tuple[tuple[Change, str], ...]:
         """The whole chain: every change, and the text whose hash is chained."""
-        with self._file.opened() as base:
+        with self._file.reading() as base:
             return tuple(lines(changes(base)))
 
     def verify(self, head: str | None = None) -> None:
@@ -139,14 +168,13 @@ class Ledger:
         periods: Sequence[Period],
         now: datetime,
     ) -> None:
-        if not new:
-            raise LedgerError(f"study {study!r} asks for a reservation without any event")
         self._file.check_chain(base)
-        if problems := limits.refusals(caps, periods, _spendings(base), new, now):
-            raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
+        _refuse(study, new, caps, periods, _spendings(base, now), now)
 
     def _advance(self, entry: Entry, state: str) -> Entry:
         with self._file.writing() as base:
+            if state != "committed":  # what was sent is written down on any file
+                self._file.check_guards(base)
             states = states_of(base, entry.id)
             if not states:
                 raise LedgerError(f"{self.path} has no entry {entry.id}")
@@ -175,24 +203,56 @@ def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
         raise LedgerError(f"the ledger holds an entry that cannot be read: {error}") from error
 
 
-def _dated(base: sqlite3.Connection) -> Iterator[tuple[datetime, Entry]]:
-    """Every entry and its time; none is taken to be older than one before it, whatever the clock said."""
-    latest = datetime.min.replace(tzinfo=UTC)
-    for entry in _entries(base):
+def check_without_ledger(
+    study: str, events: Sequence[Event], trust: Trust, caps: Sequence[Budget], periods: Sequence[Period] = ()
+) -> None:
+    """Refuse what a party that has no ledger yet would refuse, and make none."""
+    _refuse(study, [(event, trust) for event in events], caps, periods, [], datetime.now(UTC))
+
+
+def _refuse(
+    study: str,
+    new: limits.History,
+    caps: Sequence[Budget],
+    periods: Sequence[Period],
+    stored: Sequence[Spending],
+    now: datetime,
+) -> None:
+    if not new:
+        raise LedgerError(f"study {study!r} asks for a reservation without any event")
+    if problems := limits.refusals(caps, periods, stored, new, now):
+        raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
+
+
+def _read_dates(entries: Sequence[Entry]) -> list[tuple[datetime, bool]]:
+    found = []
+    for entry in entries:
         try:
-            latest = max(latest, datetime.fromisoformat(entry.created))
-        except (ValueError, TypeError) as error:
+            found.append((datetime.fromisoformat(entry.created).astimezone(UTC), entry.state == "released"))
+        except (ValueError, TypeError, OverflowError) as error:
             raise LedgerError(f"entry {entry.id} of the ledger has no readable time") from error
-        yield latest, entry
+    return found
 
 
-def _spendings(base: sqlite3.Connection) -> list[Spending]:
-    """What counts: every entry that was not released."""
-    return [
+def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
+    late, after = limits.ahead(_read_dates(_entries(base)), now)
+    return late and after is None
+
+
+def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, Entry]]:
+    """Every entry and the time it counts from."""
+    entries = _entries(base)
+    return list(zip(limits.dates(_read_dates(entries), now), entries, strict=True))
+
+
+def _spendings(base: sqlite3.Connection, now: datetime) -> list[Spending]:
+    """What counts, the oldest first: every entry that was not released."""
+    found = [
         Spending(when, [(event, entry.trust) for event in entry.events])
-        for when, entry in _dated(base)
+        for when, entry in _dated(base, now)
         if entry.state != "released"
     ]
+    return sorted(found, key=lambda spending: spending.when)
 
 
 def _written(moment: datetime) -> str:

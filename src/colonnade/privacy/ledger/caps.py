@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
@@ -93,6 +93,35 @@ def since(days: float, now: datetime) -> datetime:
 def within_days(stored: Sequence[Spending], days: float, now: datetime) -> Sequence[Spending]:
     """What was reserved in the last ``days`` days, or at a time that has not come yet."""
     return [spending for spending in stored if spending.when > since(days, now)]
+
+
+def ahead(stored: Sequence[tuple[datetime, bool]], now: datetime) -> tuple[bool, datetime | None]:
+    """Whether a counted entry is dated later than now, and the date of the first after the last of those.
+
+    An entry is its date and whether it was released.
+    """
+    late = [place for place, (when, released) in enumerate(stored) if when > now and not released]
+    later = stored[late[-1] + 1 :] if late else ()
+    return bool(late), next((when for when, _ in later if when <= now), None)
+
+
+def dates(stored: Sequence[tuple[datetime, bool]], now: datetime) -> list[datetime]:
+    """When each entry counts as reserved, whatever the clock said; never earlier than a clock that is right now says.
+
+    No entry is older than a counted one before it. One that is dated later than now was written under another
+    clock: it counts as new, until an entry with a possible date follows, and then as old as that one.
+    """
+    _, bound = ahead(stored, now)
+    latest = datetime.min.replace(tzinfo=UTC)
+    found = []
+    for when, released in stored:
+        if when > now and bound is None:
+            found.append(when)
+            continue
+        possible = max(latest, when if when <= now or bound is None else bound)
+        found.append(possible)
+        latest = latest if released else possible
+    return found
 
 
 def flat(stored: Iterable[Spending]) -> History:

@@ -18,7 +18,8 @@ from colonnade.errors import LedgerError
 
 GENESIS = "0" * 64
 """What the first line names as the hash before it; the head of an empty ledger."""
-LEAST_DIGITS = 12
+LEAST_DIGITS = 32
+"""128 bits: fewer digits of a hash can be made to match, by whoever may try long enough."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def check_head(head: str, known: Iterable[str]) -> None:
         raise LedgerError(f"a head is {LEAST_DIGITS} to 64 hexadecimal digits, as `colonnade ledger show` prints it")
     if not any(found.startswith(wanted) for found in known):
         raise LedgerError(
-            f"the head {wanted[:LEAST_DIGITS]} is not in this ledger: its end was cut off, an older copy was put back, "
+            f"the head {wanted[:12]}... is not in this ledger: its end was cut off, an older copy was put back, "
             "or the whole was written anew; find the copy that holds it"
         )
 

@@ -1,12 +1,15 @@
-"""The SQLite file of a ledger: made once, append-only, durable, upgraded in place, checked as a whole."""
+"""The SQLite file of a ledger: made whole, append-only, durable, read without a trace, checked as a whole."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import cache
 from itertools import groupby, pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -19,8 +22,6 @@ APPLICATION_ID = 0x434F4C4E
 ALLOWED = {"sent": ("reserved",), "committed": ("reserved", "sent"), "released": ("reserved",)}
 """From which states an entry may come into another."""
 _BUSY_SECONDS = 30.0
-_FIRST_WRITE_SECONDS = 2.0
-_EMPTY = (0, 0, 0)
 _UNCHAINED = 1
 _ENTRIES = """
 CREATE TABLE entries (
@@ -47,6 +48,7 @@ _HISTORY = (
 _CHAINED = _HISTORY.format(hash="h.hash", rest="LEFT JOIN chain h ON h.change = c.id")
 _NOT_CHAINED = _HISTORY.format(hash="NULL", rest="")
 _ONE = _HISTORY.format(hash="NULL", rest="WHERE c.id = ?")
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 
 class LedgerFile:
@@ -54,42 +56,83 @@ class LedgerFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        with self.opened(create=True) as base, _transaction(base):
-            if _marks(base) == _EMPTY:  # another process may have been first
-                for statement in _statements(_ENTRIES + _CHAIN):
-                    base.execute(statement)
-                base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self.upgraded = False
+        with self._named():
+            self.made = not self.path.exists() and _make(Path(os.path.realpath(self.path)))
+        with self.reading():
+            pass
 
     @contextmanager
-    def opened(self, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """The file, open for reading."""
-        try:
-            if create:
-                self._make_file()
-            elif not self.path.exists():
-                raise LedgerError(f"the ledger {self.path} is gone")
-            base = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
-            try:
-                self._check_kind(base, create)  # before anything is written: the file may be somebody else's
-                _into_wal(base)
-                base.execute("PRAGMA synchronous = FULL")
-                base.execute("PRAGMA foreign_keys = ON")
-                _upgrade(base)
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The file as it is at one moment; nothing is written, not even an upgrade."""
+        with self._named():
+            way = self._way_to_read()
+        with self._opened(way) as base:
+            base.execute("PRAGMA query_only = ON")
+            with _transaction(base, "BEGIN"):
+                self._check_kind(base)
                 yield base
-            finally:
-                base.close()
-        except (sqlite3.Error, OSError) as error:
-            raise LedgerError(f"the ledger {self.path} cannot be used: {error}") from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The file, locked for one change that happens as a whole or not at all."""
-        with self.opened() as base, _transaction(base):
-            yield base
+        """The file, locked for one change that happens as a whole or not at all; an old file is chained with it."""
+        with self._opened("mode=rw") as base:
+            with _transaction(base, "BEGIN"):
+                self._check_kind(base)  # before anything is written: the file may be somebody else's
+            _into_wal(base)
+            base.execute("PRAGMA synchronous = FULL")
+            base.execute("PRAGMA foreign_keys = ON")
+            base.execute("PRAGMA recursive_triggers = ON")  # or a REPLACE would delete without asking the guards
+            with _transaction(base, "BEGIN IMMEDIATE"):
+                upgraded = _upgrade(base)
+                yield base
+            self.upgraded = self.upgraded or upgraded
+
+    @contextmanager
+    def _opened(self, way: str) -> Iterator[sqlite3.Connection]:
+        with self._named():
+            if not self.path.exists():
+                raise LedgerError(f"the ledger {self.path} is gone")
+            if self.path.is_file() and self.path.stat().st_size == 0:
+                raise LedgerError(
+                    f"{self.path} is empty or has been emptied: put the ledger back from a copy; only if this party "
+                    "has never taken part in a study, delete the empty file"
+                )
+            with closing(self._connected(way)) as base:
+                yield base
+
+    def _connected(self, way: str) -> sqlite3.Connection:
+        uri = f"{self.path.absolute().as_uri()}?{way}"
+        return sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerError(f"the ledger {self.path} cannot be used: {error}") from error
+
+    def _way_to_read(self) -> str:
+        """Where there is room to write, SQLite keeps an index beside the file while we read; elsewhere it cannot."""
+        real = os.path.realpath(self.path)
+        if os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK) and self._has_room():
+            return "mode=rw"
+        log = Path(f"{real}-wal")
+        return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+
+    def _has_room(self) -> bool:
+        try:
+            with closing(self._connected("mode=rw")) as base:
+                base.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite3.OperationalError as error:
+            return "locked" in str(error)  # a disk that is full cannot hold the index
+        except sqlite3.Error:
+            pass  # no ledger; whoever opens it next says so
+        return True
 
     def check_chain(self, base: sqlite3.Connection) -> None:
-        """Refuse a file whose chain is broken, and name the first entry where it is."""
+        """Refuse a file that holds more or less than the tables and guards of ours, or whose chain is broken."""
+        self.check_guards(base)
         broken = first_break(changes(base))
         if broken is not None:
             raise LedgerError(
@@ -101,9 +144,14 @@ class LedgerFile:
         if lone is not None:
             raise LedgerError(f"{self.path} was altered: entry {lone} was never reserved; restore a copy")
 
+    def check_guards(self, base: sqlite3.Connection) -> None:
+        """Refuse a file whose schema is not, row by row, the one that this code makes."""
+        if set(base.execute(_SCHEMA)) != _expected(is_chained(base)):
+            raise LedgerError(f"{self.path} was altered: what keeps it append-only is missing, or more was added")
+
     def verify(self, head: str | None = None) -> None:
         """Check the whole file; with ``head``, also that it still continues from there."""
-        with self.opened() as base:
+        with self.reading() as base:
             found = [str(row[0]) for row in base.execute("PRAGMA integrity_check")]
             if found != ["ok"]:
                 raise LedgerError(f"{self.path} is damaged: {found[0]}")
@@ -112,55 +160,74 @@ class LedgerFile:
                 raise LedgerError(
                     f"{self.path} was altered: a row of {stray[0]} belongs to a {stray[2]} row that is gone"
                 )
-            written = {row[0] for row in base.execute("SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'")}
-            if written != set(_statements(_ENTRIES + _CHAIN)):
-                raise LedgerError(f"{self.path} was altered: what keeps it append-only is missing, or more was added")
             history = changes(base)
             for entry, steps in groupby(sorted(history, key=attrgetter("entry", "number")), attrgetter("entry")):
                 states = [step.state for step in steps]
                 if states[0] != "reserved" or any(old not in ALLOWED.get(new, ()) for old, new in pairwise(states)):
                     raise LedgerError(f"{self.path} was altered: entry {entry} has an impossible history")
+            if not is_chained(base):
+                raise LedgerError(
+                    f"{self.path} is of version {_UNCHAINED} and was never chained, so it cannot show whether it was "
+                    "altered: if a head of it was ever noted, restore a copy that holds it; else compare it with the "
+                    "run records, and the next study will chain it as it stands"
+                )
             if head is not None:
                 check_head(head, [GENESIS, *(change.hash or "" for change in history)])
 
-    def _check_kind(self, base: sqlite3.Connection, create: bool) -> None:
-        application, version, tables = found = _marks(base)
-        if found == _EMPTY and create:
-            return
-        if application != APPLICATION_ID or not tables:
+    def _check_kind(self, base: sqlite3.Connection) -> None:
+        application = base.execute("PRAGMA application_id").fetchone()[0]
+        version = _version(base)
+        if application != APPLICATION_ID or base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
             raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file")
         if version not in (_UNCHAINED, SCHEMA_VERSION):
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
 
-    def _make_file(self) -> None:
-        """A new file, or one that is already a ledger: an empty one may be a ledger that was lost."""
-        try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            return
-        except FileExistsError:
-            patience = time.monotonic() + _FIRST_WRITE_SECONDS
-        while self.path.is_file() and self.path.stat().st_size == 0:
-            if time.monotonic() > patience:  # no other process is just making it
-                raise LedgerError(f"{self.path} is empty: put the ledger back from a copy, or delete it to start anew")
-            time.sleep(0.02)
+
+def add(base: sqlite3.Connection, study: str, digest: str, at: str, events: str, trust: str) -> int:
+    """Write a new entry down as reserved; its number."""
+    entry = (study, digest, at, events, trust)
+    row = base.execute("INSERT INTO entries (study, digest, created, events, trust) VALUES (?, ?, ?, ?, ?)", entry)
+    number = int(row.lastrowid or 0)
+    stored = append(base, number, "reserved", at)
+    if (stored.study, stored.digest, stored.created, stored.events, stored.trust) != entry:
+        raise LedgerError(f"the ledger did not store entry {number} as it was written; restore a copy")
+    return number
 
 
-def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> None:
-    """Write a change of state down, and chain it."""
+def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
+    """Write a change of state down, read back what was stored, and chain that."""
     row = base.execute("INSERT INTO changes (entry, at, state) VALUES (?, ?, ?)", (entry, at, state))
-    written = base.execute(_ONE, (row.lastrowid,)).fetchone()
-    _chain(base, Change(*written), head(base))
+    found = base.execute(_ONE, (row.lastrowid,)).fetchone()
+    stored = None if found is None else Change(*found)
+    if stored is None or (stored.entry, stored.state, stored.at) != (entry, state, at):
+        raise LedgerError(f"the ledger did not store a change of entry {entry} as it was written; restore a copy")
+    _chain(base, stored, hashed(stored.line(head(base))))
+    return stored
 
 
 def changes(base: sqlite3.Connection) -> list[Change]:
-    """All changes, the oldest first."""
-    return [Change(*row) for row in base.execute(_CHAINED)]
+    """All changes, the oldest first; those of a file that is not chained yet with the hashes that they would get."""
+    if is_chained(base):
+        return [Change(*row) for row in base.execute(_CHAINED)]
+    found: list[Change] = []
+    for row in base.execute(_NOT_CHAINED):
+        change = Change(*row)
+        found.append(replace(change, hash=hashed(change.line((found[-1].hash if found else None) or GENESIS))))
+    return found
 
 
 def head(base: sqlite3.Connection) -> str:
     """The hash of the last change."""
+    if not is_chained(base):
+        history = changes(base)
+        return (history[-1].hash if history else None) or GENESIS
     row = base.execute("SELECT hash FROM chain ORDER BY change DESC LIMIT 1").fetchone()
     return GENESIS if row is None else str(row[0])
+
+
+def is_chained(base: sqlite3.Connection) -> bool:
+    """Whether the file has hashes of its own."""
+    return _version(base) != _UNCHAINED
 
 
 def states_of(base: sqlite3.Connection, entry: int) -> list[str]:
@@ -168,25 +235,79 @@ def states_of(base: sqlite3.Connection, entry: int) -> list[str]:
     return [row[0] for row in base.execute("SELECT state FROM changes WHERE entry = ? ORDER BY id", (entry,))]
 
 
-def _chain(base: sqlite3.Connection, change: Change, previous: str) -> str:
-    found = hashed(change.line(previous))
-    base.execute("INSERT INTO chain (change, hash) VALUES (?, ?)", (change.number, found))
-    return found
+def _version(base: sqlite3.Connection) -> int:
+    return int(base.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _upgrade(base: sqlite3.Connection) -> None:
-    """Chain a ledger that was written before there was a chain, in place and at once."""
-    if _marks(base)[1] != _UNCHAINED:
-        return
-    with _transaction(base):
-        if _marks(base)[1] != _UNCHAINED:  # another process was first
-            return
-        for statement in _statements(_CHAIN):
+def _chain(base: sqlite3.Connection, change: Change, link: str) -> None:
+    base.execute("INSERT INTO chain (change, hash) VALUES (?, ?)", (change.number, link))
+    if base.execute("SELECT hash FROM chain WHERE change = ?", (change.number,)).fetchone() != (link,):
+        raise LedgerError(f"the ledger did not store the hash of change {change.number}; restore a copy")
+
+
+def _upgrade(base: sqlite3.Connection) -> bool:
+    """Chain a ledger that was written before there was a chain, in the transaction of its next change."""
+    if is_chained(base):
+        return False
+    history = changes(base)
+    for statement in _statements(_CHAIN):
+        base.execute(statement)
+    for change in history:
+        _chain(base, change, change.hash or "")
+    base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    return True
+
+
+def _make(place: Path) -> bool:
+    """Put a whole new ledger in place at once: a kill leaves no half of one, and of two processes one is first."""
+    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".new", dir=place.parent)  # mode 0600
+    os.close(handle)
+    try:
+        with closing(sqlite3.connect(name, isolation_level=None)) as base:
+            _into_wal(base)
+            base.execute("PRAGMA synchronous = FULL")
+            with _transaction(base, "BEGIN IMMEDIATE"):
+                for statement in _statements(_ENTRIES + _CHAIN):
+                    base.execute(statement)
+                base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        first = _put(Path(name), place)
+    finally:
+        os.unlink(name)
+    folder = os.open(place.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return first
+
+
+def _put(source: Path, place: Path) -> bool:
+    """Give a file its name unless that is taken; whether it was free."""
+    try:
+        os.link(source, place)
+        return True
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        pass
+    try:
+        with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(source.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+        return True
+    except FileExistsError:
+        return False
+
+
+@cache
+def _expected(chained: bool) -> frozenset[tuple[str, str, str, str | None]]:
+    """Every row of the schema of a ledger, with what SQLite adds by itself."""
+    with closing(sqlite3.connect(":memory:")) as base:
+        for statement in _statements(_ENTRIES + (_CHAIN if chained else "")):
             base.execute(statement)
-        previous = GENESIS
-        for row in base.execute(_NOT_CHAINED).fetchall():
-            previous = _chain(base, Change(*row), previous)
-        base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        return frozenset(base.execute(_SCHEMA))
 
 
 def _statements(script: str) -> list[str]:
@@ -194,8 +315,8 @@ def _statements(script: str) -> list[str]:
 
 
 @contextmanager
-def _transaction(base: sqlite3.Connection) -> Iterator[None]:
-    base.execute("BEGIN IMMEDIATE")
+def _transaction(base: sqlite3.Connection, begin: str) -> Iterator[None]:
+    base.execute(begin)
     try:
         yield
         base.execute("COMMIT")
@@ -205,20 +326,20 @@ def _transaction(base: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _marks(base: sqlite3.Connection) -> tuple[int, int, int]:
-    application = base.execute("PRAGMA application_id").fetchone()[0]
-    version = base.execute("PRAGMA user_version").fetchone()[0]
-    return application, version, base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-
-
 def _into_wal(base: sqlite3.Connection) -> None:
     """Switch to write-ahead logging; SQLite does not wait for others while it switches, so we do."""
     give_up = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
-            base.execute("PRAGMA journal_mode = WAL")
-            return
+            mode = base.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
             time.sleep(0.02)
+            continue
+        if mode != "wal":
+            raise LedgerError(
+                f"a ledger needs a write-ahead log, and SQLite keeps its journal as {mode!r} here: move the ledger to "
+                "a local disk"
+            )
+        return

@@ -1,0 +1,149 @@
+"""Where nothing can be written: one sentence, a documented code, and nothing left behind; and ledger commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from colonnade.errors import BudgetError, LedgerError, PolicyError, StorageError
+from colonnade.privacy import Ledger
+from colonnade.study import Study
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("s") / "s"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("certs", "*.key", "*.crt", "*.sqlite*"))
+    return Study.load(folder / "STUDY.toml")
+
+
+@pytest.fixture
+def book(tmp_path, study):
+    ledger = Ledger(tmp_path / "book.sqlite")
+    for n in range(2):
+        ledger.reserve(f"s{n}", study.digest, study.events, study.roster.trust, [])
+    ledger.mark_sent(ledger.entries()[1])
+    return ledger
+
+
+def call(*words, **options):
+    command = [sys.executable, "-m", "colonnade", *map(str, words)]
+    options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, **options)
+
+
+def one_sentence(ended, code):
+    assert ended.returncode == code, ended
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert ended.stderr.startswith("colonnade: ")
+    return ended.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    "words", [["show"], ["show", "--json"], ["export"], ["export", "--json"], ["verify"]], ids=" ".join
+)
+def test_a_full_disk_behind_standard_output(book, words):
+    with open("/dev/full", "w") as full:
+        ended = call("ledger", words[0], book.path, *words[1:], stdout=full)
+    assert "standard output cannot be written: No space left" in one_sentence(ended, StorageError.exit_code)
+
+
+@pytest.mark.parametrize("words", [["show"], ["export", "--json"], ["--help"]], ids=" ".join)
+def test_nobody_reads_on(book, words):
+    near, far = os.pipe()
+    os.close(near)
+    ended = call("ledger", words[0], *([] if words == ["--help"] else [book.path]), *words[1:], stdout=far)
+    os.close(far)
+    if words == ["--help"]:  # written by the library for command lines, which leaves without a word
+        assert ended.returncode in (1, StorageError.exit_code)
+        assert "Traceback" not in ended.stderr
+    else:
+        assert "Broken pipe" in one_sentence(ended, StorageError.exit_code)
+
+
+def no_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+
+def test_an_export_that_does_not_fit_leaves_nothing_behind(book, tmp_path):
+    ended = call("ledger", "export", book.path, "--out", tmp_path / "chain.jsonl", preexec_fn=no_files)
+    assert "chain.jsonl cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
+    assert not list(tmp_path.glob("chain*"))
+
+
+def test_a_run_directory_without_room(study, tmp_path):
+    words = ["party", study.path, study.folder / "bank" / "party.toml", "--out", tmp_path / "run"]
+    ended = call(*words, preexec_fn=no_files)
+    assert "run.json cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
+    assert not (study.folder / "bank" / "ledger.sqlite").exists()
+
+
+def test_an_entry_is_released_by_hand_only_if_it_was_never_sent(book):
+    assert "--yes" in one_sentence(call("ledger", "release", book.path, 1), PolicyError.exit_code)
+    assert [entry.state for entry in book.entries()] == ["reserved", "sent"]
+    facts = json.loads(call("ledger", "release", book.path, 1, "--yes", "--json").stdout)
+    assert facts == {"ledger": str(book.path), "entry": 1, "state": "released", "head": book.head}
+    for number, why in ((1, "is released"), (2, "is sent"), (3, "no entry 3")):
+        ended = call("ledger", "release", book.path, number, "--yes")
+        assert why in one_sentence(ended, LedgerError.exit_code)
+    assert [entry.state for entry in book.entries()] == ["released", "sent"]
+
+
+@pytest.mark.parametrize(("answer", "state"), [(b"y\n", "released"), (b"n\n", "reserved")])
+def test_a_release_is_confirmed_at_the_terminal(book, answer, state):
+    person, process = os.openpty()
+    os.write(person, answer)
+    ended = call("ledger", "release", book.path, 1, stdin=process)
+    os.close(person)
+    os.close(process)
+    assert "Release entry 1 ('s0', reserved 2" in ended.stderr
+    assert ended.returncode == (0 if state == "released" else PolicyError.exit_code)
+    assert book.entries()[0].state == state
+
+
+def test_a_ledger_of_the_first_version_is_shown_and_not_touched(book):
+    base = sqlite3.connect(book.path, isolation_level=None)
+    base.execute("DROP TABLE chain")
+    base.execute("PRAGMA user_version = 1")
+    base.execute("PRAGMA journal_mode = DELETE")
+    base.close()
+    before = book.path.read_bytes()
+    assert "not chained yet" in call("ledger", "show", book.path).stdout
+    assert json.loads(call("ledger", "show", book.path, "--json").stdout)["chained"] is False
+    assert call("ledger", "export", book.path).returncode == 0
+    assert "never chained" in one_sentence(call("ledger", "verify", book.path), LedgerError.exit_code)
+    assert book.path.read_bytes() == before
+
+
+def test_a_new_ledger_is_said_to_be_one(study):
+    checks = json.loads(call("doctor", study.path, study.folder / "bank" / "party.toml", "--json").stdout)["checks"]
+    (said,) = [check for check in checks if check["what"] == "ledger"]
+    assert said["level"] == "unsure"
+    assert "new ledger" in said["detail"]
+    assert "nothing on record before this study" in said["detail"]
+    (digest,) = [check for check in checks if check["what"] == "study"]
+    assert study.digest in digest["detail"]
+    assert study.digest in call("privacy", study.path).stdout
+    ended = call("party", study.path, study.folder / "bank" / "party.toml", "--out", study.folder / "runs" / "x")
+    assert "new ledger" in ended.stdout
+
+
+def test_a_local_run_that_a_party_refuses_starts_nobody(study, tmp_path):
+    config = study.folder / "shop" / "party.toml"
+    text = config.read_text()
+    config.write_text(text.replace("analyst = 3.0", "analyst = 0.1"))
+    ended = call("run", study.path, "--out", tmp_path / "run")
+    config.write_text(text)
+    assert "shop: study 'three-organisations' is over budget" in one_sentence(ended, BudgetError.exit_code)
+    assert not (tmp_path / "run").exists()
