@@ -12,19 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, LedgerError, StorageError
-from colonnade.privacy import Entry, Ledger
+from colonnade.privacy import Entry, Ledger, Observer
+from colonnade.privacy.events import alike
 from colonnade.privacy.ledger.caps import Left
 from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
 
+_NAMED = 8  # owners; of more, those in the same position are shown by one of them
 COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "hash", "line")
 
 
 def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | None) -> dict[str, Any]:
     """A ledger as plain values; an infinite epsilon is ``null``."""
     entries = book.entries(days=days)
-    seen = {o for entry in entries for o in entry.trust.standard_observers() if not entry.trust.broken(o)}
+    same = alike((event, entry.trust) for entry in entries for event in entry.events)
+    seen = {
+        observer
+        for entry in entries
+        for observer in entry.trust.standard_observers(same if len(entry.trust.owners) > _NAMED else None, same)
+        if not entry.trust.broken(observer)
+    }
     found: dict[str, Any] = {
         "ledger": str(book.path),
         "head": book.head,
@@ -54,7 +62,8 @@ def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | N
     lines = lines or ["no study yet" if days is None else f"no study in the last {days:g} days"]
     if known["totals"]:
         lines += ["", f"learned {'in all' if days is None else f'in {days:g} days'}, at delta {delta:g}:"]
-        lines += [f"  {who:<24} {_shown(total)}" for who, total in known["totals"].items()]
+        totals = known["totals"].items()
+        lines += [f"  {Observer.parse(who).short:<24} {_shown(total)}" for who, total in totals]
     if policy is not None:
         lines += ["", f"left under {policy.path}:", left(book.left(policy.caps, policy.periods))]
     unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"

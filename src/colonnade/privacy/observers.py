@@ -22,6 +22,8 @@ EVERYONE = "everyone"
 _GROUPS = ("party", "pair", "coalition", EVERYONE)
 RESERVED_NAMES = frozenset({"analyst", COORDINATOR, *_GROUPS})
 
+_NAMED = 5
+
 Alike = Callable[[str], Hashable]
 
 
@@ -78,8 +80,14 @@ class Observer:
         """A short text that :meth:`parse` reads back."""
         return "+".join(self.names) or "analyst"
 
+    @property
+    def short(self) -> str:
+        """The label, or how many there are where it would be long."""
+        few = len(self.names) <= _NAMED
+        return self.label if few else f"{self.names[0]} and {len(self.names) - 1} more together"
+
     def __str__(self) -> str:
-        return self.label
+        return self.short
 
 
 @dataclass(frozen=True)

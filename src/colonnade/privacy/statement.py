@@ -26,7 +26,6 @@ PUBLISHED = "as published, not proven"
 NO_GUARANTEE = "no guarantee"
 _LISTED_OWNERS = 4
 _WIDTH = 108
-_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,7 @@ class Row:
     @property
     def who(self) -> str:
         """The observer as it is printed."""
-        names = self.observer.names
-        label = self.observer.label if len(names) <= _NAMED else f"{names[0]} and {len(names) - 1} more together"
-        return label + (f" and {self.others} alike" if self.others else "")
+        return self.observer.short + (f" and {self.others} alike" if self.others else "")
 
 
 @dataclass(frozen=True)
