@@ -174,6 +174,28 @@ def test_sums_of_discrete_gaussians_are_as_near_as_proven(variances: tuple[float
     assert 0 < gaps.max() <= renyi.shared_gaussian_gap(min(variances), len(variances)) / 2
 
 
+@pytest.mark.parametrize(("share", "parts", "shift"), [(0.25, 2, 1), (0.3, 4, 2), (1.0, 3, 1)])
+def test_the_bounds_for_sums_hold_for_the_exact_divergence(share: float, parts: int, shift: int) -> None:
+    values = np.arange(-60, 61)
+    law = np.exp(-(values**2) / (2 * share))
+    total = np.ones(1)
+    for _ in range(parts):
+        total = np.convolve(total, law / law.sum())
+    kept = total > 1e-250
+    total = total[kept]
+    seen = gauss(share * parts, shift, shift**2, parts=parts, smallest=Fraction(share))
+    bound = renyi.release_rdp(seen)
+    for alpha in (2, 3, 8):
+        p, q = total[shift:], total[:-shift]
+        exact = float(np.log(np.sum(np.exp(alpha * np.log(p) + (1 - alpha) * np.log(q)))) / (alpha - 1))
+        assert exact <= bound[alpha - 2] * (1 + 1e-9)
+
+
+def test_many_coordinates_are_not_charged_one_by_one() -> None:
+    seen = gauss(3.0, 1, 1, parts=3, smallest=Fraction(1), dimension=10_000)
+    assert acc.epsilon([seen], 1e-5).epsilon == pytest.approx(2.56, abs=0.02)
+
+
 # --- closed forms against mpmath
 
 

@@ -25,7 +25,6 @@ from colonnade.protocols.moments_task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 
-Person = NDArray[np.float64]
 _MOST_TURNED = 8
 _MOST_ALONE = 7
 

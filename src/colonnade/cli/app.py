@@ -58,7 +58,7 @@ def demo(
     rows: Annotated[int, typer.Option("--rows", min=100, help="How many people to make up.")] = 20_000,
     json: Json = False,
 ) -> None:
-    """Three organisations, three processes, one private PCA, a report with pictures."""
+    """Three organisations and a coordinator, four processes, one private PCA, a report with pictures."""
     speak_json(json)
     with progress_bar(not json) as progress:
         facts = run_demo(out, rows, progress)

@@ -254,7 +254,7 @@ def _least(solve: Callable[[float], float], left: Callable[[float], float]) -> f
     Terms that grow with epsilon make this an equation; the guess climbs from below until it bears itself out.
     """
     guess = 0.0
-    for _ in range(200):
+    for _ in range(60):
         remaining = left(guess)
         if remaining <= 0 or math.isinf(guess):
             return math.inf

@@ -24,6 +24,7 @@ VERSION = 1
 PROVEN = "proven"
 PUBLISHED = "as published, not proven"
 NO_GUARANTEE = "no guarantee"
+CLIPPED = "rows are clipped to their public bounds by this code, on each party's own machine"
 _LISTED_OWNERS = 4
 _WIDTH = 108
 
@@ -59,8 +60,8 @@ class Statement:
     delta: float
 
     @classmethod
-    def of(cls, events: Iterable[Event], trust: Trust, delta: float) -> Statement:
-        """Account for the events of one study, observer by observer."""
+    def of(cls, events: Iterable[Event], trust: Trust, delta: float, *, clipped: str = CLIPPED) -> Statement:
+        """Account for the events of one study, observer by observer; ``clipped`` says who keeps the bounds."""
         check_delta(delta)
         known = tuple(events)
         if len(trust.owners) <= _LISTED_OWNERS:
@@ -68,7 +69,7 @@ class Statement:
             rows = tuple(_row(known, seen, trust, delta) for seen in trust.standard_observers(larger=same))
         else:
             rows = _grouped(known, trust, delta)
-        return cls(rows, _assumptions(trust, known), known, trust, delta)
+        return cls(rows, _assumptions(trust, known, clipped), known, trust, delta)
 
     def epsilon(self, observer: Observer | str, delta: float | None = None) -> float:
         """What any observer learns, not rounded to the printed digits; infinite where unprotected."""
@@ -207,12 +208,12 @@ def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[Row
     return tuple(rows)
 
 
-def _assumptions(trust: Trust, events: Iterable[Event]) -> tuple[str, ...]:
+def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[str, ...]:
     members = ", ".join(trust.committee)
     return (
         "every participant follows the protocol and may be curious (semi-honest)",
         f"at most {trust.threshold} of the committee ({members}) pool what they hold",
-        "rows are clipped to their public bounds by this code, on each party's own machine",
+        clipped,
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
         "public: schema, clips, scales, noise sizes, and the number of rows for all but the analyst",
@@ -227,7 +228,7 @@ def _about_batches(event: Event) -> Iterator[str]:
         knowing = ", ".join(inner.coins) or "nobody"
         yield (
             f"each person joins a batch by a coin of chance {inner.rate}, a public number that is not read off the "
-            f"table; who is in it is known to {knowing} only"
+            f"table; who is in it, and how many, is known to {knowing} only, and no message's size tells it"
         )
     elif isinstance(event, Repeated):
         yield (

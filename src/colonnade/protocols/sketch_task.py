@@ -159,8 +159,12 @@ class Sketch:
             replace_l1=moved.replace_l1,
             replace_l2_squared=moved.replace_l2_squared,
             tail=TAIL,
-            theorem=THEOREM,
+            theorem=self._theorem,
         )
+
+    @property
+    def _theorem(self) -> str:
+        return f"{THEOREM}, fixed-batches" if self.sampling == "disjoint" else THEOREM
 
     def _laplace(self) -> DiscreteLaplaceRelease:
         return DiscreteLaplaceRelease(
@@ -171,5 +175,5 @@ class Sketch:
             l1=self.sensitivity.l1,
             replace_l1=self.sensitivity.replace_l1,
             tail=TAIL,
-            theorem=THEOREM,
+            theorem=self._theorem,
         )

@@ -18,6 +18,7 @@ from colonnade.models import MODELS, Estimator, Roster
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import Budget, Event, Statement, parse_budgets
 from colonnade.privacy.observers import check_delta
+from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.sketch_task import Noise, Sampling
 from colonnade.tables import Schema
@@ -34,6 +35,9 @@ class Planner(Protocol):
 
 _PLANNERS: dict[str, Callable[..., Planner]] = {**MODELS, "sketch": SketchPlanner}
 """Everything that can be priced; what is in MODELS can also be run."""
+
+
+SKETCH_CLIPPED = "somebody keeps each person's contribution within the clip: no code of ours does, for a sketch"
 
 
 class Part(BaseModel):
@@ -244,7 +248,8 @@ class Study:
     @cached_property
     def statement(self) -> Statement:
         """What the study will cost, for every observer."""
-        return Statement.of(self.events, self.roster.trust, self.content.budget.delta)
+        clipped = CLIPPED if self.content.task.kind in MODELS else SKETCH_CLIPPED
+        return Statement.of(self.events, self.roster.trust, self.content.budget.delta, clipped=clipped)
 
     @cached_property
     def digest(self) -> str:

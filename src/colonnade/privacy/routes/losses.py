@@ -19,6 +19,7 @@ from colonnade.privacy.routes.rounds import LOSS_ERROR, UNIT, Masses, Rounds, en
 Array = NDArray[np.float64]
 
 CELLS = 1 << 16
+_ROUGH = 1 << 13
 MOST_ROUNDS = 1 << 36  # beyond, the errors of the transform are no longer bounded by what is added
 _WIDEST = 600.0  # losses; beyond, e^loss comes near what a float can hold
 _LOST = 1e-9
@@ -42,7 +43,11 @@ class LossDistribution:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon at ``delta``."""
-        return math.inf if self.too_many else max(side.epsilon(delta) for side in self.sides)
+        if self.too_many:
+            return math.inf
+        first, *rest = self.sides
+        found = first.epsilon(delta)
+        return max([found, *(side.epsilon(delta) for side in rest if not side.covers(found, delta))])
 
     def deltas(self, epsilons: Array) -> Array:
         """Delta at many epsilons."""
@@ -120,6 +125,13 @@ class _Side:
         self._kept.append((delta, composed))
         return composed.epsilon(delta)
 
+    def covers(self, epsilon: float, delta: float) -> bool:
+        """Whether a rough look already shows that delta is not exceeded at ``epsilon``."""
+        if math.isinf(self._support[1]) or math.isinf(epsilon):
+            return False
+        tilt, _ = _best(self._grown - _TILTS * epsilon)
+        return bool(self._composed(tilt, delta, _ROUGH).deltas(np.array([epsilon]))[0] <= delta)
+
     @cached_property
     def _plain(self) -> _Sum:
         return self._composed(float(_TILTS[0]), _PLAIN)
@@ -157,32 +169,32 @@ class _Side:
     def _grown(self) -> Array:
         return self._growth(_TILTS)
 
-    def _composed(self, tilt: float, delta: float) -> _Sum:
+    def _composed(self, tilt: float, delta: float, cells: int = CELLS) -> _Sum:
         tilt, low, high, steepest = self._window(tilt, delta)
-        step = (high - low) / (CELLS - 8)
+        step = (high - low) / (cells - 8)
         start = math.floor(low / step)
-        values = (start + np.arange(CELLS, dtype=np.float64)) * step
-        spectrum, offset, last = np.ones(CELLS // 2 + 1, dtype=np.complex128), 0, 0
+        values = (start + np.arange(cells, dtype=np.float64)) * step
+        spectrum, offset, last = np.ones(cells // 2 + 1, dtype=np.complex128), 0, 0
         log_scale = log_lost = infinite = 0.0
         for part in self.rounds:
-            one = one_round(part, self.added, step, (start, start + CELLS - 1))
+            one = one_round(part, self.added, step, (start, start + cells - 1))
             with np.errstate(divide="ignore"):
                 logs = np.log(one.masses) + tilt * step * (one.first + np.arange(len(one.masses)))
             scale = float(_log_sum(logs))
-            spectrum *= np.fft.rfft(np.exp(logs - scale), CELLS) ** part.times
+            spectrum *= np.fft.rfft(np.exp(logs - scale), cells) ** part.times
             log_scale += part.times * scale
             log_lost += part.times * float(_log_moments(one, step, np.array([steepest]))[0])
             infinite += part.times * one.infinite
             offset += part.times * one.first
             last += part.times * (one.first + len(one.masses) - 1)
-        tilted = np.roll(np.fft.irfft(spectrum, CELLS), (offset - start) % CELLS)
+        tilted = np.roll(np.fft.irfft(spectrum, cells), (offset - start) % cells)
         shift = self.total * LOSS_ERROR
         used = values > -shift
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(tilted[used], 0.0)) + log_scale - tilt * values[used]
         # What left the window at its top.
-        above = math.exp(min(0.0, log_lost - steepest * float(values[-1]))) if last >= start + CELLS else 0.0
-        error = 16 * UNIT * self.total * math.log2(CELLS) * math.sqrt(CELLS)
+        above = math.exp(min(0.0, log_lost - steepest * float(values[-1]))) if last >= start + cells else 0.0
+        error = 16 * UNIT * self.total * math.log2(cells) * math.sqrt(cells)
         # The tilted masses are right to 2^-42 each, and a sum of rounds is a product of them.
         masses = np.exp(np.minimum(logs, 0.0)) * math.exp(self.total * 2.0**-42)
         return _Sum(values[used], masses, infinite + above, math.log(error) + log_scale, tilt, shift)

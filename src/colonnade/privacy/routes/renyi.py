@@ -88,9 +88,19 @@ def release_rdp(view: View) -> Array:
     if view.kind == SkellamRelease.kind:
         first, low, extra, flat = _skellam_terms(view.noise, Fraction(view.l1), Fraction(view.l2_squared))
         return np.asarray(ORDERS * first + np.minimum((2 * ORDERS - 1) * low + extra, flat))
+    square = ratio(Fraction(view.l2_squared), view.noise)
     gap = 0.0 if view.kind == GaussianRelease.kind else shared_gaussian_gap(_least_share(view), view.parts)
-    half = ratio(Fraction(view.l2_squared), 2 * view.noise)
-    return np.asarray(ORDERS * half + gap * view.dimension)
+    if gap == 0 or math.isinf(gap):
+        return np.asarray(ORDERS * square / 2 + gap)
+    return _summed_rdp(square, math.sqrt(ratio(Fraction(view.l1) ** 2, view.noise)), gap, view.dimension)
+
+
+def _summed_rdp(square: float, l1: float, gap: float, dimension: int) -> Array:
+    """Summed discrete Gaussians: Theorems 2 and 3, lengths in standard deviations of the sum."""
+    apart = ORDERS * square / 2 + gap * dimension
+    each = ORDERS / 2 * (square + 2 * l1 * gap + gap * gap * dimension)
+    whole = ORDERS / 2 * (math.sqrt(square) + math.sqrt(dimension) * gap) ** 2
+    return np.asarray(np.minimum(apart, np.minimum(each, whole)) * (1 + HAIR))
 
 
 def _least_share(view: View) -> float:
