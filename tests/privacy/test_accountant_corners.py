@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -15,6 +16,7 @@ import pytest
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant as acc
 from colonnade.privacy.events import PURE, Event, View, from_dict, views
+from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
@@ -161,8 +163,12 @@ def test_the_worst_coalition_is_among_the_rows() -> None:
         assert max(statement.epsilon(seen) for seen in met) == pytest.approx(worst, rel=1e-9)
 
 
-def test_post_processing_is_free_for_those_who_had_it_before() -> None:
+def test_post_processing_is_free_for_those_who_had_it_before(tmp_path: Path) -> None:
     sealed = replace(SKELLAM, audience=("a",))
+    book = Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(PrivacyError, match="charge it as a release"):
+        book.reserve("s", "0" * 64, [sealed, PostProcessing("weights, published")], THREE, [])
+    assert book.entries() == ()
     with pytest.raises(PrivacyError, match="charge it as a release"):
         Statement.of([sealed, PostProcessing("weights, published")], THREE, 1e-5)
     with pytest.raises(PrivacyError, match="charge it"):

@@ -166,22 +166,6 @@ def test_principal_components_match_the_vectors(case: dict[str, Any]) -> None:
     assert case["safe_d1_upper"] - n < upper.l1 <= case["safe_d1_upper"]
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.integers(1, 40), st.floats(0.01, 5), st.integers(0, 2**32 - 1))
-def test_rounding_to_a_grid_adds_at_most_one_step_each(count: int, moved: float, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    grid, one = 1 / 8, rng.normal(size=count)
-    direction = rng.normal(size=count)
-    other = one + moved * direction / np.linalg.norm(direction)
-    gap = np.rint(one / grid) - np.rint(other / grid)
-    assert gap @ gap <= s.grid_norm_squared(moved, grid, count)
-
-
-def test_a_fine_grid_costs_next_to_nothing() -> None:
-    steps = math.sqrt(s.grid_norm_squared(1.0, 2.0**-30, 10**8, slack=0))
-    assert 1 < steps * 2.0**-30 < 1 + 1e-5
-
-
 @pytest.mark.parametrize(
     ("gamma", "clip", "width", "rounding"),
     [(0, 1.0, 1, "exact"), (2.0, 1.0, 1, "exact"), (2, -1.0, 1, "exact"), (2, math.nan, 1, "exact"),
@@ -194,5 +178,3 @@ def test_senseless_bounds_are_refused(gamma: Any, clip: float, width: int, round
         s.moments_sensitivity(-1, 3)
     with pytest.raises(PrivacyError):
         s.conditional_norm_squared(4, 1.0, 3, beta=1.0)
-    with pytest.raises(PrivacyError):
-        s.grid_norm_squared(1.0, 0.0, 3)

@@ -263,11 +263,11 @@ def _laplace(event: DiscreteLaplaceRelease, seen: View, observer: Observer) -> V
 def views(events: Iterable[Event], observer: Observer, trust: Trust) -> tuple[View, ...]:
     """Every event of a study as one observer sees it."""
     known = tuple(events)
-    _check_sources(known)
+    check_sources(known)
     return tuple(view(event, observer, trust) for event in known)
 
 
-def _check_sources(events: Iterable[Event]) -> None:
+def check_sources(events: Iterable[Event]) -> None:
     """Post-processing is free only for those who received what it is made of."""
     made = [event for event in events if isinstance(event, PostProcessing)]
     sealed = [event for event in events if not isinstance(event, PostProcessing) and _audience(event)] if made else []

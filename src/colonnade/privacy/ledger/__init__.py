@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.errors import BudgetError, LedgerError, PrivacyError
-from colonnade.privacy.events import Event, from_dict
+from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Left, Period, Spending, since, within_days
 from colonnade.privacy.ledger.chain import Change, lines
@@ -220,6 +220,7 @@ def _refuse(
 ) -> None:
     if not new:
         raise LedgerError(f"study {study!r} asks for a reservation without any event")
+    check_sources([event for event, _ in new])
     if problems := limits.refusals(caps, periods, stored, new, now):
         raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
 

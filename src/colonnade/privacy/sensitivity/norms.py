@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Real, float_up, rational, root_up, whole
+from colonnade.privacy.sensitivity.exact import float_up, root_up
 
 Rounding = Literal["stochastic", "nearest", "toward_zero", "exact"]
 # How far rounding may push one coordinate away from zero.
@@ -103,16 +103,3 @@ def _conditional_square(gamma: int, clip: float, width: int, beta: float) -> Fra
         centre + factor * (reach + root_up(width) / 2),
         _party_square(gamma, clip, width, "stochastic"),
     )
-
-
-def grid_norm_squared(sensitivity: Real, grid: Real, count: int, slack: Real = Fraction(1, 1 << 20)) -> int:
-    """Squared L2 sensitivity, in steps of ``grid``, of ``count`` real numbers rounded to the nearest step.
-
-    ``sensitivity`` is that of the real numbers; ``slack`` is the relative error of computing them in floats.
-    """
-    step = rational(grid, "the grid")
-    if step == 0:
-        raise PrivacyError("the grid on which real numbers are released must be positive")
-    moved = rational(sensitivity, "a sensitivity") * (1 + rational(slack, "the slack"))
-    # Rounding to the nearest step adds at most one step to how far each of the numbers moves.
-    return math.floor((moved / step + root_up(whole(count, "the number of released values"))) ** 2)
