@@ -12,6 +12,7 @@ import pytest
 
 from colonnade import errors
 from colonnade.privacy import Ledger
+from colonnade.study import Study, run_local
 
 OTHERS = ("coordinator", "shop", "clinic")
 
@@ -46,6 +47,14 @@ def test_a_table_that_does_not_fit(trial, pattern, replacement, where):
     for name in ("shop", "clinic"):
         assert study.states(name) == ["released"]
         assert study.spent(name) == 0
+
+
+def test_a_whole_run_names_the_first_cause(trial):
+    study = trial()
+    study.edit("shop/shop.csv", r"person_id", "pid")
+    loaded = Study.load(study.folder / "STUDY.toml")
+    with pytest.raises(errors.DataError, match=r"shop: .*shop.csv: the id: column 'person_id' is not there"):
+        run_local(loaded, study.folder / "run")
 
 
 def test_an_empty_file(trial):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade import errors
-from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, StudyError
+from colonnade.errors import ColonnadeError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.study.policy import ByDigest, PartyConfig
 from colonnade.study.spec import Study
@@ -109,7 +109,8 @@ def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
     failed = [child for child in children.values() if child.process.returncode != 0]
     if not failed:
         return None
-    echoes = (PeerStopped.__name__, PeerLost.__name__)
+    # Whoever was still waiting for the coordinator when it ended was interrupted by us.
+    echoes = (PeerStopped.__name__, PeerLost.__name__, Interrupted.__name__)
     causes = [child for child in failed if child.error and child.error["error"] not in echoes]
     child = next(iter([*causes, *(c for c in failed if not c.error), *failed]))
     if child.error is None:
