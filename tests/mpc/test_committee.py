@@ -186,3 +186,54 @@ def test_the_first_share_is_announced_once(in_threads):
 
     in_threads({"n0": dealer, "n1": lambda links: None, "n2": lambda links: None})
     assert announced == [[0, 0]]  # once, and before anything was sent
+
+
+@settings(max_examples=15, deadline=None)
+@given(shapes, st.integers(0, 2**31), st.integers(-(2**70), 2**70))
+def test_lowering_the_degree_lets_products_go_on(play, shape, seed, factor):
+    size, threshold = shape
+    committee = make(size, threshold, PRIMES[:8])
+    rng = np.random.default_rng(seed)
+    values = [rng.integers(-1000, 1000, 7) for _ in range(3)]
+
+    def seat(hand):
+        parts = [
+            hand.deal(value) if hand.name == f"n{i}" else hand.receive(f"n{i}", (7,)) for i, value in enumerate(values)
+        ]
+        pair = hand.lower(hand.multiply(parts[0], parts[1]))
+        assert pair.degree == threshold
+        product = hand.shift(hand.scale(hand.multiply(pair, parts[2]), factor), -factor)
+        total = hand.add([product, hand.zero(product.shape, product.degree)])
+        hand.send_opening(total, committee.seats)
+        return hand.receive_opening(total.shape, degree=total.degree, bound=2**105, own=total)
+
+    want = values[0].astype(object) * values[1] * values[2] * factor - factor
+    for opened in play(committee, dict.fromkeys(committee.seats, seat)).values():
+        assert (opened == want).all()
+
+
+def test_a_degree_that_no_committee_opens_is_not_lowered(play):
+    committee = make(3, 1)
+
+    def seat(hand):
+        with pytest.raises(ValueError, match="cannot lower"):
+            hand.lower(Shares(np.zeros((2, 4)), 3))
+
+    play(committee, dict.fromkeys(committee.seats, seat))
+
+
+def test_what_lowering_sends_is_uniform_whatever_the_secret(play):
+    """A seat's view of the reduction is the share it was dealt: uniform, for any product."""
+    prime, draws = 11, 4000
+    committee = Committee(("n0", "n1", "n2"), 1, ResidueSystem((prime,)))
+    for secret in (0, 4):
+
+        def seat(hand, secret=secret):
+            dealt = np.full(draws, secret)
+            left = hand.deal(dealt) if hand.name == "n0" else hand.receive("n0", (draws,))
+            right = hand.deal(np.ones(draws)) if hand.name == "n1" else hand.receive("n1", (draws,))
+            return hand.lower(hand.multiply(left, right)).values[0]
+
+        for values in play(committee, dict.fromkeys(committee.seats, seat)).values():
+            counts = np.bincount(values.astype(int) + prime // 2, minlength=prime)
+            assert stats.chisquare(counts).pvalue > 1e-5

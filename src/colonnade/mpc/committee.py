@@ -15,7 +15,7 @@ import numpy as np
 from colonnade.errors import ProtocolError
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.shamir import complete, expand, interpolate
+from colonnade.mpc.shamir import combine, complete, expand, interpolate
 from colonnade.randomness import new_key
 
 
@@ -91,18 +91,20 @@ class Hand:
 
     def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
         """Share an array among the seats; the dealer's own share comes back if it has a seat."""
+        return self._deal(self.system.split(values), self.committee.threshold if degree is None else degree)
+
+    def _deal(self, secret: Residues, degree: int) -> Shares | None:
         begin, self._before_sharing = self._before_sharing, None
         if begin:
             begin()
         committee = self.committee
-        degree = committee.threshold if degree is None else degree
         seeds = {seat: new_key() for seat in committee.seeded(self.name, degree)}
         points = {committee.point(seat): seed for seat, seed in seeds.items()}
         others = [committee.point(seat) for seat in committee.seats if seat not in seeds]
-        shares = complete(self.system, self.system.split(values), points, others)
+        shares = complete(self.system, secret, points, others)
         for seat in committee.seats:
             if seat in seeds:
-                self._links[seat].send("share", shape=list(values.shape), seed=seeds[seat])
+                self._links[seat].send("share", shape=list(secret.shape[1:]), seed=seeds[seat])
             elif seat != self.name:
                 self._links[seat].send("share", words=pack(shares[committee.point(seat)], self.system))
         return Shares(shares[committee.point(self.name)], degree) if self.seated else None
@@ -122,6 +124,24 @@ class Hand:
         """Left' right of two shared matrices with the same rows: local, and the degrees add up."""
         return Shares(self.system.inner(left.values, right.values), left.degree + right.degree)
 
+    def multiply(self, left: Shares, right: Shares) -> Shares:
+        """The elementwise product of two shared arrays: local, and the degrees add up."""
+        return Shares(self.system.reduce(left.values * right.values), left.degree + right.degree)
+
+    def lower(self, shares: Shares) -> Shares:
+        """The same array at the degree of a fresh input: one round, in which every seat deals what it holds.
+
+        The shares of ``degree + 1`` seats determine the secret as a fixed linear combination, so the same
+        combination of sharings of these shares is a sharing of the secret (BGW).
+        """
+        threshold, dealers = self.committee.threshold, self.committee.seats[: shares.degree + 1]
+        if len(dealers) <= shares.degree:
+            raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {shares.degree}")
+        mine = self._deal(shares.values, threshold) if self.name in dealers else None
+        parts = [mine if seat == self.name and mine else self.receive(seat, shares.shape) for seat in dealers]
+        points = [self.committee.point(seat) for seat in dealers]
+        return Shares(combine(self.system, [part.values for part in parts], points, 0), threshold)
+
     def add(self, terms: Sequence[Shares]) -> Shares:
         """The sum, of the highest degree among the terms."""
         total = terms[0].values.copy()
@@ -130,8 +150,14 @@ class Hand:
         return Shares(self.system.reduce(total), max(term.degree for term in terms))
 
     def scale(self, shares: Shares, factor: int) -> Shares:
-        """The product with a small public integer."""
-        return Shares(self.system.reduce(shares.values * float(factor)), shares.degree)
+        """The product with a public integer."""
+        residues = self.system.constant(factor, shares.values.ndim)
+        return Shares(self.system.reduce(shares.values * residues), shares.degree)
+
+    def shift(self, shares: Shares, amount: int) -> Shares:
+        """The sum with a public integer, which every seat adds to its share."""
+        residues = self.system.constant(amount, shares.values.ndim)
+        return Shares(self.system.reduce(shares.values + residues), shares.degree)
 
     def zero(self, shape: tuple[int, ...], degree: int) -> Shares:
         """A joint random sharing of zero: every seat deals one, nobody knows the sum."""

@@ -71,6 +71,11 @@ class ResidueSystem:
             reduce(row, prime)
         return out
 
+    def constant(self, value: int, dimensions: int) -> Residues:
+        """One public integer as residues that combine with any array of so many dimensions."""
+        residues = [float(centred(value, prime)) for prime in self.primes]
+        return np.array(residues).reshape(-1, *[1] * (dimensions - 1))
+
     def join(self, residues: Residues, bound: int) -> Integers:
         """Residues back to signed integers of magnitude at most ``bound``: Garner, digit by digit.
 

@@ -52,6 +52,14 @@ class Meter:
             entry.cpu += time.thread_time() - cpu
 
 
+@dataclass
+class _Planned:
+    """An event, and how many of its openings are still to come. Compared, not hashed: openings are many."""
+
+    event: Event
+    left: int
+
+
 class Role:
     """A participant in one protocol run.
 
@@ -64,7 +72,7 @@ class Role:
         links: Mapping[str, Link],
         committee: Committee,
         *,
-        planned: Sequence[Event],
+        planned: Mapping[Event, int],
         progress: Progress = silent,
         before_sharing: Callable[[], None] | None = None,
     ) -> None:
@@ -74,33 +82,56 @@ class Role:
         self.progress = progress
         self.revealed: list[Event] = []
         self._links = links
-        self._planned = list(planned)
+        self._planned = [_Planned(event, times) for event, times in planned.items()]
 
     def link(self, peer: str) -> Link:
         """The channel to one peer."""
         return self._links[peer]
 
     def reveal(
-        self, shares: Shares | None, *, to: Sequence[str], event: Event, shape: Sequence[int], bound: int
+        self,
+        shares: Shares | None,
+        *,
+        to: Sequence[str],
+        event: Event,
+        shape: Sequence[int],
+        bound: int,
+        degree: int | None = None,
+        mask: Shares | None = None,
     ) -> Integers | None:
         """Open an array to ``to``: the only way out of the shares.
 
         Every seat and every recipient calls this with the same arguments; a recipient without a seat has no
         shares to give. The shares are re-randomised first, so that the opened polynomial tells its value
-        at 0 and nothing else.
+        at 0 and nothing else; ``mask`` is a fresh sharing of zero made beforehand. ``degree`` is that of a
+        product of two inputs unless it is given, and at most the number of seats less one.
         """
-        if event not in self._planned:
-            raise PrivacyError(f"{event.name} was not in the plan that the parties agreed to and paid for")
-        self._planned.remove(event)
-        degree = 2 * self.hand.committee.threshold
+        self._charge(event)
+        degree = self.opening_degree if degree is None else degree
         masked = None
         if shares is not None:
-            masked = self.hand.add([shares, self.hand.zero(tuple(shape), degree)])
+            if shares.degree > degree:
+                raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree}")
+            mask = self.hand.zero(tuple(shape), degree) if mask is None else mask
+            masked = self.hand.add([shares, mask])
             self.hand.send_opening(masked, to)
-        self.revealed.append(event)
         if self.name not in to:
             return None
         return self.hand.receive_opening(shape, degree=degree, bound=bound, own=masked)
+
+    @property
+    def opening_degree(self) -> int:
+        """The degree at which a product of two inputs is opened."""
+        return 2 * self.hand.committee.threshold
+
+    def _charge(self, event: Event) -> None:
+        """One of the openings that were planned for this event."""
+        entry = next((entry for entry in self._planned if entry.event == event and entry.left), None)
+        if entry is None:
+            raise PrivacyError(f"{event.name} was not in the plan that the parties agreed to and paid for")
+        entry.left -= 1
+        if event not in self.revealed:
+            self.revealed.append(event)
 
 
 class Owner(Role):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -24,7 +25,16 @@ class Task(Protocol):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What will be revealed."""
+        """What will be revealed, each by one opening unless the task has ``openings`` that say how many."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How many numbers a participant shares as inputs, holds shares of, and sends shares of in openings."""
+
+    dealt: int
+    held: int
+    opened: int
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ def play(
 def _role(place: Endpoint, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
     kind = Coordinator if place.name == COORDINATOR else Owner
     links = {peer: place.channel(peer) for peer in place.peers}
-    planned = list(task.events)
+    planned = getattr(task, "openings", None) or Counter(task.events)
     return kind(place.name, links, task.committee, planned=planned, progress=progress, before_sharing=before_sharing)
 
 
