@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import combine, complete, expand, interpolate
@@ -184,3 +184,23 @@ class Hand:
                 values = unpack(self._links[seat].recv("opening").get("words"), shape, self.system, seat)
             shares[self.committee.point(seat)] = values
         return self.system.join(interpolate(self.system, shares, degree), bound)
+
+    def tell_opened(self, values: Integers, to: Sequence[str]) -> None:
+        """Pass on what was opened, where the others leave the opening to this seat."""
+        plain = values if values.dtype == np.int64 else [str(value) for value in values.reshape(-1)]
+        for name in to:
+            if name != self.name:
+                self._links[name].send("opened", values=plain)
+
+    def receive_opened(self, opener: str, shape: Sequence[int], bound: int) -> Integers:
+        """What another seat opened, which must have the expected shape and size."""
+        told = self._links[opener].recv("opened").get("values")
+        try:
+            values = told if isinstance(told, np.ndarray) else np.array([int(v) for v in told], object).reshape(shape)
+        except (TypeError, ValueError):
+            raise ProtocolError(f"{opener} sent something else than the opened array") from None
+        if values.shape != tuple(shape) or values.dtype not in (np.int64, object):
+            raise ProtocolError(f"{opener} sent something else than the opened array")
+        if values.size and max(int(values.max()), -int(values.min())) > bound:
+            raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
+        return values

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from typing import Any
 
@@ -29,6 +29,8 @@ Integers = NDArray[Any]
 PRIMES = tuple(2**22 - d for d in (3, 17, 27, 33, 57, 87, 105, 113, 117, 123, 131, 137, 161, 167, 173, 197))
 BLOCK_ROWS = 2048
 _CHUNK = 1 << 15
+FEW = 1 << 16
+"""Up to so many residues the calls cost more than the arithmetic, and all primes are treated at once."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,33 @@ class ResidueSystem:
 
     def reduce(self, values: Residues) -> Residues:
         """Reduce in place; entries may be as large as 2^53 - p."""
+        if values.size <= FEW:
+            primes, inverses = self._aligned(values.ndim)
+            for _ in range(2):
+                values -= np.rint(values * inverses) * primes
+            return values
         for prime, row in zip(self.primes, values, strict=True):
             reduce(row, prime)
             reduce(row, prime)
         return values
 
+    def _aligned(self, dimensions: int) -> tuple[Residues, Residues]:
+        """The primes and their inverses, shaped to combine with an array of so many dimensions."""
+        shape = (-1, *[1] * (dimensions - 1))
+        return self._as_floats.reshape(shape), self._inverses.reshape(shape)
+
+    @cached_property
+    def _as_floats(self) -> Residues:
+        return np.array(self.primes, dtype=np.float64)
+
+    @cached_property
+    def _inverses(self) -> Residues:
+        return np.array([1.0 / prime for prime in self.primes])
+
     def inner(self, left: Residues, right: Residues) -> Residues:
         """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly."""
+        if left.shape[1] <= BLOCK_ROWS and left.size <= FEW:
+            return self.reduce(np.matmul(left.transpose(0, 2, 1), right))
         total = np.zeros((len(self.primes), left.shape[2], right.shape[2]))
         for prime, a, b, out in zip(self.primes, left, right, total, strict=True):
             for start in range(0, len(a), BLOCK_ROWS):
@@ -130,7 +152,7 @@ class ResidueSystem:
             for earlier, known in zip(self.primes, digits, strict=False):
                 digit -= known
                 reduce(digit, prime)
-                digit *= centred(pow(earlier, -1, prime), prime)
+                digit *= inverse(earlier, prime)
                 reduce(digit, prime)
             digits.append(digit)
             yield digit
@@ -153,6 +175,12 @@ def centred(residue: int, prime: int) -> int:
     """The representative of a residue in (-p/2, p/2)."""
     residue %= prime
     return residue - prime if residue > prime // 2 else residue
+
+
+@cache
+def inverse(value: int, prime: int) -> int:
+    """The centred inverse of a number modulo a prime."""
+    return centred(pow(value, -1, prime), prime)
 
 
 def chunks(row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:

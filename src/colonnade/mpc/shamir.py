@@ -8,19 +8,21 @@ the shares, and computes the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ShareError
-from colonnade.mpc.residues import Residues, ResidueSystem, centred, chunks, draw, reduce
+from colonnade.mpc.residues import FEW, Residues, ResidueSystem, centred, chunks, draw, reduce
 from colonnade.randomness import Stream
 
 Points = Sequence[int]
 Chunk = NDArray[np.float64]
 
 
-def weights(prime: int, known: Points, at: int) -> list[int]:
+@cache
+def weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
     """Lagrange: the factors that combine values at ``known`` points into the value at ``at``."""
     result = []
     for i in known:
@@ -38,7 +40,7 @@ def complete(system: ResidueSystem, secret: Residues, seeds: Mapping[int, bytes]
     streams = [Stream(seed) for seed in seeds.values()]
     shares = {node: np.empty(secret.shape) for node in nodes}
     for index, prime in enumerate(system.primes):
-        factors = {node: weights(prime, [0, *seeds], node) for node in nodes}
+        factors = {node: weights(prime, (0, *seeds), node) for node in nodes}
         targets = [chunks(share[index]) for share in shares.values()]
         for known, *parts in zip(chunks(secret[index]), *targets, strict=True):
             values = [known, *(np.empty(known.size) for _ in streams)]
@@ -56,9 +58,16 @@ def expand(system: ResidueSystem, seed: bytes, shape: tuple[int, ...]) -> Residu
 
 def combine(system: ResidueSystem, values: Sequence[Residues], points: Points, at: int) -> Residues:
     """The value at ``at`` of the polynomial through ``values`` at ``points``."""
+    if values[0].size <= FEW:
+        shape = (len(system.primes), *[1] * (values[0].ndim - 1))
+        rows = np.array([weights(prime, tuple(points), at) for prime in system.primes], dtype=np.float64).T
+        total = values[0] * rows[0].reshape(shape)
+        for value, row in zip(values[1:], rows[1:], strict=True):
+            total += value * row.reshape(shape)
+        return system.reduce(total)
     out = np.empty(values[0].shape)
     for index, prime in enumerate(system.primes):
-        factors = weights(prime, points, at)
+        factors = weights(prime, tuple(points), at)
         parts = [chunks(value[index]) for value in values]
         for target, *sources in zip(chunks(out[index]), *parts, strict=True):
             _combine(prime, sources, factors, target)

@@ -98,26 +98,34 @@ class Role:
         bound: int,
         degree: int | None = None,
         mask: Shares | None = None,
+        through: str | None = None,
     ) -> Integers | None:
         """Open an array to ``to``: the only way out of the shares.
 
         Every seat and every recipient calls this with the same arguments; a recipient without a seat has no
         shares to give. The shares are re-randomised first, so that the opened polynomial tells its value
-        at 0 and nothing else; ``mask`` is a fresh sharing of zero made beforehand. ``degree`` is that of a
-        product of two inputs unless it is given, and at most the number of seats less one.
+        at 0 and nothing else; ``mask`` is a fresh sharing of zero made beforehand, to which shares of noise may
+        have been added. ``degree`` is that of a product of two inputs unless it is given, and at most the number
+        of seats less one. With ``through``, one of the recipients opens the array and tells the others.
         """
         self._charge(event)
         degree = self.opening_degree if degree is None else degree
+        openers = to if through is None else [through]
         masked = None
         if shares is not None:
             if shares.degree > degree:
                 raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree}")
             mask = self.hand.zero(tuple(shape), degree) if mask is None else mask
             masked = self.hand.add([shares, mask])
-            self.hand.send_opening(masked, to)
+            self.hand.send_opening(masked, openers)
         if self.name not in to:
             return None
-        return self.hand.receive_opening(shape, degree=degree, bound=bound, own=masked)
+        if self.name not in openers:
+            return self.hand.receive_opened(openers[0], shape, bound)
+        opened = self.hand.receive_opening(shape, degree=degree, bound=bound, own=masked)
+        if through is not None:
+            self.hand.tell_opened(opened, to)
+        return opened
 
     @property
     def opening_degree(self) -> int:

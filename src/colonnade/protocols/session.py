@@ -20,6 +20,10 @@ class Task(Protocol):
     """What a session needs of a public task."""
 
     @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns; the first of them draws what all must share."""
+
+    @property
     def committee(self) -> Committee:
         """Seats, threshold and arithmetic."""
 
@@ -57,7 +61,7 @@ def play(
 ) -> Played[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data."""
     try:
-        place.wait_for_peers(timeout=wait)
+        place.wait_for_peers(_partners(place, task), timeout=wait)
         role = _role(place, task, progress, before_sharing)
         _assemble(role, [name for name in (place.name, *place.peers) if name != COORDINATOR])
         result = program(role)
@@ -73,6 +77,12 @@ def play(
     finally:
         place.close()
     return Played(result, tuple(role.revealed), role.meter.phases)
+
+
+def _partners(place: Endpoint, task: Task) -> list[str]:
+    """With whom this participant talks: of many owners, most never exchange a word."""
+    central = {COORDINATOR, *task.committee.seats, *task.owners[:1]}
+    return [peer for peer in place.peers if place.name in central or peer in central]
 
 
 def _role(place: Endpoint, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:

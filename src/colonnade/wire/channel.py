@@ -132,8 +132,9 @@ class Channel:
         target = np.empty(size, np.uint8).data
         filled = 0
         while True:
-            with self._tls, self._traffic.timed(), self._guard(session):
-                filled += session.unseal_into(target[filled:])
+            if session.has_bytes:
+                with self._tls, self._traffic.timed(), self._guard(session):
+                    filled += session.unseal_into(target[filled:])
             if filled == size:
                 self._post.check(self.peer)
                 return target

@@ -9,6 +9,7 @@ from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, Study
 from colonnade.wire.identity import Certificate, Identity, fingerprint_of
 
 _VERSION = b"colonnade wire 2"
+_ONE_RECORD = 1 << 14
 _REFUSALS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
 
 
@@ -32,6 +33,11 @@ class Session:
     def feed(self, sealed: memoryview) -> None:
         """Take sealed bytes from the peer."""
         self._incoming.write(sealed)
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether there is anything to decrypt or to read."""
+        return bool(self._incoming.pending or self._tls.pending())
 
     def drain(self) -> bytes:
         """Sealed bytes for the peer, if there are any."""
@@ -57,6 +63,8 @@ class Session:
 
     def seal(self, pieces: list[memoryview]) -> bytes:
         """Encrypt some pieces in a row."""
+        if sum(map(len, pieces)) <= _ONE_RECORD:
+            pieces = [memoryview(b"".join(pieces))]
         try:
             for piece in pieces:
                 self._tls.write(piece)
