@@ -9,7 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.privacy import Trust, least_noise, parse_budgets
-from colonnade.protocols.moments_task import Block, Moments, NoisyMoments
+from colonnade.privacy import Trust, parse_budgets
+from colonnade.protocols.moments_task import Block, Moments, NoisyMoments, calibrated
 from parties import ALIGN, Job, Outcome, Report, command, run
 
 ROWS, COLUMNS, SMALL = 195_666, 39, 50_000
@@ -77,10 +77,9 @@ def make_task() -> Moments:
     """As PCA plans it: epsilon 1 for the analyst."""
     trust = Trust(OWNERS, OWNERS, 1)
     blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(COLUMNS)), CLIP) for owner in OWNERS)
-    draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=200_000, mu=3, block_rows=_CHUNK)
+    draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=200_000, noise=3, block_rows=_CHUNK)
     budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
-    mu = least_noise(lambda mu: replace(draft, mu=mu).event, trust, budgets, owners=len(OWNERS))
-    task = replace(draft, mu=mu)
+    task = calibrated(draft, budgets)
     assert len(task.committee.system.primes) == 2
     return task
 
@@ -106,7 +105,7 @@ def check(outcome: Outcome, task: Moments, exact: NDArray[np.float64], rows: int
     error = NoisyMoments(task, outcome.opened).second_moments - exact
     squares = np.diag(exact) * task.gamma**2
     rounding = rows / 16 + (squares[:, None] + squares[None, :]) / 4
-    deviation = np.sqrt(2 * task.mu + rounding) / task.gamma**2
+    deviation = np.sqrt(2 * task.noise + rounding) / task.gamma**2
     # A rounded number's square is larger by its coin's variance, which is at most 1/4.
     error -= np.diag(np.clip(np.diag(error), 0, rows / 4 / task.gamma**2))
     worst = float(np.abs(error / deviation).max())

@@ -65,7 +65,7 @@ def make_task() -> Moments:
         Block(owner, tuple(f"c{i}" for i in range(width)), CLIP) for owner, width in zip(OWNERS, WIDTHS, strict=True)
     )
     return Moments(
-        blocks, Trust(OWNERS, OWNERS, 1), gamma=GAMMA, constant=GAMMA // 2, rows_at_most=50_000, mu=3 * 10**15
+        blocks, Trust(OWNERS, OWNERS, 1), gamma=GAMMA, constant=GAMMA // 2, rows_at_most=50_000, noise=3 * 10**15
     )
 
 

@@ -93,7 +93,7 @@ def test_budgets_by_observer(parties):
     people = Federation(parties)
     task = PCA(epsilon={"analyst": 1.0}).plan(people.roster)
     both = PCA(epsilon={"analyst": 1.0, "party": 1.2}).plan(people.roster)
-    assert both.mu > task.mu
+    assert both.noise > task.noise
     with pytest.raises(PrivacyError, match="no observer insurer"):
         PCA(epsilon={"insurer": 1.0}).plan(people.roster)
     with pytest.raises(PrivacyError, match="threshold"):
@@ -241,7 +241,7 @@ def test_simulation_has_the_law_of_the_protocol(parties, population, stream):
     tables = {p.name: p.table.sorted_by_id().matrix() for p in parties}
     first, second = (simulate(tables, task, stream).opened.astype(float) for _ in range(2))
     spread = np.std(first - second) / np.sqrt(2)
-    assert spread == pytest.approx(float(4 * task.mu) ** 0.5, rel=0.1)
+    assert spread == pytest.approx(float(4 * task.noise) ** 0.5, rel=0.1)
 
 
 def test_comparison_with_the_baselines(parties):

@@ -31,14 +31,14 @@ def make_task(widths, seats=None, threshold=1, **changes):
     seats = seats or (owners if len(owners) > 2 else (*owners, COORDINATOR))
     blocks = tuple(Block(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
     task = Moments(
-        blocks, Trust(owners, seats, threshold), gamma=64, constant=32, rows_at_most=1000, mu=3 * len(owners)
+        blocks, Trust(owners, seats, threshold), gamma=64, constant=32, rows_at_most=1000, noise=3 * len(owners)
     )
     return replace(task, **changes)
 
 
 def execute(in_threads, task, tables):
     def role(kind, name, links):
-        return kind(name, links, task.committee, planned=[task.event])
+        return kind(name, links, task.committee, planned={task.event: 1})
 
     programs = {name: (lambda links, n=name: moments.owner(role(Owner, n, links), tables[n], task)) for name in tables}
     programs[COORDINATOR] = lambda links: moments.coordinator(role(Coordinator, COORDINATOR, links), task)
@@ -111,7 +111,7 @@ def test_the_noise_of_all_owners_is_in_the_result(in_threads, monkeypatch):
         return drawn[-1]
 
     monkeypatch.setattr(moments, "noise_share", watched)
-    task = make_task([4, 4, 4], mu=3 * 10**6, constant=1)
+    task = make_task([4, 4, 4], noise=3 * 10**6, constant=1)
     tables = {name: Rows(np.zeros((1, 4))) for name in task.owners}
     opened = execute(in_threads, task, tables)[COORDINATOR].opened
     opened[-1] -= task.constant**2
@@ -123,10 +123,10 @@ def test_the_noise_of_all_owners_is_in_the_result(in_threads, monkeypatch):
 @pytest.mark.parametrize("widths", [[6, 7], [4, 4, 4], [2] * 7])
 def test_an_owner_draws_one_share_of_the_noise(stream, widths):
     """Sk(mu/P) has variance 2 mu/P: on the diagonal once, above it twice."""
-    task = make_task(widths, mu=10**6)
+    task = make_task(widths, noise=10**6)
     draws = np.array([moments.noise_share(task, stream) for _ in range(800)], dtype=float)
-    on = moments.weights(task.width) == 1
-    share = 2 * task.mu / len(task.owners)
+    on = task.weights == 1
+    share = 2 * task.noise / len(task.owners)
     assert np.count_nonzero(on) == task.width
     assert np.mean(draws[:, on] ** 2) == pytest.approx(share, rel=0.05)
     assert np.mean(draws[:, ~on] ** 2) == pytest.approx(2 * share, rel=0.02)
@@ -208,14 +208,14 @@ def test_more_columns_than_one_message_can_carry_are_refused_beforehand():
 def test_the_agreement_tells_tasks_apart():
     task = make_task([2, 2, 2])
     swapped = replace(task, blocks=(task.blocks[0], task.blocks[2], task.blocks[1]))
-    for other in (swapped, replace(task, mu=task.mu + 3), replace(task, constant=33), replace(task, gamma=65)):
+    for other in (swapped, replace(task, noise=task.noise + 3), replace(task, constant=33), replace(task, gamma=65)):
         assert other.agreement != task.agreement
     assert make_task([2, 2, 2]).agreement == task.agreement
 
 
 def test_nothing_can_be_revealed_that_was_not_planned(in_threads):
     task = make_task([1, 1, 1])
-    role = Owner("o0", {}, task.committee, planned=[])
+    role = Owner("o0", {}, task.committee, planned={})
     with pytest.raises(PrivacyError, match="not in the plan"):
         role.reveal(None, to=["o0"], event=task.event, shape=(1,), bound=1)
 

@@ -147,7 +147,7 @@ def test_a_given_multiplier_is_priced_and_not_calibrated(study):
         ("clip = 1.0", "clip = nan", "task.clip"),
         ("clip = 1.0", "noise_multiplier = 0.0", "task.noise_multiplier"),
         ("clip = 1.0", 'noise = "gaussian"', "task.noise"),
-        ('kind = "sketch"', 'kind = "tree"', "task.kind - Input should be one of 'pca', 'sketch'"),
+        ('kind = "sketch"', 'kind = "tree"', "task.kind - Input should be one of 'pca', 'linear', .*'sketch'"),
         ('kind = "sketch"', "", "task.kind is missing"),
     ],
 )
@@ -243,7 +243,7 @@ def test_rows_of_a_full_sketch_and_of_a_pca_follow_from_the_noise(study):
     plan = least_rows(full, Amount(error=0.001))
     assert plan.rows == pytest.approx(full.task.deviation / 0.001, rel=1e-3)
     pca = study(PCA)
-    std = math.sqrt(2 * pca.task.mu) / pca.task.gamma**2
+    std = math.sqrt(2 * pca.task.noise) / pca.task.gamma**2
     plan = least_rows(pca, Amount(error=0.01))
     assert plan.rows == math.ceil(std / 0.01)
     assert plan.statement.epsilon("analyst") <= 1.0

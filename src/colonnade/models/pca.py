@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
-from colonnade.privacy import least_noise, parse_budgets
+from colonnade.privacy import parse_budgets
 from colonnade.protocols import moments
-from colonnade.protocols.moments_task import Block, Moments, NoisyMoments
+from colonnade.protocols.moments_task import Block, Moments, NoisyMoments, calibrated
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.tables import Schema, Table, read_table
 
@@ -64,9 +63,8 @@ class PCA(Estimator):
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         norm = float(np.sqrt(sum(block.clip**2 for block in blocks)))
         constant = max(1, round(_CONSTANT_SHARE[bool(self.center)] * norm * self.gamma))
-        draft = Moments(blocks, roster.trust, self.gamma, constant, self.rows_at_most, mu=len(blocks))
-        mu = least_noise(lambda mu: replace(draft, mu=mu).event, roster.trust, budgets, owners=len(blocks))
-        return replace(draft, mu=mu)
+        draft = Moments(blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks))
+        return calibrated(draft, budgets)
 
     def owner(self, me: Owner, table: Table, task: Moments) -> NoisyMoments:
         """An owner's program: second moments are all that is computed together."""
@@ -87,7 +85,7 @@ class PCA(Estimator):
         self.explained_variance_ratio_ = values / max(float(np.trace(matrix)), float(values.sum()), 1e-300)
         self.mean_ = result.means if self.center else np.zeros(len(task.names))
         self.count_ = result.count
-        self.noise_std_ = float(np.sqrt(float(2 * task.mu))) / task.gamma**2
+        self.noise_std_ = task.noise_std
 
     def transform(self, X: Federation | Mapping[str, Any] | NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of new rows.

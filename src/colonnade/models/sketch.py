@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.privacy import Budget, Trust, least_noise, parse_budgets
-from colonnade.protocols.roles import COORDINATOR
+from colonnade.privacy import least_noise, parse_budgets
+from colonnade.privacy.observers import most_known
 from colonnade.protocols.sketch_task import Noise, Sampling, Sketch
 
 _LARGEST = 2**62
@@ -55,7 +55,7 @@ class SketchPlanner:
             raise StudyError("clip of a sketch must be a positive number")
         if self.noise_multiplier is not None and not 0 < self.noise_multiplier < math.inf:
             raise StudyError("noise_multiplier of a sketch must be a positive number")
-        known = _most_known(trust, parse_budgets(self.epsilon, self.delta, trust))
+        known = most_known(trust, parse_budgets(self.epsilon, self.delta, trust))
         return Sketch(
             trust, self.rounds, self.sampling, self.rows, batch, self.dimension, self.clip, self.gamma, self.noise,
             noise=len(trust.owners), known=known,
@@ -69,10 +69,3 @@ class SketchPlanner:
         if self.batch is None or not 1 <= self.batch <= self.rows:
             raise StudyError(f'sampling = "{self.sampling}" needs batch, a whole number from 1 to rows ({self.rows})')
         return self.batch
-
-
-def _most_known(trust: Trust, budgets: tuple[Budget, ...]) -> int:
-    """How many owners' noise anybody with a budget may know, and at least as many as the threshold."""
-    groups = [observer.names for budget in budgets for observer in budget.observers(trust, lambda _: 0)]
-    sizes = [len(set(names) - {COORDINATOR}) for names in groups]
-    return min(max(trust.threshold, *sizes), len(trust.owners) - 1)

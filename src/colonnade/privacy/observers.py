@@ -276,6 +276,13 @@ def parse_budgets(epsilon: float | Mapping[str, float], delta: float, trust: Tru
     return budgets
 
 
+def most_known(trust: Trust, budgets: Sequence[Budget]) -> int:
+    """How many owners' noise anybody with a budget may know, and at least as many as the threshold."""
+    groups = [observer.names for budget in budgets for observer in budget.observers(trust, lambda _: 0)]
+    sizes = [len(set(names) - {COORDINATOR}) for names in groups]
+    return min(max(trust.threshold, *sizes), len(trust.owners) - 1)
+
+
 def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that is no positive number."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):

@@ -225,7 +225,7 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
 def _about_batches(event: Event) -> Iterator[str]:
     inner = event.event if isinstance(event, Repeated) else event
     if isinstance(inner, PoissonSampled):
-        knowing = ", ".join(inner.coins) or "nobody"
+        knowing = _few(inner.coins) or "nobody"
         yield (
             f"each person joins a batch by a coin of chance {inner.rate}, a public number that is not read off the "
             f"table; who is in it, and how many, is known to {knowing} only, and no message's size tells it"
@@ -235,6 +235,14 @@ def _about_batches(event: Event) -> Iterator[str]:
             "batches are fixed, public and disjoint, and nobody moves to another one when a person leaves; or every "
             "round uses everybody"
         )
+
+
+_NAMED = 7
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names, of many of them the first."""
+    return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
@@ -249,7 +257,8 @@ def _notes(rows: tuple[Row, ...]) -> list[str]:
     """Each reason and each basis once, with the observers it belongs to."""
     groups: dict[str, list[str]] = {}
     for row in rows:
-        text = _basis(row) if math.isinf(row.epsilon) else f"rests on {row.theorem} ({row.route})"
+        text = f"rests on {row.theorem} ({row.route})" if row.theorem else row.route
+        text = _basis(row) if math.isinf(row.epsilon) else text
         groups.setdefault(text, []).append(row.who)
         if row.reason and not math.isinf(row.epsilon):
             groups.setdefault(row.reason, []).append(row.who)

@@ -1,18 +1,18 @@
 """Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
 
 Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee. The
-committee multiplies shares; every owner adds its share of Skellam noise; the sum is opened once. Own blocks
+committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Own blocks
 never pass through the multiplication: their owner computes them in the clear and deals them as one input
 together with its noise. A public constant column gives the count and the means in the same release.
 
 The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above it, which is the full matrix
-with Sk(mu) on every entry, its two copies of each off-diagonal entry added up.
+with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
+same way; discrete Laplace noise is added to each x_i x_j once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from itertools import combinations
 from typing import Protocol
 
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ProtocolError
 from colonnade.mpc import Shares
-from colonnade.privacy.noise import skellam
+from colonnade.privacy.noise import discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.align import agree_on_rows, compare_rows
-from colonnade.protocols.moments_task import Moments, NoisyMoments, weights
+from colonnade.protocols.moments_task import Moments, NoisyMoments
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.randomness import Stream
 
@@ -85,7 +85,7 @@ def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray
     parts = [tables[owner].astype(object) for owner in task.owners]
     joint = np.hstack([*parts, np.full((len(parts[0]), 1), task.constant, dtype=object)])
     gram = joint.T @ joint
-    return np.array(gram[np.triu_indices(task.width)] * weights(task.width), dtype=np.int64)
+    return np.array(gram[np.triu_indices(task.width)] * task.weights, dtype=np.int64)
 
 
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: Stream) -> NoisyMoments:
@@ -95,7 +95,7 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: S
     """
     whole = [OwnBlock(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
-    entries = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * weights(task.width)
+    entries = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
     for _ in task.owners:
         entries += noise_share(task, stream)
     return NoisyMoments(task, entries)
@@ -112,18 +112,37 @@ def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int6
 
 
 def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise: Sk(mu/P) on the diagonal and Sk(2 mu/P) above it."""
-    return entry_noise(task, weights(task.width), stream)
+    """One owner's noise for all entries, such as Sk(mu/P) on the diagonal and Sk(2 mu/P) above it."""
+    if not task.own_noise:
+        return entry_noise(task, task.weights, stream)
+    noise = np.zeros(task.entries, dtype=np.int64)
+    for level, here in zip(task.levels, task.opened_together, strict=True):
+        noise[here] = entry_noise(task, task.weights[here], stream, level.scale)
+    return noise
 
 
-def entry_noise(task: Moments, copies: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for entries that stand so often in the full matrix; audits attack this very function."""
-    share = Fraction(task.mu, len(task.owners))
+def entry_noise(
+    task: Moments, copies: NDArray[np.int64], stream: Stream, scale: int | None = None
+) -> NDArray[np.int64]:
+    """One owner's noise for entries that stand so often in the full matrix; audits attack this very function.
+
+    ``scale`` is that of the entries where owners named their own; the noise of the task is the default.
+    """
     noise = np.zeros(copies.shape, dtype=np.int64)
     for often in np.flatnonzero(np.bincount(copies)).tolist():
         here = copies == often
-        noise[here] = skellam(often * share, int(here.sum()), stream)
+        noise[here] = _drawn(task, often, int(here.sum()), stream, scale or task.noise)
     return noise
+
+
+def _drawn(task: Moments, often: int, count: int, stream: Stream, scale: int) -> NDArray[np.int64]:
+    if task.law == "skellam":
+        return skellam(often * task.share, count, stream)  # these add up within the law, the others do not
+    if task.law == "discrete-gaussian":
+        draws = discrete_gaussian(task.share, (often, count), stream)
+    else:
+        draws = discrete_laplace_share(scale, len(task.owners) - task.known, (often, count), stream)
+    return np.asarray(draws.sum(axis=0), dtype=np.int64)
 
 
 class OwnBlock:
@@ -133,7 +152,9 @@ class OwnBlock:
         self.task = task
         self.span = task.span(owner)
         self.first = owner == task.owners[0]
-        self.limit = task.block_norm_squared(task.blocks[task.owners.index(owner)])
+        block = task.blocks[task.owners.index(owner)]
+        self.limit = task.block_norm_squared(block)
+        self.groups = task.limits.groups(block) if task.laplace else ()
         width = self.span.stop - self.span.start
         self.gram = np.zeros((width, width), dtype=np.int64)
         self.sums = np.zeros(width, dtype=np.int64)
@@ -142,8 +163,12 @@ class OwnBlock:
     def quantise(self, rows: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
         """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
         whole = stochastic_round(rows * float(self.task.gamma), stream)
-        over = np.flatnonzero(np.einsum("ij,ij->i", whole, whole) > self.limit)
-        if over.size:
+        over = np.einsum("ij,ij->i", whole, whole) > self.limit
+        start = 0
+        for width, radius in self.groups:
+            over |= np.abs(whole[:, start : start + width]).sum(axis=1) > radius
+            start += width
+        if over.any():
             whole[over] = 0.0  # only a row that the encoder failed to clip can get here
         return whole
 
@@ -161,7 +186,7 @@ class OwnBlock:
         full[self.span, width - 1] = constant * self.sums
         if self.first:
             full[width - 1, width - 1] = constant**2 * self.rows
-        entries: NDArray[np.int64] = full[np.triu_indices(width)] * weights(width)
+        entries: NDArray[np.int64] = full[np.triu_indices(width)] * self.task.weights
         return entries
 
 
@@ -197,18 +222,22 @@ class Seat:
         me, task = self.me, self.task
         rows, columns = np.triu_indices(task.width)
         products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
-        parts = [me.hand.scale(products, 2)]
+        parts = [products if task.laplace else me.hand.scale(products, 2)]
         for owner in task.owners:
             parts.append(mine if owner == me.name and mine else me.hand.receive(owner, (task.entries,)))
         return me.hand.add(parts)
 
 
 def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
+    entries = np.zeros(task.entries, dtype=np.int64)
     with me.meter.phase("open"):
-        opened = me.reveal(total, to=task.everyone, event=task.event, shape=(task.entries,), bound=task.bound)
-    if opened is None:
-        raise ProtocolError(f"{me.name} is not among those who may know the result")
-    return NoisyMoments(task, opened.astype(np.int64))
+        for event, here in zip(task.events, task.opened_together, strict=True):
+            part = None if total is None else Shares(total.values[:, here], total.degree)
+            opened = me.reveal(part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound)
+            if opened is None:
+                raise ProtocolError(f"{me.name} is not among those who may know the result")
+            entries[here] = opened.astype(np.int64)
+    return NoisyMoments(task, entries)
 
 
 def _pairs(owners: int) -> list[tuple[slice, slice]]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from colonnade.errors import StudyError
 from colonnade.models.sketch import SketchPlanner
-from colonnade.privacy import Event, NonPrivate, Statement
+from colonnade.privacy import DiscreteLaplaceRelease, Event, NonPrivate, Statement
 from colonnade.privacy.calibrate import Binding, binding, least, most
 from colonnade.protocols.moments_task import Moments
 from colonnade.protocols.sketch_task import Sketch
@@ -34,31 +34,51 @@ class MomentsOf:
     @property
     def events(self) -> tuple[Event, ...]:
         """What it reveals."""
-        return (self.task.event,)
+        return self.task.events
 
     @property
     def error(self) -> float:
         """Standard deviation of the noise on an entry of X'X / rows."""
-        return math.sqrt(2 * self.task.mu) / self.task.gamma**2 / self.rows
+        return self.task.noise_std / self.rows
 
     @property
     def multiplier(self) -> float:
-        """Deviation over L2 sensitivity."""
-        return math.sqrt(2 * self.task.mu / self.task.event.l2_squared)
+        """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
+        event = self.task.event
+        if isinstance(event, DiscreteLaplaceRelease):
+            return float(event.scale / event.l1)
+        return math.sqrt(self._each * self.task.noise / event.l2_squared)
 
     def with_error(self, error: float) -> MomentsOf:
         """The same with the most noise whose error is not above ``error``."""
-        owners = len(self.task.owners)
-        units = int((Fraction(error) * self.rows * self.task.gamma**2) ** 2 / 2 / owners)
+        deviation = Fraction(error) * self.rows * self.task.gamma**2
+        if self.task.laplace:
+            # The deviation is at most sqrt(2 x owners x share) times the scale.
+            whole = float(2 * len(self.task.owners) * self.task.share)
+            most = deviation / Fraction(math.sqrt(whole) * (1 + 1e-12))
+        else:
+            most = deviation**2 / self._each
+        units = int(most / self.task.parts)
         if units < 1:
             raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma")
-        return replace(self, task=replace(self.task, mu=units * owners))
+        return self._with_noise(units)
 
     def with_multiplier(self, multiplier: float) -> MomentsOf:
         """The same with the least noise that is not below a multiple of the sensitivity."""
-        owners = len(self.task.owners)
-        units = math.ceil(Fraction(multiplier) ** 2 * self.task.event.l2_squared / 2 / owners)
-        return replace(self, task=replace(self.task, mu=max(1, units) * owners))
+        event = self.task.event
+        if isinstance(event, DiscreteLaplaceRelease):
+            least = Fraction(multiplier) * event.l1
+        else:
+            least = Fraction(multiplier) ** 2 * event.l2_squared / self._each
+        return self._with_noise(max(1, math.ceil(least / self.task.parts)))
+
+    @property
+    def _each(self) -> int:
+        """Variance of one unit of the noise parameter."""
+        return 2 if self.task.law == "skellam" else 1
+
+    def _with_noise(self, units: int) -> MomentsOf:
+        return replace(self, task=replace(self.task, noise=units * self.task.parts))
 
     def with_rows(self, rows: int) -> MomentsOf:
         """The same about so many people."""

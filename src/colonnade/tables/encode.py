@@ -116,8 +116,12 @@ def shorten(matrix: Matrix, schema: Schema) -> int:
     rounding of any way of computing a norm. Only rows on a coarse grid, whose norm floats hold exactly (flags
     and one-hot values, say), may sit on the clip itself.
     """
-    clip = schema.clip
-    if clip >= schema.max_norm or not len(matrix):
+    return 0 if schema.clip >= schema.max_norm else scale_down(matrix, schema.clip)
+
+
+def scale_down(matrix: Matrix, clip: float) -> int:
+    """Scale down, in place, the rows longer than ``clip``; return how many there were."""
+    if not matrix.size:
         return 0
     slack = (2 * matrix.shape[1] + 16) * float(np.finfo(np.float64).eps)
     norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))

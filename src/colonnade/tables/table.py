@@ -100,6 +100,10 @@ class Table:
         """A view of all columns but these."""
         return self._view(self.schema.without(columns), self._order)
 
+    def unclipped(self) -> Table:
+        """A view whose encoded rows are not scaled down to a clip."""
+        return self._view(self.schema.with_clip(None), self._order)
+
     def sorted_by_id(self) -> Table:
         """A view with the rows in the order of their ids, compared byte by byte as UTF-8."""
         within = np.asarray(pc.sort_indices(self._own_ids()), dtype=np.int64)

@@ -21,6 +21,20 @@ def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
     return Sensitivity(l1, l2_squared, 2 * l1, 2 * l2_squared)
 
 
+def changed_columns_sensitivity(changing: int, fixed: int, columns: int) -> tuple[int, int]:
+    """L1 and squared L2 of ``x x'`` when some columns of one row change, with squared norm at most ``changing``.
+
+    ``fixed`` bounds the squared norm of what stays the same, constants included; there are ``columns`` in all.
+    """
+    for value in (changing, fixed, columns):
+        whole(value, "a squared norm or a number of columns")
+    square = 2 * (changing + fixed) ** 2 if changing >= fixed else 8 * changing * fixed
+    if not changing:
+        return 0, 0
+    # Integers: L1 is at most the squared length, and at most the length times the root of the number of entries.
+    return min(square, math.isqrt(columns**2 * square)), square
+
+
 def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
     """The same when each ``x_i x_j`` with ``i <= j`` is released once: half the L1, the same L2."""
     full = moments_sensitivity(norm_squared, columns)

@@ -1,0 +1,195 @@
+"""Encoded columns less their public middles, and the bounds on a row that follow.
+
+Second moments cost noise in proportion to the squared norm of a row. A flag less one half has a quarter of the
+square, and the means of what is left come out of the release itself; so nothing is lost by centring beforehand.
+Middles come from the schema, never from the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt, nextafter
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, SchemaError
+from colonnade.tables.columns import NOWHERE, Category, Column, Number
+from colonnade.tables.encode import Matrix, scale_down
+from colonnade.tables.schema import Schema
+from colonnade.tables.table import Table
+
+Norm = Literal["l2", "l1"]
+_BLOCK_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Centred:
+    """One party's columns around their middles: features first, then the label's if the party holds it.
+
+    With ``norm="l2"`` a category of K values lies around 1/K each, which makes its L2 norm small. With ``norm="l1"`` it
+    stays as it is, since one-hot values have the smaller L1 norm. The row clip that a schema states bounds the centred
+    features together; a label is never scaled.
+    """
+
+    schema: Schema
+    label: str | None = None
+    norm: Norm = "l2"
+
+    def __post_init__(self) -> None:
+        if self.norm not in ("l2", "l1"):
+            raise SchemaError(f'a norm is "l2" or "l1", not {self.norm!r}')
+        if self.label is not None:
+            self.schema.require([self.label])
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """The encoded columns without the label's."""
+        return tuple(name + part for name, column in self._features for part in column.parts)
+
+    @cached_property
+    def label_names(self) -> tuple[str, ...]:
+        """The encoded columns of the label."""
+        return tuple(name + part for name, column in self._labels for part in column.parts)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All encoded columns, in the order of the rows."""
+        return self.feature_names + self.label_names
+
+    @cached_property
+    def middle(self) -> NDArray[np.float64]:
+        """What is subtracted from each encoded column."""
+        columns = (*self._features, *self._labels)
+        return np.array([_middle(column, self.norm) for _, column in columns for _ in column.parts])
+
+    @property
+    def clip(self) -> float:
+        """A bound on the L2 norm of a row, label included; rounded up."""
+        label = sum((_square(column, self.norm) for _, column in self._labels), Fraction(0))
+        return _root_up(Fraction(self.feature_clip) ** 2 + label) if label else self.feature_clip
+
+    @cached_property
+    def feature_clip(self) -> float:
+        """A bound on the L2 norm of the features of a row; rounded up."""
+        largest = _root_up(sum((_square(column, self.norm) for _, column in self._features), Fraction(0)))
+        return largest if self._given is None else min(self._given, largest)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, Fraction], ...]:
+        """For each column, how many encoded columns it has and a bound on the L1 norm of their values."""
+        columns = (*self._features, *self._labels)
+        return tuple((len(column.parts), _radius(column, self.norm)) for _, column in columns)
+
+    def rows(self, table: Table) -> CentredRows:
+        """Centred features and label of a table's rows, in the table's order."""
+        return CentredRows(self, self._checked(table), with_label=True)
+
+    def features(self, table: Table) -> CentredRows:
+        """Centred features alone, in the table's order."""
+        return CentredRows(self, self._checked(table), with_label=False)
+
+    def labels(self, table: Table) -> NDArray[np.float64]:
+        """The label as it is encoded, not centred: one row a person, in the table's order."""
+        if self.label is None:
+            raise SchemaError("this party holds no label; name one of its columns")
+        return self._checked(table).column(self.label)
+
+    def centre(self, features: Matrix) -> Matrix:
+        """Encoded, unclipped features less their middles, scaled down to the schema's clip where there is one."""
+        centred = features - self.middle[: len(self.feature_names)]
+        if self._given is not None and self._given <= self.feature_clip:
+            scale_down(centred, self.feature_clip)
+        return centred
+
+    def _checked(self, table: Table) -> Table:
+        if table.schema != self.schema:
+            raise DataError(f"{table.source} was read under another schema than the one that is centred")
+        return table
+
+    @property
+    def _given(self) -> float | None:
+        """The clip that the schema states, if it can shorten a row at all."""
+        return self.schema.clip if self.schema.clip < self.schema.max_norm else None
+
+    @property
+    def _features(self) -> tuple[tuple[str, Column], ...]:
+        return tuple((name, column) for name, column in self.schema.columns.items() if name != self.label)
+
+    @property
+    def _labels(self) -> tuple[tuple[str, Column], ...]:
+        return () if self.label is None else ((self.label, self.schema.columns[self.label]),)
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """A table's rows as a protocol takes them in, encoded block by block."""
+
+    centred: Centred
+    table: Table
+    with_label: bool
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The rows' ids, in the order of the rows."""
+        return self.table.ids
+
+    def __len__(self) -> int:
+        return self.table.rows
+
+    def blocks(self, rows: int = _BLOCK_ROWS) -> Iterator[NDArray[np.float64]]:
+        """Centred rows, some at a time."""
+        kept = self.table.unclipped()
+        features, label = len(self.centred.feature_names), self.centred.label
+        order = self._order
+        for block in kept.blocks(rows):
+            parts = [self.centred.centre(block[:, order[:features]])]
+            if self.with_label and label is not None:
+                parts.append(block[:, order[features:]] - self.centred.middle[features:])
+            yield np.ascontiguousarray(np.hstack(parts))
+
+    def matrix(self) -> NDArray[np.float64]:
+        """All rows at once."""
+        return np.vstack(list(self.blocks()))
+
+    @property
+    def _order(self) -> NDArray[np.int64]:
+        """Where the features and then the label stand among the encoded columns of the table."""
+        places = {name: index for index, name in enumerate(self.table.schema.encoded_names)}
+        return np.array([places[name] for name in self.centred.names], dtype=np.int64)
+
+
+def _middle(column: Column, norm: Norm) -> float:
+    if isinstance(column, Category):
+        return 1 / len(column.values) if norm == "l2" else 0.0
+    return 0.0 if isinstance(column, Number) and column.scale == "signed" else 0.5
+
+
+def _longest(column: Column, norm: Norm) -> list[list[tuple[int, Fraction]]]:
+    """The longest rows that a column can become: how often which number, as the exact fraction that the float is."""
+    middle = _middle(column, norm)
+    if not isinstance(column, Category):
+        return [[(1, Fraction(1.0 - middle))]]
+    size, off = len(column.values), Fraction(middle)
+    chosen = [(1, Fraction(1.0 - middle)), (size - 1, off)]
+    return [chosen, [(size, off)]] if column.missing == NOWHERE else [chosen]
+
+
+def _square(column: Column, norm: Norm) -> Fraction:
+    return max(sum((count * size**2 for count, size in row), Fraction(0)) for row in _longest(column, norm))
+
+
+def _radius(column: Column, norm: Norm) -> Fraction:
+    return max(sum((count * size for count, size in row), Fraction(0)) for row in _longest(column, norm))
+
+
+def _root_up(square: Fraction) -> float:
+    """A float that is not below the root of a fraction, and hardly above."""
+    scaled = -(-square.numerator * (1 << 128) // square.denominator)
+    root = Fraction(isqrt(scaled) + (isqrt(scaled) ** 2 < scaled), 1 << 64)
+    nearest = float(root)
+    return nearest if Fraction(nearest) >= root else nextafter(nearest, float("inf"))
