@@ -1,13 +1,19 @@
-"""Rounding by coin: each number goes to one of its two neighbouring integers, right on average."""
+"""Rounding to integers, by coin (right on average) or by rule (no coins, but errors of one sign may add up)."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.errors import PrivacyError
 from colonnade.randomness import Stream
 
+RoundingMode = Literal["stochastic", "nearest", "toward-zero", "conditional"]
+MODES: tuple[RoundingMode, ...] = ("stochastic", "nearest", "toward-zero", "conditional")
 _CHUNK = 1 << 15
+_PATIENCE = 400
 
 
 def stochastic_round(values: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
@@ -27,3 +33,39 @@ def stochastic_round(values: NDArray[np.float64], stream: Stream) -> NDArray[np.
         fraction *= 2.0**32
         low += stream.uint32(part.size) < fraction
     return out.reshape(values.shape)
+
+
+def conditional_round(values: NDArray[np.float64], limit: int, stream: Stream) -> NDArray[np.float64]:
+    """Rows rounded by coin, each again until its squared norm is at most ``limit``.
+
+    A row that fails 400 times is rounded toward zero. With a limit that rejects a draw with a chance of at most
+    e^-1/2 that has a chance below 2^-288. What a row was drawn from never leaves its owner.
+    """
+    out = stochastic_round(values, stream)
+    for _ in range(_PATIENCE):
+        over = beyond(out, limit)
+        if not over.size:
+            return out
+        out[over] = stochastic_round(values[over], stream)
+    over = beyond(out, limit)
+    out[over] = np.trunc(values[over])
+    return out
+
+
+def round_rows(values: NDArray[np.float64], mode: RoundingMode, limit: int, stream: Stream) -> NDArray[np.float64]:
+    """Rows of integers held as float64; ``limit`` on the squared norm steers conditional rounding only."""
+    if mode == "stochastic":
+        return stochastic_round(values, stream)
+    if mode == "conditional":
+        return conditional_round(values, limit, stream)
+    if not np.isfinite(values).all():
+        raise ValueError("a value to be rounded is not a finite number; clip the data first")
+    if mode not in MODES:
+        raise PrivacyError(f"unknown rounding {mode!r}; choose from {', '.join(MODES)}")
+    return np.rint(values) if mode == "nearest" else np.trunc(values)
+
+
+def beyond(rows: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
+    """Which rows of integers have a squared norm above ``limit``, exactly while that is below 2^62."""
+    exact = rows.astype(np.int64)
+    return np.flatnonzero(np.einsum("ij,ij->i", exact, exact) > limit)

@@ -21,6 +21,7 @@ _PUSH: dict[str, Fraction] = {
     "toward_zero": Fraction(0),
     "exact": Fraction(0),
 }
+_MODES = {"toward-zero": "toward_zero"}
 
 
 def _check(gamma: int, clip: float, width: int, rounding: str) -> Fraction:
@@ -84,6 +85,18 @@ def conditional_norm_squared(gamma: int, clip: float, width: int, beta: float = 
     ``beta`` bounds the chance that one draw is rejected; the bound itself is enforced and costs no delta.
     """
     return math.floor(_conditional_square(gamma, clip, width, beta))
+
+
+def enforced_norm_squared(gamma: int, clip: float, width: int, sources: int, mode: str) -> int:
+    """The bound on a party's squared norm that it enforces under a way of rounding, at most gamma^2 a table column.
+
+    A number stays in its box whichever way it is rounded, and of a one-hot category at most one part is not zero.
+    """
+    if mode == "conditional":
+        ball = conditional_norm_squared(gamma, clip, width)
+    else:
+        ball = party_norm_squared(gamma, clip, width, _MODES.get(mode, mode))  # type: ignore[arg-type]
+    return min(ball, gamma * gamma * sources)
 
 
 def conditional_norm(gamma: int, clips: Sequence[float], widths: Sequence[int], beta: float) -> float:

@@ -1,0 +1,228 @@
+"""Sums over all people of polynomials in columns that nobody holds together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.models.base import Estimator
+from colonnade.models.federation import Federation, Roster
+from colonnade.privacy import parse_budgets
+from colonnade.privacy.noise.rounding import RoundingMode
+from colonnade.protocols import polynomial
+from colonnade.protocols.expressions import Terms, from_coefficients, parse, written
+from colonnade.protocols.polynomial_task import Holding, NoisySums, Polynomials, calibrated, frozen
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Schema, Table
+from colonnade.tables.columns import Number
+
+Expression = str | Mapping[str, Any]
+"""A text such as ``"bank.age * shop.visits"``, or monomials with their coefficients, ``{"bank.age^2": 0.5}``."""
+
+_LARGEST_GAMMA = 4096
+_ROOM = 2**60  # for sums without noise, when gamma is chosen here
+
+
+class PolynomialSum(Estimator):
+    """Differentially private sums over all people of polynomials in the encoded columns of all parties.
+
+    Args:
+        expressions: texts such as ``"bank.age * shop.visits - 3 * clinic.bmi^2"``, or mappings from monomials to
+            coefficients. ``"1"`` counts the people.
+        epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        delta: the delta of all these promises.
+        gamma: the scale of the integer grid; by default the largest power of two up to 4096 at which the sums fit.
+        rounding: ``"stochastic"``, ``"nearest"``, ``"toward-zero"`` or ``"conditional"``.
+        noise: ``"skellam"`` or ``"discrete-gaussian"``.
+        rows_at_most: a public limit on the number of rows, from which the arithmetic is sized.
+    """
+
+    kind = "polynomial"
+
+    def __init__(
+        self,
+        expressions: Expression | Sequence[Expression],
+        *,
+        epsilon: float | Mapping[str, float],
+        delta: float = 1e-5,
+        gamma: int | None = None,
+        rounding: RoundingMode = "stochastic",
+        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
+        rows_at_most: int = 2**24,
+    ) -> None:
+        single = isinstance(expressions, str | Mapping)
+        self.expressions: list[Expression] = [expressions] if single else list(expressions)  # type: ignore[list-item]
+        self.epsilon = epsilon
+        self.delta = delta
+        self.gamma = gamma
+        self.rounding = rounding
+        self.noise = noise
+        self.rows_at_most = rows_at_most
+
+    def plan(self, roster: Roster) -> Polynomials:
+        """The least noise that meets every budget."""
+        budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
+        _whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        polynomials = [self._read(index, roster) for index in range(len(self.expressions))]
+        named = {name for terms in polynomials for monomial in terms for name, _ in monomial}
+        draft = Polynomials(
+            holdings=tuple(_holding(owner, schema, named) for owner, schema in roster.schemas.items()),
+            trust=roster.trust,
+            polynomials=tuple(frozen(terms) for terms in polynomials),
+            gamma=2,
+            rows_at_most=self.rows_at_most,
+            noise=len(roster.schemas),
+            rounding=self.rounding,
+            law=self.noise,
+        )
+        return calibrated(_scaled(draft, self.gamma), budgets)
+
+    def _read(self, index: int, roster: Roster) -> Terms:
+        given = self.expressions[index]
+        names = {f"{owner}.{column}" for owner, schema in roster.schemas.items() for column in schema.encoded_names}
+        try:
+            terms = from_coefficients(given, names) if isinstance(given, Mapping) else parse(given, names)
+        except StudyError as error:
+            raise StudyError(f"expression {index + 1}: {error}") from None
+        if not terms:
+            raise StudyError(f"expression {index + 1} is zero whatever the data; leave it out")
+        return terms
+
+    def owner(self, me: Owner, table: Table, task: Polynomials) -> NoisySums:
+        """An owner's program: only the columns that are named are read."""
+        return polynomial.owner(me, _Named(table.sorted_by_id(), _columns(me.name, task)), task)
+
+    def coordinator(self, me: Coordinator, task: Polynomials) -> NoisySums:
+        """The coordinator's program."""
+        return polynomial.coordinator(me, task)
+
+    def simulated(self, tables: Mapping[str, Table], task: Polynomials, stream: Stream) -> NoisySums:
+        """What the protocol would publish about these tables."""
+        rows = {owner: _Named(tables[owner], _columns(owner, task)) for owner in task.owners}
+        return polynomial.simulate({owner: named.matrix() for owner, named in rows.items()}, task, stream)
+
+    def finish(self, result: NoisySums) -> None:
+        """The sums in encoded units."""
+        texts = zip(self.expressions, result.task.polynomials, strict=True)
+        self.expressions_ = [given if isinstance(given, str) else written(dict(terms)) for given, terms in texts]
+        self.feature_names_in_ = list(result.task.names)
+        self.values_ = result.values
+        self.deviations_ = result.deviations
+        self.gamma_ = result.task.gamma
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values."""
+        return {
+            "expressions": self.expressions_,
+            "feature_names_in": self.feature_names_in_,
+            "values": self.values_.tolist(),
+            "deviations": self.deviations_.tolist(),
+            "gamma": self.gamma_,
+        }
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        self.expressions_ = [str(text) for text in learned["expressions"]]
+        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
+        self.values_ = np.array(learned["values"], dtype=np.float64)
+        self.deviations_ = np.array(learned["deviations"], dtype=np.float64)
+        self.gamma_ = int(learned["gamma"])
+
+
+def polynomial_sum(
+    people: Federation,
+    expressions: Expression | Sequence[Expression],
+    *,
+    epsilon: float | Mapping[str, float],
+    delta: float = 1e-5,
+    gamma: int | None = None,
+    rounding: RoundingMode = "stochastic",
+    noise: Literal["skellam", "discrete-gaussian"] = "skellam",
+    rows_at_most: int = 2**24,
+) -> PolynomialSum:
+    """The sums of these expressions over all people of a federation, as a fitted :class:`PolynomialSum`."""
+    model = PolynomialSum(
+        expressions,
+        epsilon=epsilon,
+        delta=delta,
+        gamma=gamma,
+        rounding=rounding,
+        noise=noise,
+        rows_at_most=rows_at_most,
+    )
+    return model.fit(people)
+
+
+class _Named:
+    """Some encoded columns of a table; no other column is read."""
+
+    def __init__(self, table: Table, columns: Sequence[str]) -> None:
+        chosen = _sources(table.schema, set(columns))
+        self._table = table.select(chosen) if chosen else None
+        self._width = len(columns)
+        self._rows = table.rows
+        self.ids = table.ids
+        known = self._table.schema.encoded_names if self._table else ()
+        self._places = [known.index(column) for column in columns]
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        """The encoded rows of these columns, some at a time."""
+        if self._table is not None:
+            for block in self._table.blocks(rows):
+                yield block[:, self._places]
+
+    def matrix(self) -> NDArray[np.float64]:
+        """All rows at once."""
+        return np.vstack([np.zeros((0, self._width)), *self.blocks(8192)]) if self._table else np.zeros((self._rows, 0))
+
+
+def _columns(owner: str, task: Polynomials) -> tuple[str, ...]:
+    return task.holdings[task.owners.index(owner)].columns
+
+
+def _sources(schema: Schema, encoded: set[str]) -> list[str]:
+    """The table columns that these encoded columns come from."""
+    return [name for name, place in schema.places.items() if encoded & set(schema.encoded_names[place])]
+
+
+def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
+    """The columns of one owner that are named, in the schema's order, and what bounds them."""
+    columns = tuple(column for column in schema.encoded_names if f"{owner}.{column}" in named)
+    sources = _sources(schema, set(columns))
+    if not sources:
+        return Holding(owner, (), 0.0, 0, ())
+    chosen = schema.select(sources)
+    signed = {
+        column
+        for name in sources
+        if isinstance(kind := chosen.columns[name], Number) and kind.scale == "signed"
+        for column in chosen.encoded_names[chosen.places[name]]
+    }
+    return Holding(owner, columns, chosen.clip, len(sources), tuple(column not in signed for column in columns))
+
+
+def _scaled(draft: Polynomials, gamma: int | None) -> Polynomials:
+    """The task at its scale: the one given, or the largest power of two at which the sums fit."""
+    if gamma is not None:
+        _whole("gamma", gamma, 2, 2**26)
+        return replace(draft, gamma=int(gamma))
+    scale = _LARGEST_GAMMA
+    while scale >= 2:
+        if (task := replace(draft, gamma=scale)).largest <= _ROOM:
+            return task
+        scale //= 2
+    raise CapacityError(
+        f"sums of degree {draft.program.degree} over up to {draft.rows_at_most} rows do not fit 60 bits: lower "
+        "rows_at_most, the degree or the coefficients"
+    )
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
