@@ -1,0 +1,309 @@
+"""Predictions for new people when nobody holds all their columns, for the eyes of one party."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.models.base import Estimator
+from colonnade.models.federation import Federation, Roster
+from colonnade.privacy import Statement, least_noise, parse_budgets
+from colonnade.protocols import scores
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.scores import OpenedScores, Parts
+from colonnade.protocols.scores_task import Part, Scores
+from colonnade.randomness import Stream
+from colonnade.tables import Schema, Table
+from colonnade.tables.columns import NOWHERE, Category, Column, Number
+
+_Ends = tuple[Fraction, Fraction]
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """What is needed of a fitted model: public linear weights, a party's part of the scores, and what they mean.
+
+    ``coef_`` has a row a class and a column for each of ``feature_names_in_`` ("party.column" or
+    "party.column=value"), for encoded values. The parts of all parties and ``intercept_`` add up to the scores.
+    """
+
+    schemas_: dict[str, Schema]
+    feature_names_in_: list[str]
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+
+    def partial(self, party: str, source: Any) -> NDArray[np.float64]:
+        """One party's part of the scores, (rows, classes), of a table that need not have the label; no intercept."""
+
+    def answers(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """What scores of shape (rows, classes) predict."""
+
+
+@dataclass(frozen=True)
+class JointScores:
+    """What the entitled party received: a row of scores and a prediction for each id, and what that cost."""
+
+    ids: list[str]
+    scores: NDArray[np.float64]
+    predictions: NDArray[Any]
+    privacy_: Statement
+
+
+class JointPrediction(Estimator):
+    """Scores of new people under a published model, summed on shares and opened to one party.
+
+    Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged anew: asking about the same people
+    again composes.
+
+    Args:
+        model: a linear or logistic regression, fitted, or the path of its ``model.json``.
+        to: the party that receives the scores; nobody else learns anything.
+        exact: give ``to`` the exact scores; no epsilon against it is then finite.
+        epsilon: instead, add the least noise under which ``to`` (or a mapping of observers) learns at most this much
+            about any one person's columns held by others.
+        delta: the delta of that promise.
+        gamma: scores are whole multiples of ``1 / gamma``.
+        rows_at_most: a public limit on the number of people.
+    """
+
+    kind = "prediction"
+    ids_: list[str] | None
+    scores_: NDArray[np.float64] | None
+    predictions_: NDArray[Any] | None
+
+    def __init__(
+        self,
+        model: Scorer | str | Path | None = None,
+        *,
+        to: str,
+        exact: bool = False,
+        epsilon: float | Mapping[str, float] | None = None,
+        delta: float = 1e-5,
+        gamma: int = 2**16,
+        rows_at_most: int = 2**20,
+    ) -> None:
+        self.model = model
+        self.to = to
+        self.exact = exact
+        self.epsilon = epsilon
+        self.delta = delta
+        self.gamma = gamma
+        self.rows_at_most = rows_at_most
+        self._read: Scorer | None = None
+
+    @property
+    def scorer(self) -> Scorer:
+        """The model whose scores are asked for, read from its file at the first use."""
+        if self._read is None:
+            self._read = _scorer(self.model)
+        return self._read
+
+    def plan(self, roster: Roster) -> Scores:
+        """Bounds from the public weights and schemas; the least noise that meets the budgets, or none."""
+        if (self.epsilon is None) != (self.exact is True):
+            raise StudyError(
+                f"say what the scores may cost, by epsilon or by exact = true, and not by both: epsilon adds noise to "
+                f"each score until {self.to} learns at most that much about any one person, and exact = true lets "
+                f"{self.to} learn the exact scores, which no epsilon bounds"
+            )
+        _whole("gamma", self.gamma, 1, 2**40)
+        _whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        _check_columns(self.scorer, roster)
+        draft = Scores(
+            parts=tuple(part_of(self.scorer, party, self.gamma) for party in roster.schemas),
+            trust=roster.trust,
+            to=self.to,
+            gamma=self.gamma,
+            rows_at_most=self.rows_at_most,
+            names=tuple(self.scorer.feature_names_in_),
+            model=digest(self.scorer),
+        )
+        return draft if self.epsilon is None else self._noised(draft, self.epsilon)
+
+    def _noised(self, draft: Scores, epsilon: float | Mapping[str, float]) -> Scores:
+        budgets = parse_budgets(epsilon, self.delta, draft.trust)
+        spoken = (seen for budget in budgets for seen in budget.observers(draft.trust, lambda name: name == self.to))
+        if not any(self.to in seen.names for seen in spoken):
+            raise StudyError(f"no budget speaks of {self.to}, which alone receives the scores: give it an epsilon")
+        owners = len(draft.dealers)
+        noise = least_noise(lambda mu: replace(draft, noise=mu).event, draft.trust, budgets, owners=owners)
+        return replace(draft, noise=noise)
+
+    def owner(self, me: Owner, table: Table, task: Scores) -> OpenedScores | None:
+        """An owner's program: its own part of the scores, and then the sum."""
+        if digest(self.scorer) != task.model:
+            raise StudyError(
+                "the model is not the one that the study was planned with; use the file that all agreed on"
+            )
+        return scores.owner(me, self._parts(me.name, table, task), task)
+
+    def coordinator(self, me: Coordinator, task: Scores) -> None:
+        """The coordinator's program."""
+        scores.coordinator(me, task)
+
+    def fit(self, people: Federation) -> Self:
+        """Predict for the people of a federation, each party in a thread; afterwards this is the copy of ``to``."""
+        task = self.plan(people.roster)
+        received: dict[str, OpenedScores | None] = {}
+
+        def owner(me: Owner, table: Table) -> None:
+            received[me.name] = self.owner(me, table, task)
+
+        people.run(task, owner, lambda me: self.coordinator(me, task))
+        return self.conclude(people.roster, task, received[self.to])
+
+    def simulated(self, tables: Mapping[str, Table], task: Scores, stream: Stream) -> OpenedScores:
+        """What the entitled party would receive about these tables."""
+        parts = {party: self._parts(party, table, task) for party, table in tables.items()}
+        return scores.simulate(parts, task, stream)
+
+    def finish(self, result: OpenedScores | None) -> None:
+        """Add the intercept and read the answers off, where anything was received."""
+        if result is None:
+            self.restore({})
+            return
+        self.ids_ = list(result.ids)
+        self.scores_ = result.scores + np.atleast_1d(self.scorer.intercept_)
+        self.predictions_ = np.asarray(self.scorer.answers(self.scores_))
+
+    def learned(self) -> dict[str, Any]:
+        """Ids, scores and predictions as plain values; nothing where nothing was received."""
+        if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
+            return {}
+        return {"ids": self.ids_, "scores": self.scores_.tolist(), "predictions": self.predictions_.tolist()}
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        self.ids_ = self.scores_ = self.predictions_ = None
+        if learned:
+            self.ids_ = [str(name) for name in learned["ids"]]
+            self.scores_ = np.array(learned["scores"], dtype=np.float64)
+            self.predictions_ = np.array(learned["predictions"])
+
+    def get_params(self) -> dict[str, Any]:
+        """The parameters given to the constructor; of a model in memory only that it was not a path."""
+        path = str(self.model) if isinstance(self.model, str | Path) else None
+        return super().get_params() | {"model": path}
+
+    def _parts(self, party: str, table: Table, task: Scores) -> Parts:
+        ordered, used = table.sorted_by_id(), features(self.scorer, party)
+        if not used:
+            return Parts(ordered.ids, np.zeros((ordered.rows, task.classes)))
+        values = np.asarray(self.scorer.partial(party, ordered.select(used)), dtype=np.float64)
+        return Parts(ordered.ids, values)
+
+
+def joint_scores(
+    model: Scorer | str | Path,
+    people: Federation,
+    *,
+    to: str,
+    epsilon: float | Mapping[str, float] | None = None,
+    delta: float = 1e-5,
+    exact: bool = False,
+    gamma: int = 2**16,
+    rows_at_most: int = 2**20,
+) -> JointScores:
+    """Scores of new people under a fitted model, as the party ``to`` receives them; see :class:`JointPrediction`."""
+    done = JointPrediction(
+        model, to=to, exact=exact, epsilon=epsilon, delta=delta, gamma=gamma, rows_at_most=rows_at_most
+    ).fit(people)
+    assert done.ids_ is not None  # noqa: S101 - for the type checker; fit holds what ``to`` received
+    assert done.scores_ is not None  # noqa: S101
+    assert done.predictions_ is not None  # noqa: S101
+    return JointScores(done.ids_, done.scores_, done.predictions_, done.privacy_)
+
+
+def features(scorer: Scorer, party: str) -> tuple[str, ...]:
+    """The columns of a party that the weights speak of; a label is not among them."""
+    schema = scorer.schemas_.get(party)
+    known = set(scorer.feature_names_in_)
+    columns = schema.columns.items() if schema else ()
+    return tuple(name for name, column in columns if f"{party}.{name}{column.parts[0]}" in known)
+
+
+def part_of(scorer: Scorer, party: str, gamma: int) -> Part:
+    """Between which whole numbers a party's part of the scores lies, whatever its columns hold."""
+    used = features(scorer, party)
+    schema = scorer.schemas_[party].select(used) if used else None
+    place = {name: index for index, name in enumerate(scorer.feature_names_in_)}
+    shrinks = schema is not None and schema.clip < schema.max_norm  # long rows are scaled down
+    ends: list[_Ends] = []
+    for weights in np.atleast_2d(scorer.coef_).tolist():
+        low = high = Fraction(0)
+        for name, column in schema.columns.items() if schema else ():
+            exact = [Fraction(weights[place[f"{party}.{name}{part}"]]) for part in column.parts]
+            least, most = _ends(column, exact, shrinks)
+            low, high = low + least, high + most
+        ends.append((low, high))
+    return Part(
+        party, tuple(math.floor(gamma * low) for low, _ in ends), tuple(math.ceil(gamma * high) for _, high in ends)
+    )
+
+
+def _ends(column: Column, weights: Sequence[Fraction], shrinks: bool) -> _Ends:
+    """The least and the largest that one encoded column adds to a score."""
+    if isinstance(column, Category):
+        reached = [*weights, *([Fraction(0)] if shrinks or column.missing == NOWHERE else [])]
+        return min(reached), max(reached)
+    (weight,) = weights
+    if isinstance(column, Number) and column.scale == "signed":
+        return -abs(weight), abs(weight)
+    return min(weight, Fraction(0)), max(weight, Fraction(0))
+
+
+def digest(scorer: Scorer) -> str:
+    """SHA-256 of the weights and of what they apply to, down to the last bit."""
+    content = [
+        {name: schema.digest for name, schema in scorer.schemas_.items()},
+        list(scorer.feature_names_in_),
+        [[float(weight).hex() for weight in row] for row in np.atleast_2d(scorer.coef_).tolist()],
+        [float(value).hex() for value in np.atleast_1d(scorer.intercept_).tolist()],
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _scorer(model: Scorer | str | Path | None) -> Scorer:
+    found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
+    if isinstance(found, Estimator) and not hasattr(found, "privacy_"):
+        raise StudyError(
+            f"this {type(found).__name__} is not fitted yet: fit it first, or give the path of a model.json"
+        )
+    if not isinstance(found, Scorer):
+        given = getattr(found, "kind", type(found).__name__)
+        raise StudyError(
+            f"joint prediction takes a fitted linear or logistic regression or the path of its model.json, not {given}"
+        )
+    if not np.isfinite(found.coef_).all() or not np.isfinite(found.intercept_).all():
+        raise StudyError("the model has weights that are not finite numbers; fit it again")
+    return found
+
+
+def _check_columns(scorer: Scorer, roster: Roster) -> None:
+    """Everybody whose columns count must be there, with the columns that the model was fitted on."""
+    for party, schema in scorer.schemas_.items():
+        used = features(scorer, party)
+        if not used:
+            continue
+        if party not in roster.schemas:
+            raise StudyError(f"the model has weights for columns of {party}, which takes no part in the prediction")
+        given = roster.schemas[party]
+        if missing := [name for name in used if name not in given.columns]:
+            raise StudyError(f"the model needs the column {missing[0]} of {party}, which its schema does not have")
+        if given.select(used) != schema.select(used):
+            raise StudyError(f"the schema of {party} describes its columns otherwise than the model was fitted with")
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

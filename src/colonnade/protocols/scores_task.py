@@ -1,0 +1,221 @@
+"""The public task of joint scores: whose parts are added up, for whom, within which bounds, under which noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Event, NonPrivate, SkellamRelease, Trust
+from colonnade.privacy.noise import TAIL
+from colonnade.protocols.session import Cells
+
+THEOREM = "joint-prediction"
+PROTOCOL = "scores 1"
+EVENT = "scores"
+_NOISE_REACH = 16  # deviations; the samplers cut their tails before
+_LARGEST_MESSAGE = 2**27
+_WORD = 3
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """One owner's summand of the scores: between which whole numbers it lies, class by class."""
+
+    owner: str
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high) or any(a > b for a, b in zip(self.low, self.high, strict=True)):
+            raise ValueError(f"the part of {self.owner} needs one low and one high end a class, low first")
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How far the columns of one person can move each class."""
+        return tuple(high - low for low, high in zip(self.low, self.high, strict=True))
+
+    @property
+    def reach(self) -> int:
+        """The largest magnitude of a number in it."""
+        return max(map(abs, (*self.low, *self.high)))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The public task. All owners and the coordinator hold an equal one.
+
+    ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. Its
+    own part it adds itself: that never leaves it. ``noise`` is the mu of Skellam noise from the other owners
+    together, 0 for exact scores. ``names`` are the encoded columns and ``model`` is a digest of the weights.
+    """
+
+    parts: tuple[Part, ...]
+    trust: Trust
+    to: str
+    gamma: int
+    rows_at_most: int
+    noise: int = 0
+    names: tuple[str, ...] = ()
+    model: str = ""
+
+    law: ClassVar[str] = "skellam"
+    message_rounds: ClassVar[int] = 8  # ready, go; salt, digests, verdict; shares; sharing of zero; opening
+
+    def __post_init__(self) -> None:
+        if self.owners != self.trust.owners or len({len(part.low) for part in self.parts}) != 1 or not self.classes:
+            raise ValueError("every owner has one part, and all parts are about the same classes")
+        if self.to not in self.owners:
+            raise StudyError(
+                f"the scores can be opened to one of {', '.join(self.owners)}, not to {self.to!r}: whoever is "
+                "entitled to them must hold the ids, and the coordinator never does"
+            )
+        if self.noise < 0 or self.noise % len(self.dealers):
+            raise ValueError("the noise is split evenly among the owners that are not entitled to the scores")
+
+    @cached_property
+    def owners(self) -> tuple[str, ...]:
+        """Who takes part with columns, in order."""
+        return tuple(part.owner for part in self.parts)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Who learns the result."""
+        return (self.to,)
+
+    @cached_property
+    def dealers(self) -> tuple[str, ...]:
+        """Whose parts are shared, and who adds noise: all owners but the one that receives the sum."""
+        return tuple(owner for owner in self.owners if owner != self.to)
+
+    @property
+    def classes(self) -> int:
+        """How many scores each person gets."""
+        return len(self.parts[0].low)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the scores are opened without noise."""
+        return self.noise == 0
+
+    @property
+    def share(self) -> Fraction:
+        """The noise of one dealer."""
+        return Fraction(self.noise, len(self.dealers))
+
+    def part(self, owner: str) -> Part:
+        """The bounds of one owner's summand."""
+        return self.parts[self.owners.index(owner)]
+
+    @property
+    def dealt(self) -> tuple[Part, ...]:
+        """The summands that are shared."""
+        return tuple(part for part in self.parts if part.owner != self.to)
+
+    @cached_property
+    def event(self) -> Event:
+        """What the one opening reveals, and to whom."""
+        if self.exact:
+            return NonPrivate(reason=self._reason, name=EVENT, audience=(self.to,))
+        moved = [sum(widths) for widths in zip(*(part.widths for part in self.dealt), strict=True)]
+        l1, l2_squared = sum(moved), sum(width**2 for width in moved)
+        return SkellamRelease(
+            name=EVENT,
+            shares=tuple((owner, self.share) for owner in self.dealers),
+            dimension=self.classes,  # of one person: all other rows have the same law on both sides
+            l1=l1,  # nobody held to adding or removing a person receives it
+            l2_squared=l2_squared,
+            replace_l1=l1,
+            replace_l2_squared=l2_squared,
+            tail=TAIL,
+            theorem=THEOREM,
+            audience=(self.to,),
+            about=self.dealers,
+        )
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed."""
+        return (self.event,)
+
+    @property
+    def _reason(self) -> str:
+        shown = self.dealers if len(self.dealers) <= _NAMED else (*self.dealers[:2], f"{len(self.dealers) - 2} more")
+        return (
+            f"{self.to} receives the exact score of every person, hence exactly what the columns of "
+            f"{', '.join(shown)} add up to in it"
+        )
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude an opened number can have."""
+        noise = len(self.dealers) * _NOISE_REACH * (math.isqrt(2 * self.noise // len(self.dealers)) + 4)
+        bound = sum(part.reach for part in self.dealt) + (0 if self.exact else noise)
+        if bound >= 2**62:
+            raise CapacityError(
+                f"scores may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma})"
+            )
+        return bound
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the bound needs."""
+        system = ResidueSystem.for_bound(self.bound)
+        most = _LARGEST_MESSAGE // (_WORD * self.classes * len(system.primes))
+        if self.rows_at_most > most:
+            raise CapacityError(
+                f"scores of {self.rows_at_most} people do not fit one message: set rows_at_most to {most} or less and "
+                "ask in several studies"
+            )
+        return Committee(self.trust.committee, self.trust.threshold, system)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one score."""
+        return math.sqrt(2 * self.noise) / self.gamma
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds shares of, and sends shares of."""
+        cells, seated = rows * self.classes, name in self.trust.committee
+        return Cells(
+            dealt=cells if name in self.dealers else 0,
+            held=cells * len(self.dealers) if seated else 0,
+            opened=cells if seated and name != self.to else 0,
+        )
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "parts": [[part.owner, list(map(str, part.low)), list(map(str, part.high))] for part in self.parts],
+            "to": self.to,
+            "seats": list(self.trust.committee),
+            "threshold": self.trust.threshold,
+            "gamma": self.gamma,
+            "rows_at_most": self.rows_at_most,
+            "noise": str(self.noise),
+            "names": list(self.names),
+            "model": self.model,
+            "primes": list(self.committee.system.primes),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values for the record of a run."""
+        return {
+            "law": self.law,
+            "noise": str(self.noise),
+            "noise_std": self.noise_std,
+            "exact": self.exact,
+            "to": self.to,
+            "classes": self.classes,
+            "columns": len(self.names),
+            "gamma": self.gamma,
+            "rows_at_most": self.rows_at_most,
+        }

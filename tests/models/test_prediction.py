@@ -1,0 +1,365 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade import Federation, Ledger, Party, Schema, Statement, category, flag, number, read_table
+from colonnade.errors import BudgetError, StudyError
+from colonnade.models import PCA, Estimator, Roster
+from colonnade.models.linear import LinearRegression
+from colonnade.models.logistic import LogisticRegression
+from colonnade.models.prediction import JointPrediction, Scorer, features, joint_scores, part_of
+from colonnade.privacy import parse_budgets
+from colonnade.protocols.roles import COORDINATOR
+
+pd = pytest.importorskip("pandas")
+
+SCHEMAS = {
+    "bank": Schema({"age": number(18, 90), "default": flag()}),
+    "shop": Schema({"city": category(["Delft", "Utrecht"], missing="none"), "visits": number(0, 50, scale="unit")}),
+    "clinic": Schema({"smoker": flag(), "bmi": number(10, 50, missing="middle")}),
+}
+NEW = SCHEMAS | {"bank": SCHEMAS["bank"].without("default")}
+NAMES = ["bank.age", "shop.city=Delft", "shop.city=Utrecht", "shop.visits", "clinic.smoker", "clinic.bmi"]
+
+
+class Weights:
+    """A model as small as joint prediction allows: it knows nothing of how the weights were found."""
+
+    kind = "weights"
+
+    def __init__(self, coef, intercept, schemas=SCHEMAS, names=NAMES):
+        self.coef_, self.intercept_ = np.array(coef, dtype=float), np.array(intercept, dtype=float)
+        self.schemas_, self.feature_names_in_ = dict(schemas), list(names)
+
+    def partial(self, party, source):
+        mine = [i for i, name in enumerate(self.feature_names_in_) if name.startswith(f"{party}.")]
+        return source.matrix() @ self.coef_[:, mine].T
+
+    def answers(self, scores):
+        return scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
+
+
+def frames(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    ids = [f"p{i:04d}" for i in range(rows)]
+    tables = {
+        "bank": pd.DataFrame({"id": ids, "age": rng.uniform(18, 90, rows), "default": rng.random(rows) < 0.5}),
+        "shop": pd.DataFrame(
+            {"id": ids, "city": rng.choice(["Delft", "Utrecht", None], rows), "visits": rng.integers(0, 60, rows)}
+        ),
+        "clinic": pd.DataFrame({"id": ids, "smoker": rng.random(rows) < 0.3, "bmi": rng.uniform(12, 48, rows)}),
+    }
+    return {name: table.sample(frac=1, random_state=seed + k) for k, (name, table) in enumerate(tables.items())}
+
+
+def federation(rows=50, schemas=NEW, seed=0, **arrangement):
+    tables = frames(rows, seed)
+    return Federation([Party(name, tables[name], schema=schemas[name], id="id") for name in schemas], **arrangement)
+
+
+def in_the_clear(model, people):
+    parts = [model.partial(name, table.select(features(model, name))) for name, table in people.tables().items()]
+    return sum(parts) + model.intercept_
+
+
+@pytest.fixture(scope="module")
+def binary():
+    return Weights([[1.5, -0.7, 0.4, 2.0, -1.25, 0.3]], [0.2])
+
+
+@pytest.fixture(scope="module")
+def several():
+    return Weights(np.random.default_rng(1).normal(0, 1, (3, 6)), [0.1, 0.0, -0.4])
+
+
+@pytest.mark.parametrize("to", ["bank", "shop", "clinic"])
+def test_exact_scores_are_those_of_the_model(several, to):
+    people = federation()
+    found = joint_scores(several, people, to=to, exact=True)
+    want = in_the_clear(several, people)
+    np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
+    assert found.ids == sorted(found.ids)
+    assert np.array_equal(found.predictions, several.answers(found.scores))
+    assert np.mean(found.predictions == several.answers(want)) > 0.99
+    assert math.isinf(found.privacy_.epsilon(to))
+    assert found.privacy_.epsilon("analyst") == 0
+
+
+def test_the_label_may_be_there_and_is_not_looked_at(binary):
+    with_label = joint_scores(binary, federation(schemas=SCHEMAS), to="shop", exact=True)
+    without = joint_scores(binary, federation(), to="shop", exact=True)
+    assert np.array_equal(with_label.scores, without.scores)
+
+
+def test_two_parties_and_the_coordinators_seat():
+    pair = {name: NEW[name] for name in ("bank", "shop")}
+    model = Weights([[1.0, 2.0, 3.0, -1.0]], [0.0], pair, NAMES[:4])
+    people = federation(schemas=pair)
+    assert people.roster.trust.committee == ("bank", "shop", COORDINATOR)
+    found = joint_scores(model, people, to="bank", exact=True)
+    np.testing.assert_allclose(found.scores, in_the_clear(model, people), atol=1 / 2**16)
+
+
+def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary):
+    people = federation(rows=2000)
+    fitted = JointPrediction(binary, to="bank", epsilon=8.0).fit(people)
+    task = fitted.plan(people.roster)
+    assert 7.99 < fitted.privacy_.epsilon("bank") <= 8.0
+    for other in ("analyst", "coordinator", "shop", "clinic"):
+        assert fitted.privacy_.epsilon(other) == 0
+    assert math.isinf(fitted.privacy_.epsilon("bank+shop"))
+    noise = fitted.scores_ - in_the_clear(binary, people)
+    assert np.std(noise) == pytest.approx(task.noise_std, rel=0.1)
+    assert task.noise_std > 0.3
+    assert "joint-prediction" in str(fitted.privacy_)
+
+
+def test_the_statement_names_the_reason_for_infinity(binary):
+    text = str(joint_scores(binary, federation(), to="bank", exact=True).privacy_)
+    said = (
+        "bank receives the exact score of every person, hence exactly what the columns of shop, clinic add up to in it"
+    )
+    assert said in " ".join(text.split())
+    assert [line.split()[-4] for line in text.splitlines() if line.startswith("bank ")] == ["inf"]
+
+
+def test_more_accomplices_mean_more_noise():
+    schemas = {name: Schema({"x": number(-1, 1)}) for name in "abcde"}
+    model = Weights([[1.0] * 5], [0.0], schemas, [f"{name}.x" for name in schemas])
+    roster = Roster.of(schemas)
+    alone = JointPrediction(model, to="a", epsilon={"a": 1.0}).plan(roster)
+    pairs = JointPrediction(model, to="a", epsilon=1.0).plan(roster)
+    assert pairs.noise / alone.noise == pytest.approx(4 / 3, rel=1e-3)
+    assert Statement.of(pairs.events, roster.trust, 1e-5).epsilon("a+b") <= 1.0
+
+
+# --- bounds
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**31), scale=st.sampled_from([0.01, 1.0, 50.0]))
+def test_no_row_leaves_the_bounds(seed, scale):
+    rng = np.random.default_rng(seed)
+    model = Weights(rng.normal(0, scale, (2, 6)), [0.0, 0.0])
+    tables = frames(30, seed % 1000)
+    for name in NEW:
+        table = read_table(tables[name], NEW[name], id="id")
+        whole = model.partial(name, table.select(features(model, name))) * 2**16
+        part = part_of(model, name, 2**16)
+        assert np.all(np.floor(whole) >= np.array(part.low) - 1)
+        assert np.all(np.ceil(whole) <= np.array(part.high) + 1)
+
+
+def test_the_bounds_are_the_tightest_there_are(binary):
+    grid = {name: part_of(binary, name, 100) for name in SCHEMAS}
+    assert (grid["bank"].low, grid["bank"].high) == ((-150,), (150,))
+    # -0.7 or 0.4 or nothing, and 0 to 2; 0.4 as a float lies just above.
+    assert (grid["shop"].low, grid["shop"].high) == ((math.floor(Fraction(-0.7) * 100),), (241,))
+    assert (grid["clinic"].low, grid["clinic"].high) == ((math.floor(100 * (Fraction(-1.25) - Fraction(0.3))),), (30,))
+
+
+def test_a_category_that_must_be_there_cannot_add_nothing():
+    schema = Schema({"city": category(["Delft", "Utrecht"])})
+    model = Weights([[2.0, 3.0]], [0.0], {"shop": schema}, ["shop.city=Delft", "shop.city=Utrecht"])
+    assert (part_of(model, "shop", 1).low, part_of(model, "shop", 1).high) == ((2,), (3,))
+    clipped = Weights([[2.0, 3.0]], [0.0], {"shop": schema.with_clip(0.5)}, model.feature_names_in_)
+    assert (part_of(clipped, "shop", 1).low, part_of(clipped, "shop", 1).high) == ((0,), (3,))
+
+
+def test_a_party_without_weights_takes_part_and_adds_nothing(binary):
+    more = NEW | {"insurer": Schema({"policy": flag()})}
+    tables = frames(20) | {"insurer": pd.DataFrame({"id": [f"p{i:04d}" for i in range(20)], "policy": [True] * 20})}
+    people = Federation([Party(name, tables[name], schema=more[name], id="id") for name in more])
+    found = joint_scores(binary, people, to="insurer", exact=True)
+    want = in_the_clear(binary, Federation([people.parties[name] for name in NEW]))
+    np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize("given", [{}, {"epsilon": 1.0, "exact": True}])
+def test_one_of_two_prices_must_be_chosen(binary, given):
+    with pytest.raises(
+        StudyError, match="by epsilon or by exact = true, and not by both: epsilon adds noise"
+    ) as caught:
+        joint_scores(binary, federation(), to="bank", **given)
+    assert "epsilon adds noise to each score until bank learns at most that much" in str(caught.value)
+    assert "lets bank learn the exact scores, which no epsilon bounds" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"to": "insurer"}, "one of bank, shop, clinic"),
+        ({"to": COORDINATOR}, "coordinator never does"),
+        ({"exact": False, "epsilon": {"analyst": 1.0}}, "no budget speaks of bank"),
+        ({"exact": False, "epsilon": {"shop": 1.0}}, "no budget speaks of bank"),
+        ({"gamma": 0}, "gamma must be"),
+        ({"rows_at_most": True}, "rows_at_most must be"),
+        ({"model": None}, "takes a fitted linear or logistic regression"),
+        ({"model": PCA(epsilon=1.0)}, "this PCA is not fitted yet"),
+    ],
+)
+def test_bad_parameters_are_named(binary, changes, message):
+    with pytest.raises(StudyError, match=message):
+        JointPrediction(**{"model": binary, "to": "bank", "exact": True} | changes).plan(federation().roster)
+
+
+def test_people_must_have_the_models_columns(binary):
+    def plan(schemas):
+        return JointPrediction(binary, to="bank", exact=True).plan(Roster.of(schemas))
+
+    with pytest.raises(StudyError, match="columns of clinic, which takes no part"):
+        plan({name: NEW[name] for name in ("bank", "shop")})
+    with pytest.raises(StudyError, match="needs the column bmi of clinic"):
+        plan(NEW | {"clinic": NEW["clinic"].without("bmi")})
+    with pytest.raises(StudyError, match="schema of clinic describes its columns otherwise"):
+        plan(NEW | {"clinic": Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})})
+
+
+def test_a_model_without_scores_is_refused(tmp_path):
+    people = federation(schemas=SCHEMAS)
+    path = PCA(n_components=1, epsilon=5.0, rows_at_most=1000).fit(people).save(tmp_path / "pca.json")
+    with pytest.raises(StudyError, match=r"path of its model\.json, not pca"):
+        joint_scores(path, people, to="bank", exact=True)
+    with pytest.raises(StudyError, match="cannot be read"):
+        joint_scores(tmp_path / "nothing.json", people, to="bank", exact=True)
+
+
+def test_weights_that_are_no_numbers_are_refused(binary):
+    with pytest.raises(StudyError, match="not finite"):
+        joint_scores(Weights(binary.coef_ * np.inf, [0.0]), federation(), to="bank", exact=True)
+
+
+def test_a_model_that_changed_after_planning_is_refused(binary):
+    people = federation()
+    predictor = JointPrediction(binary, to="bank", exact=True)
+    task = replace(predictor.plan(people.roster), model="another")
+    with pytest.raises(StudyError, match="not the one that the study was planned with"):
+        people.run(task, lambda me, t: predictor.owner(me, t, task), lambda me: predictor.coordinator(me, task))
+
+
+def test_tasks_under_other_weights_are_other_tasks(binary, several):
+    roster = federation().roster
+    found = {
+        json.dumps(JointPrediction(model, to="bank", exact=True).plan(roster).agreement)
+        for model in (
+            binary,
+            several,
+            Weights(np.nextafter(binary.coef_, 9), binary.intercept_),
+            Weights(binary.coef_, [0]),
+        )
+    }
+    assert len(found) == 4
+
+
+# --- what is kept
+
+
+def test_everybody_else_holds_an_empty_result(binary, tmp_path):
+    people = federation()
+    outcomes = {}
+
+    def owner(me, table):
+        mine = JointPrediction(binary, to="shop", exact=True)
+        task = mine.plan(people.roster)
+        outcomes[me.name] = mine.conclude(people.roster, task, mine.owner(me, table, task))
+
+    def coordinator(me):
+        mine = JointPrediction(binary, to="shop", exact=True)
+        task = mine.plan(people.roster)
+        outcomes[me.name] = mine.conclude(people.roster, task, mine.coordinator(me, task))
+
+    people.run(JointPrediction(binary, to="shop", exact=True).plan(people.roster), owner, coordinator)
+    assert len(outcomes["shop"].ids_) == 50
+    for name in ("bank", "clinic", COORDINATOR):
+        assert outcomes[name].learned() == {}
+        assert outcomes[name].scores_ is None
+        text = outcomes[name].save(tmp_path / f"{name}.json").read_text()
+        assert "p0001" not in text
+        assert Estimator.load(tmp_path / f"{name}.json").ids_ is None
+
+
+@pytest.mark.parametrize("kind", ["binary", "several"])
+def test_save_and_load(kind, request, tmp_path):
+    model = request.getfixturevalue(kind)
+    fitted = JointPrediction(model, to="clinic", epsilon=5.0).fit(federation())
+    again = Estimator.load(fitted.save(tmp_path / "model.json"))
+    assert isinstance(again, JointPrediction)
+    assert again.ids_ == fitted.ids_
+    assert np.array_equal(again.scores_, fitted.scores_)
+    assert np.array_equal(again.predictions_, fitted.predictions_)
+    assert again.predictions_.dtype == fitted.predictions_.dtype
+    assert str(again.privacy_) == str(fitted.privacy_)
+
+
+def test_the_ledger_charges_every_question(binary, tmp_path):
+    """Questions about the same people add up until a cap is met; the exact answer meets every cap at once."""
+    roster = federation().roster
+    task = JointPrediction(binary, to="bank", epsilon=1.0).plan(roster)
+    caps = parse_budgets({"party": 1.3}, 1e-5)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.reserve("first", "a" * 64, task.events, roster.trust, caps)
+    with pytest.raises(BudgetError, match=r"bank: spent 1\.0000, asked 1\.0000"):
+        ledger.reserve("second", "b" * 64, task.events, roster.trust, caps)
+    exact = JointPrediction(binary, to="bank", exact=True).plan(roster)
+    with pytest.raises(BudgetError, match="receives the exact score of every person"):
+        Ledger(tmp_path / "other.sqlite").reserve("third", "c" * 64, exact.events, roster.trust, caps)
+    ledger.reserve("not about shop", "d" * 64, exact.events, roster.trust, parse_budgets({"shop": 0.1}, 1e-5))
+
+
+def test_a_simulation_is_what_the_protocol_gives(binary, stream):
+    people = federation()
+    simulated = JointPrediction(binary, to="bank", exact=True).simulate(people.tables(), people.roster, stream)
+    assert np.array_equal(simulated.scores_, joint_scores(binary, people, to="bank", exact=True).scores)
+
+
+def test_the_stand_in_is_what_is_asked_for(binary):
+    assert isinstance(binary, Scorer)
+    assert not isinstance(PCA(epsilon=1.0), Scorer)
+
+
+# --- with the real models
+
+
+def known(schemas):
+    tables = frames(400, seed=3)
+    tables["bank"]["default"] = tables["bank"]["age"] > 50
+    return Federation([Party(name, tables[name], schema=schemas[name], id="id") for name in schemas])
+
+
+@pytest.mark.parametrize("method", ["one-shot", "functional"])
+@pytest.mark.parametrize("clip", [None, 0.8])
+def test_joint_scores_of_a_logistic_regression_are_its_own(method, clip, tmp_path):
+    schemas = {name: schema.with_clip(clip) for name, schema in SCHEMAS.items()}
+    model = LogisticRegression(epsilon=50.0, label="bank.default", method=method, rows_at_most=1000).fit(known(schemas))
+    new = federation(schemas={name: schema.with_clip(clip) for name, schema in NEW.items()}, seed=9)
+    found = joint_scores(model.save(tmp_path / "model.json"), new, to="clinic", exact=True)
+    np.testing.assert_allclose(found.scores, model.scores(new), atol=2 / 2**16)
+    assert np.mean(found.predictions == model.predict(new)) > 0.97
+    assert found.predictions.dtype == model.predict(new).dtype
+
+
+def test_joint_scores_of_several_classes_and_of_numbers():
+    schemas = SCHEMAS | {"shop": SCHEMAS["shop"].without("city"), "bank": SCHEMAS["bank"]}
+    schemas["clinic"] = Schema({**SCHEMAS["clinic"].columns, "ward": category(["a", "b", "c"])})
+    tables = frames(300, seed=4)
+    tables["clinic"]["ward"] = np.random.default_rng(0).choice(["a", "b", "c"], 300)
+    people = Federation([Party(name, tables[name], schema=schemas[name], id="id") for name in schemas])
+    wards = LogisticRegression(epsilon=20.0, label="clinic.ward", method="one-shot", rows_at_most=1000).fit(people)
+    found = joint_scores(wards, people, to="bank", exact=True)
+    assert found.scores.shape == (300, 3)
+    np.testing.assert_allclose(found.scores, wards.scores(people), atol=2 / 2**16)
+    assert set(found.predictions) <= {"a", "b", "c"}
+    ages = LinearRegression(epsilon=20.0, label="bank.age", rows_at_most=1000).fit(people)
+    found = joint_scores(ages, people, to="shop", exact=True)
+    np.testing.assert_allclose(found.predictions, ages.predict(people), atol=0.1)
