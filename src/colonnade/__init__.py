@@ -1,7 +1,17 @@
 """Colonnade: differentially private learning on vertically partitioned data, with no trusted party."""
 
 from colonnade.errors import ColonnadeError
-from colonnade.models import PCA, Federation, Party
+from colonnade.models import (
+    PCA,
+    Federation,
+    JointPrediction,
+    LinearRegression,
+    LogisticRegression,
+    Party,
+    PolynomialSum,
+    joint_scores,
+    polynomial_sum,
+)
 from colonnade.privacy import Adjacency, Ledger, Observer, Statement
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.tables import Schema, Table, category, fetch_dataset, flag, load_dataset, number, read_table
@@ -13,10 +23,14 @@ __all__ = [
     "Adjacency",
     "ColonnadeError",
     "Federation",
+    "JointPrediction",
     "Ledger",
+    "LinearRegression",
+    "LogisticRegression",
     "Observer",
     "Party",
     "PartyConfig",
+    "PolynomialSum",
     "Schema",
     "Statement",
     "Study",
@@ -25,8 +39,10 @@ __all__ = [
     "category",
     "fetch_dataset",
     "flag",
+    "joint_scores",
     "load_dataset",
     "number",
+    "polynomial_sum",
     "preflight",
     "read_table",
 ]

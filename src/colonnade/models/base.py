@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Federation, Roster
-from colonnade.privacy import Statement
+from colonnade.privacy import Event, Statement, Trust
 from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 
 FORMAT = 1
@@ -31,7 +34,8 @@ class Estimator(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        MODELS[cls.kind] = cls
+        if "kind" in cls.__dict__:
+            MODELS[cls.kind] = cls
 
     @abstractmethod
     def plan(self, roster: Roster) -> Any:
@@ -63,9 +67,24 @@ class Estimator(ABC):
         played = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         return self.conclude(people.roster, task, played.result)
 
+    def simulate(
+        self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Any = None
+    ) -> Self:
+        """Become a model as :meth:`fit` would publish it, computed in one place: same integers, same law of noise.
+
+        For evaluation on data that may lie in one place; a study never calls it. The rows of all tables must be the
+        same people in the same order. A ``task`` from :meth:`plan` saves planning again for every draw.
+        """
+        planned = self.plan(roster) if task is None else task
+        return self.conclude(roster, planned, self.simulated(tables, planned, stream or Stream.fresh()))
+
+    def simulated(self, tables: Mapping[str, Table], task: Any, stream: Stream) -> Any:
+        """What the protocol would publish about these tables."""
+        raise StudyError(f"a {type(self).__name__} cannot be simulated; fit it")
+
     def conclude(self, roster: Roster, task: Any, result: Any) -> Self:
         """Become the fitted model that a published result describes."""
-        self.privacy_ = Statement.of(task.events, roster.trust, self.get_params()["delta"])
+        self.privacy_ = _statement(tuple(task.events), roster.trust, self.get_params()["delta"])
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self
@@ -118,6 +137,12 @@ class Estimator(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "privacy_"):
             raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+
+@lru_cache(maxsize=16)
+def _statement(events: tuple[Event, ...], trust: Trust, delta: float) -> Statement:
+    """The statement of these events; draws of one task have the same."""
+    return Statement.of(events, trust, delta)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -280,7 +280,7 @@ def most_known(trust: Trust, budgets: Sequence[Budget]) -> int:
     """How many owners' noise anybody with a budget may know, and at least as many as the threshold."""
     groups = [observer.names for budget in budgets for observer in budget.observers(trust, lambda _: 0)]
     sizes = [len(set(names) - {COORDINATOR}) for names in groups]
-    return min(max(trust.threshold, *sizes), len(trust.owners) - 1)
+    return min(max([trust.threshold, *sizes]), len(trust.owners) - 1)
 
 
 def check_epsilon(epsilon: float) -> None:

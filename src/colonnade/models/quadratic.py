@@ -1,0 +1,234 @@
+"""From a published noisy matrix of second moments to the weights of a regression.
+
+Nothing here looks at data: it reads published numbers and public bounds, so it costs no privacy and may be done again
+in another way. The noise leaves a matrix that may not be convex. Three steps mend that:
+
+1. centre with the noisy means, after the fact: A = S - n m m', b = cov(x, y);
+2. clip negative eigenvalues of A to zero: a covariance has none, so these are noise;
+3. add a ridge as large as the noise's own operator norm, which is known beforehand. A symmetric d x d matrix of noise
+   of deviation s has norm about 2 s sqrt(d); directions in which the data say less than that are left alone;
+4. such a ridge shrinks the weights, so stretch each label's by one number, the least squares slope of the label on the
+   fitted values, less the part of it that noise alone would give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+TAYLOR = 4.0  # log-odds of a probability p are about 4 (p - 1/2)
+_SLOPES = (1.0, 16.0)
+_MOST_STRETCH = 2.0
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Least squares of one or more labels on the features, as far as noisy moments tell it.
+
+    ``gram`` is the sum of centred products of features, ``cross`` that of features and labels, both over all rows.
+    """
+
+    gram: Matrix
+    cross: Matrix
+    rows: float
+    feature_means: Vector
+    label_means: Vector
+    noise: float
+    """About the operator norm of the noise in ``gram``."""
+    cross_deviations: Matrix
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights (labels, features) and intercepts, and what was done to get them."""
+
+    weights: Matrix
+    intercepts: Vector
+    ridge: float
+    clipped: int
+    """How many eigenvalues were negative."""
+    stretches: Vector
+    spreads: Vector
+    """The deviation of each label's fitted values."""
+    agreements: Vector
+    """The covariance of fitted values and label, less what the noise in ``cross`` is expected to add to it."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Least squares in the encoded columns: label = weights . x + offset."""
+
+    weights: Matrix
+    offsets: Vector
+    label_means: Vector
+    rows: float
+    solution: Solution
+
+
+class Release(Protocol):
+    """What is read of published second moments."""
+
+    @property
+    def matrix(self) -> Matrix:
+        """Second moments; the constant is last."""
+
+    @property
+    def deviations(self) -> Matrix:
+        """Deviations of the entries' noise."""
+
+    @property
+    def constant(self) -> float:
+        """The constant's value."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, without the constant."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read published moments: which columns are features and labels, and how they were centred and scaled."""
+
+    features: Sequence[str]
+    labels: Sequence[str]
+    middles: Vector
+    label_middles: Vector
+    label_weight: float
+
+
+def fit(published: Release, reading: Reading, ridge: float | str, through: float | None = None) -> Fitted:
+    """Weights for encoded columns; with ``through`` they pass through that value of the label where all x are 0."""
+    place = {name: index for index, name in enumerate(published.names)}
+    order = [*(place[name] for name in (*reading.features, *reading.labels)), -1]
+    chosen, constant = np.ix_(order, order), published.constant
+    count, classes = len(reading.features), len(reading.labels)
+    factors = np.ones(len(order))
+    factors[count:-1] = 1 / reading.label_weight
+    matrix, deviations = rescaled(published.matrix[chosen], published.deviations[chosen], factors)
+    if through is not None:
+        offsets = np.concatenate([reading.middles, reading.label_middles - through])
+        matrix, deviations = shifted(matrix, deviations, constant, offsets)
+    labels = np.arange(count, count + classes)
+    given = problem(matrix, deviations, constant, labels, centred=through is None)
+    found = solve(given, ridge, stretch=through is None)
+    if through is not None:
+        return Fitted(found.weights, np.full(classes, through), given.label_means, given.rows, found)
+    encoded = found.intercepts + reading.label_middles - found.weights @ reading.middles
+    return Fitted(found.weights, encoded, given.label_means + reading.label_middles, given.rows, found)
+
+
+def problem(
+    matrix: Matrix, deviations: Matrix, constant: float, labels: NDArray[np.intp], *, centred: bool = True
+) -> Problem:
+    """The least squares problem in a noisy matrix of second moments whose last row and column are the constant's.
+
+    ``deviations`` are those of the entries' noise. The noisy number of rows is kept above its own deviation, and means
+    within the columns' public reach of 1, so that a very small budget gives a dull model and not a wild one.
+    """
+    last = len(matrix) - 1
+    features = np.setdiff1d(np.arange(last), labels)
+    rows = max(1.0, max(float(matrix[last, last]), float(deviations[last, last])) / constant**2)
+    means = np.clip(matrix[last, :last] / (constant * rows), -1.0, 1.0)
+    moments = matrix[:last, :last]
+    if centred:
+        moments = moments - rows * np.outer(means, means)
+    return Problem(
+        gram=moments[np.ix_(features, features)],
+        cross=moments[np.ix_(features, labels)],
+        rows=rows,
+        feature_means=means[features] if centred else np.zeros(len(features)),
+        label_means=means[labels] if centred else np.zeros(len(labels)),
+        noise=operator_norm(deviations[np.ix_(features, features)]),
+        cross_deviations=deviations[np.ix_(features, labels)],
+    )
+
+
+def rescaled(matrix: Matrix, deviations: Matrix, factors: Vector) -> tuple[Matrix, Matrix]:
+    """The moments of columns that are multiplied by these factors, and their deviations."""
+    both = np.outer(factors, factors)
+    return matrix * both, deviations * np.abs(both)
+
+
+def shifted(matrix: Matrix, deviations: Matrix, constant: float, offsets: Vector) -> tuple[Matrix, Matrix]:
+    """The moments of columns to which these offsets are added; the last column is the constant."""
+    change = np.eye(len(matrix))
+    change[:-1, -1] = offsets / constant
+    spread = np.square(change)
+    return change @ matrix @ change.T, np.sqrt(spread @ np.square(deviations) @ spread.T)
+
+
+def operator_norm(deviations: Matrix) -> float:
+    """About the largest eigenvalue of a symmetric matrix of independent noise with these deviations."""
+    return 2 * math.sqrt(float(np.square(deviations).sum(axis=1).max(initial=0.0)))
+
+
+def solve(given: Problem, ridge: float | str = "auto", *, stretch: bool = True) -> Solution:
+    """The weights, all labels with one eigendecomposition; a ridge that was given is taken as it is."""
+    strength = given.noise if ridge == "auto" else check_ridge(ridge)
+    values, vectors = np.linalg.eigh(given.gram)
+    kept = np.maximum(values, 0.0)
+    floor = float(kept.max(initial=0.0)) * len(kept) * float(np.finfo(np.float64).eps)
+    total = kept + strength
+    inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > floor)
+    along = vectors.T @ given.cross
+    weights = (vectors * inverse) @ along
+    squares = kept @ np.square(inverse[:, None] * along) / given.rows
+    illusion = inverse @ np.square(vectors).T @ np.square(given.cross_deviations)
+    agreements = (np.einsum("jk,jk->k", weights, given.cross) - illusion) / given.rows
+    stretches = np.ones(len(squares))
+    if ridge == "auto" and stretch:
+        ratios = np.divide(agreements, squares, out=stretches.copy(), where=squares > 0)
+        stretches = np.clip(ratios, 1.0, _MOST_STRETCH)
+    return Solution(
+        weights=(weights * stretches).T,
+        intercepts=given.label_means - given.feature_means @ (weights * stretches),
+        ridge=strength,
+        clipped=int(np.count_nonzero(values < 0)),
+        stretches=stretches,
+        spreads=np.sqrt(squares) * stretches,
+        agreements=agreements * stretches,
+    )
+
+
+def check_ridge(ridge: object) -> float:
+    """A ridge as the user gave it."""
+    if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < math.inf:
+        raise StudyError(f'ridge must be "auto" or a number from 0 on, not {ridge!r}')
+    return float(ridge)
+
+
+def steepness(threshold: float, mean: float, spread: float, agreement: float) -> float:
+    """How steep probabilities rise with a least squares score s: sigmoid(k (s - threshold)).
+
+    The score equation of a logistic regression on s alone, with the threshold fixed, needs the mean of
+    y (s - threshold), which follows from the moments, and that of sigmoid(k (s - threshold)) (s - threshold), for which
+    s is taken to be normal. Slopes from 1 to 16 are believed; the Taylor slope is 4.
+    """
+    scores = mean - threshold + spread * _NODES
+    weights = _WEIGHTS / _WEIGHTS.sum()
+    wanted = agreement + mean * (mean - threshold)
+
+    def excess(k: float) -> float:
+        with np.errstate(over="ignore"):
+            return float(weights @ (scores / (1 + np.exp(-k * scores)))) - wanted
+
+    low, high = _SLOPES
+    if excess(high) <= 0:
+        return high
+    if excess(low) >= 0:
+        return low
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return low
