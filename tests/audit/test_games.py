@@ -116,7 +116,7 @@ def test_noise_below_the_reach_is_seen():
 
 REAL_NOISE = moments.entry_noise
 WRONG = {
-    "half the variance": lambda task, copies, stream: REAL_NOISE(replace(task, mu=task.mu // 2), copies, stream),
+    "half the variance": lambda task, copies, stream: REAL_NOISE(replace(task, noise=task.noise // 2), copies, stream),
     "none": lambda task, copies, stream: np.zeros(copies.shape, dtype=np.int64),
     "once above the diagonal": lambda task, copies, stream: REAL_NOISE(task, np.ones_like(copies), stream),
 }
@@ -133,11 +133,13 @@ def test_wrong_noise_in_the_protocol_itself_is_seen(wrong, monkeypatch):
 
 
 def test_an_event_with_more_noise_than_the_task_draws_is_seen(monkeypatch):
-    real = Moments.event.func
-    louder = cached_property(lambda task: replace(real(task), shares=tuple((o, 2 * s) for o, s in real(task).shares)))
-    louder.__set_name__(Moments, "event")
+    real = Moments.events.func
+    louder = cached_property(
+        lambda task: tuple(replace(e, shares=tuple((o, 2 * s) for o, s in e.shares)) for e in real(task))
+    )
+    louder.__set_name__(Moments, "events")
     task = games("pca")[0].sampler.task
-    monkeypatch.setattr(Moments, "event", louder)
+    monkeypatch.setattr(Moments, "events", louder)
     for game in pca_games(replace(task)):
         assert judge(game, 50_000, seed=2).word == "REFUTED"
 

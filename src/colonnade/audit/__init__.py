@@ -1,9 +1,21 @@
 """Does the promise hold against an attacker? Games from below, and the probe of sensitivities."""
 
-from colonnade.audit import mechanisms, second_moments  # noqa: F401 - they register their games
+from colonnade.audit import functional, gradient_batches, mechanisms, second_moments, sums  # noqa: F401 - they register
 from colonnade.audit.distinguish import CONFIDENCE, DELTA, EPSILONS, AuditResult, epsilon_lower_bound, profile_audit
 from colonnade.audit.probe import Change, ProbeReport, neighbours_in_ball, sensitivity_probe
-from colonnade.audit.registry import Game, Row, Sampler, Twin, games, register, register_twin, rows, twin_rows, twins
+from colonnade.audit.registry import (
+    Game,
+    Row,
+    Sampler,
+    Twin,
+    games,
+    register,
+    register_twin,
+    rows,
+    subject,
+    twin_rows,
+    twins,
+)
 
 __all__ = [
     "CONFIDENCE",
@@ -24,6 +36,7 @@ __all__ = [
     "register_twin",
     "rows",
     "sensitivity_probe",
+    "subject",
     "twin_rows",
     "twins",
 ]

@@ -96,18 +96,24 @@ class Row:
     summary: str
     plan: Callable[[], Any]
     build: Build
+    plays: Callable[[Any], bool]
 
 
 _ROWS: dict[str, Row] = {}
 
 
-def register(name: str, summary: str, plan: Callable[[], Any]) -> Callable[[Build], Build]:
-    """Enter games under a name; ``plan`` makes the task that is played when no study brings its own."""
+def register(
+    name: str, summary: str, plan: Callable[[], Any], *, plays: Callable[[Any], bool] = lambda task: False
+) -> Callable[[Build], Build]:
+    """Enter games under a name; ``plan`` makes the task that is played when no study brings its own.
+
+    ``plays`` says which tasks of studies the games are about.
+    """
 
     def enter(build: Build) -> Build:
         if name in _ROWS:
             raise ValueError(f"games named {name!r} are registered already")
-        _ROWS[name] = Row(name, summary, plan, build)
+        _ROWS[name] = Row(name, summary, plan, build, plays)
         return build
 
     return enter
@@ -116,6 +122,14 @@ def register(name: str, summary: str, plan: Callable[[], Any]) -> Callable[[Buil
 def rows() -> tuple[Row, ...]:
     """Everything that can be audited, in order of registration."""
     return tuple(_ROWS.values())
+
+
+def subject(task: Any) -> str:
+    """The name of the games about a study's task."""
+    found = next((row.name for row in _ROWS.values() if row.plays(task)), None)
+    if found is None:
+        raise StudyError(f"there are no games about a {type(task).__name__} task yet: its promise cannot be audited")
+    return found
 
 
 def games(name: str, task: Any = None) -> tuple[Game, ...]:

@@ -122,7 +122,11 @@ def _example() -> Moments:
     return PCA(2, epsilon={"analyst": 1.0}, rows_at_most=2**20).plan(Roster.of(schemas))
 
 
-@register("pca", "second moments of everyone's columns, opened once", _example)
+def _plays(task: object) -> bool:
+    return isinstance(task, Moments) and not task.laplace
+
+
+@register("pca", "second moments of everyone's columns, opened once", _example, plays=_plays)
 def pca_games(task: Moments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
     key = alike([(task.event, task.trust)])

@@ -16,8 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit import Game, Sampler, register_twin
+from colonnade.audit.functional import Coefficients
+from colonnade.audit.gradient_batches import OpenedGradients
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening
 from colonnade.audit.second_moments import Entries
+from colonnade.audit.sums import Weighed
 from colonnade.privacy import Event, Observer
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.releases import (
@@ -71,7 +74,7 @@ def as_analyst(game: Game) -> Game:
 
 def _quieter(sampler: Entries, factor: int) -> Entries:
     """The owners draw for a task with less noise; the claim keeps its own."""
-    return replace(sampler, task=replace(sampler.task, mu=sampler.task.mu // factor))
+    return replace(sampler, task=replace(sampler.task, noise=sampler.task.noise // factor))
 
 
 def _half_variance(sampler: Opening) -> Opening:
@@ -183,3 +186,43 @@ register_twin(
 )
 register_twin("rounds", "analyst", "one round charged for twenty", in_event(Repeated, lambda event: event.event))
 register_twin("poisson-sampled", "party", "known coins charged as secret ones", in_event(Repeated, _secret_coins))
+
+SQM_HALF = in_sampler(OpenedGradients, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+register_twin("sqm", "analyst", HALF, SQM_HALF)
+register_twin("sqm", "analyst", ONE_OWNER, in_sampler(OpenedGradients, lambda s: replace(s, noisy=s.noisy[:1])))
+register_twin(
+    "sqm",
+    "analyst",
+    "everybody in every batch, charged as sampled",
+    in_sampler(OpenedGradients, lambda s: replace(s, task=replace(s.task, batch=s.task.rows))),
+)
+register_twin("sqm", "party", TO_PARTY, as_analyst)
+register_twin("sqm", "party", "known coins charged as secret ones", in_event(Repeated, _secret_coins))
+register_twin("sqm", "coalition", HALF, SQM_HALF)
+
+FM_HALF = in_sampler(Coefficients, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+FM_TO_ONE = "shares of a whole variable that one of the owners can subtract from"
+register_twin(
+    "functional",
+    "analyst",
+    "a third of the scale",
+    in_sampler(Coefficients, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 3))),
+)
+register_twin(
+    "functional",
+    "party",
+    "the exact coefficients shown to a party",
+    in_sampler(Coefficients, lambda s: replace(s, noisy=())),
+)
+register_twin("functional", "coalition", "half the scale", FM_HALF)
+register_twin(
+    "functional",
+    "coalition",
+    FM_TO_ONE,
+    in_sampler(Coefficients, lambda s: replace(s, task=replace(s.task, known=0))),
+)
+
+LAST_SHARE = in_sampler(Weighed, lambda sampler: replace(sampler, noisy=sampler.noisy[:1]))
+register_twin("polynomial", "analyst", ONE_OWNER, LAST_SHARE)
+register_twin("polynomial", "party", TO_PARTY, as_analyst)
+register_twin("prediction", "party", ONE_OWNER, LAST_SHARE)

@@ -1,0 +1,110 @@
+"""Games of the functional mechanism: coefficients with discrete Laplace noise, drawn as the owners draw them.
+
+The noise is so heavy-tailed that the observer does best by adding up absolute values: the likelihood ratio of
+whole Laplace variables. Whoever cannot subtract more than it is allowed to faces at least one whole variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.audit.registry import Game, register
+from colonnade.models import Roster
+from colonnade.models.linear import LinearRegression
+from colonnade.privacy import Observer
+from colonnade.privacy.events import alike
+from colonnade.protocols import moments
+from colonnade.protocols.moments_task import Moments
+from colonnade.randomness import Stream
+from colonnade.tables import Schema, number
+
+Row = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """The log-likelihood ratio of two rows from the opened entries, less the noise that is known."""
+
+    task: Moments
+    people: tuple[Row | None, Row]
+    noisy: tuple[str, ...]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        """Ratios of so many runs; rows at their bounds lie on the grid, so rounding leaves them alone."""
+        first, second = self.sums
+        total = np.zeros(count)
+        for index in np.flatnonzero(first != second):
+            scale = int(self.task.scales[index])
+            seen = np.full(count, float(self.sums[neighbour][index]))
+            for _ in self.noisy:
+                seen += moments.entry_noise(self.task, np.ones(count, dtype=np.int64), stream, scale)
+            total += (np.abs(seen - first[index]) - np.abs(seen - second[index])) / scale
+        return total
+
+    @cached_property
+    def sums(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The exact entries of both tables."""
+        first, second = (_entries(self.task, person) for person in self.people)
+        return first, second
+
+
+def _entries(task: Moments, person: Row | None) -> NDArray[np.int64]:
+    if person is None:
+        return np.zeros(task.entries, dtype=np.int64)
+    row = np.rint(np.array(person) * task.gamma).astype(np.int64)[None]
+    return moments.reference({owner: row[:, task.span(owner)] for owner in task.owners}, task)
+
+
+def _at_bounds(task: Moments, turned: tuple[int, ...] = ()) -> Row:
+    """A row whose every group has its largest L1 norm, in its first column; some groups with the other sign."""
+    row: list[float] = []
+    for number_, (width, radius) in enumerate(group for block in task.blocks for group in block.groups):
+        row += [-float(radius) if number_ in turned else float(radius), *[0.0] * (width - 1)]
+    return tuple(row)
+
+
+def _neighbours(task: Moments, observer: Observer) -> tuple[Row | None, Row]:
+    """Of the pairs that the observer must not tell apart, the one that moves the coefficients furthest."""
+    whole = _at_bounds(task)
+    if observer == Observer.analyst():
+        return None, whole
+    owners = [block.owner for block in task.blocks for _ in block.groups]
+    theirs = [index for index, owner in enumerate(owners) if owner not in observer.names][:10]
+    pairs = [_at_bounds(task, turned) for size in range(1, len(theirs) + 1) for turned in combinations(theirs, size)]
+    base = _entries(task, whole)
+    return whole, max(pairs, key=lambda pair: int(np.abs(_entries(task, pair) - base).sum()))
+
+
+def _example() -> Moments:
+    """Three owners of a column each, one of them the label's; a whole variable is left to any one of them."""
+    schemas = {name: Schema({name[0]: number(-1, 1)}) for name in ("bank", "shop", "clinic")}
+    budgets = {"analyst": 1.0, "party": 2.0}
+    model = LinearRegression(epsilon=budgets, label="clinic.c", method="functional", gamma=64, rows_at_most=2**20)
+    task = model.plan(Roster.of(schemas))
+    assert isinstance(task, Moments)  # noqa: S101 - for the type checker
+    return task
+
+
+def _plays(task: object) -> bool:
+    return isinstance(task, Moments) and task.laplace
+
+
+@register("functional", "coefficients of a regression with Laplace noise, opened once", _example, plays=_plays)
+def functional_games(task: Moments) -> Iterator[Game]:
+    """Every observer within the threshold, one for all who are in the same position."""
+    key = alike([(event, task.trust) for event in task.events])
+    for observer in task.trust.standard_observers(key):
+        if task.trust.broken(observer) is None:
+            people = _neighbours(task, observer)
+            noisy = tuple(owner for owner in task.owners if owner not in observer.names)
+            sampler = Coefficients(task, people, noisy)
+            tables = "no row, or one" if people[0] is None else "a row, or another in the others' columns,"
+            moved = int(np.count_nonzero(sampler.sums[0] != sampler.sums[1]))
+            story = f"{tables} at its bounds; the {moved} coefficients that move"
+            yield Game("functional", observer, story, task.events, task.trust, sampler)
