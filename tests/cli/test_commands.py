@@ -45,6 +45,7 @@ def test_help_lists_every_command(colonnade):
         "privacy",
         "plan",
         "audit",
+        "reproduce",
         "ledger",
         "schema",
     ):
@@ -54,7 +55,7 @@ def test_help_lists_every_command(colonnade):
 @pytest.mark.parametrize(
     "command",
     [
-        ["demo"], ["plan"], ["audit"],
+        ["demo"], ["plan"], ["audit"], ["reproduce"],
         ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
         ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
         ["ledger", "release"],

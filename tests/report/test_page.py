@@ -15,7 +15,7 @@ from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report import render, write_report
 from colonnade.report.result import noise_edge
 
-from .conftest import make_model, make_run, make_statement
+from .conftest import COLUMNS, make_model, make_run, make_statement
 
 VOID = {"meta", "wbr"}
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=http://evil.example/x>"
@@ -158,7 +158,7 @@ def test_names_of_others_stay_text(run, evaluation):
     hostile = make_run(columns)
     for key in ("study", "digest", "started", "ended", "platform"):
         hostile[key] = HOSTILE
-    hostile["task"] |= {"mu": HOSTILE, "gamma": HOSTILE, "primes": HOSTILE}
+    hostile["task"] |= {"noise": HOSTILE, "law": HOSTILE, "gamma": HOSTILE, "primes": HOSTILE}
     hostile["parties"][HOSTILE]["phases"][HOSTILE] = {"wall": 3.0, "cpu": 1.0}
     evaluation |= {"title": HOSTILE, "note": HOSTILE}
     evaluation["lines"][0]["name"] = HOSTILE
@@ -297,3 +297,81 @@ def test_a_real_model(run, statement, model):
     names = ("feature_names_in", "components", "explained_variance", "explained_variance_ratio", "mean", "count")
     real.restore({name: np.asarray(getattr(model, f"{name}_")).tolist() for name in (*names, "noise_std")})
     assert render(run, statement, real) == render(run, statement, model)
+
+
+# --- other kinds of results
+
+
+def _regression(classes=1):
+    """What a fitted regression shows of itself."""
+    names = [f"{owner}.{column}" for owner, held in COLUMNS.items() for column in held]
+    coefficients = np.random.default_rng(3).normal(size=(classes, len(names)))
+    return SimpleNamespace(
+        kind="logistic",
+        label="bank.default",
+        method="auto",
+        method_="one-shot",
+        feature_names_in_=names,
+        coef_=coefficients,
+        intercept_=np.linspace(-1.25, 1, classes),
+        classes_=np.array(["never", "late", "gone"])[:classes],
+        ridge_=123.4,
+        count_=4987.3,
+        protection_={"bank": 1.23456, "shop": 0.7, "clinic": math.inf},
+    )
+
+
+def test_a_regression_shows_coefficients_by_party_and_what_they_tell(run, statement):
+    model = _regression()
+    page = Page(render(run, statement, model))
+    assert [section["id"] for section in page.all("section")] == ["privacy", "seen", "result", "cost", "check"]
+    strongest = max(model.coef_[0], key=abs)
+    for text in (
+        "one logistic regression on 24 columns", "of bank.default", "one-shot", "\N{MINUS SIGN}1.250", "123.4",
+        "skellam, deviation 60", "The 20 strongest of 24 columns", f"{abs(strongest):.2f}", "1.235", "0.700",
+        "no promise",
+    ):  # fmt: skip
+        assert text in page.words, text
+    assert "accuracy" not in page.words
+
+
+def test_a_regression_of_several_classes_and_an_odd_one(run, statement):
+    words = Page(render(run, statement, _regression(3))).words
+    for text in ("never", "late", "gone", "+1.000"):
+        assert text in words
+    run["task"] |= {"rounds": 400, "batch": 25, "sampling": "poisson"}
+    assert "poisson, 25 people" in Page(render(run, statement, _regression())).words
+    for name in ("coef_", "intercept_", "classes_", "ridge_", "count_", "protection_", "label", "feature_names_in_"):
+        lacking = _regression()
+        delattr(lacking, name)
+        Page(render(run, statement, lacking))
+
+
+def test_signed_bars_stand_on_both_sides_of_zero(run, statement):
+    model = _regression()
+    model.coef_ = np.zeros((1, 24))
+    Page(render(run, statement, model))
+    model.coef_[0, :2] = 2.0, -1.0
+    looks = [rect.get("class") for rect in Page(render(run, statement, model)).all("rect")]
+    assert looks.count("neg") == 2  # one for a page and one for a phone
+    assert looks.count("pos") > 2
+
+
+def test_sums_are_shown_with_their_noise(run, statement):
+    model = SimpleNamespace(
+        kind="polynomial", expressions_=["bank.a * shop.b", HOSTILE], values_=[-1234.5, 2.0], deviations_=[10.25, 0.5]
+    )
+    words = Page(render(run, statement, model)).words
+    for text in ("2 sums over the columns", "bank.a * shop.b", "\N{MINUS SIGN}1,234", "10.25", HOSTILE):
+        assert text in words, text
+
+
+def test_a_report_on_predictions_holds_none(run, statement):
+    model = SimpleNamespace(kind="prediction", to="bank", exact=True, ids_=["P1", "P2"], scores_=[[7.75], [1.0]])
+    page = Page(render(run, statement, model))
+    assert "predictions for bank" in page.words
+    assert "bank was told the exact scores of 2 people" in page.words
+    assert "P1" not in page.words
+    assert "7.75" not in page.words
+    heads = [text for text in page.text if text in ("Answers", "Published result")]
+    assert "Published result" not in heads

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.audit import Game, games, rows, twins
+from colonnade.audit import Game, games, rows, subject, twins
 from colonnade.audit.verdict import MOST_SAMPLES, SAMPLES, Verdict, judge
 from colonnade.cli.output import Json, emit, progress_bar, say, speak_json
 from colonnade.errors import StorageError
@@ -74,7 +74,8 @@ def _tasks(name: str) -> tuple[str, _Tasks]:
         return name, [(known, None) for known in names]
     if name not in names and (name.endswith(".toml") or os.path.basename(name) != name):
         study = Study.load(name)
-        return study.name, [(study.content.task.kind, study.runnable().task)]
+        task = study.runnable().task
+        return study.name, [(subject(task), task)]
     return name, [(name, None)]
 
 

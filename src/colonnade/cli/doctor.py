@@ -48,7 +48,7 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
         yield Check("study", "bad", str(error))
         return
     yield Check("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest}")
-    yield _tried("plan", lambda: f"noise meets every budget; {study.task.committee.system.bits} bits hold the sums")
+    yield _tried("plan", lambda: _plan(study))
     yield _tried("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
     yield from _address(study.content.coordinator.address)
     if config_path is None:
@@ -73,6 +73,11 @@ def _tried(what: str, look: Callable[[], str]) -> Check:
         return Check(what, "good", look())
     except ColonnadeError as error:
         return Check(what, "bad", str(error))
+
+
+def _plan(study: Study) -> str:
+    price = "noise meets every budget" if study.budgets else "the task sets its own price"
+    return f"{price}; {study.task.committee.system.bits} bits hold the sums"
 
 
 def _policy(study: Study, config: PartyConfig) -> str:

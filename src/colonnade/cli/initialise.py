@@ -24,8 +24,9 @@ ledger = "ledger.sqlite"
 # "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
 # this policy and its caps allow, without asking; "never": nothing.
 approval = "{approval}"
-tasks = ["pca"]
+tasks = ["pca"]                 # and "linear", "logistic", "polynomial", "prediction", as you agree
 columns = "all"                 # or the list of columns that may be used
+# exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 
 [policy.budget]
 delta = 1e-5

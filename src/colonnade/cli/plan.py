@@ -40,6 +40,8 @@ def plan(
     if rows and rows_given is not None:
         raise StudyError("--rows asks how many rows are enough, so --rows-given has no meaning beside it")
     loaded = Study.load(study)
+    if not loaded.budgets:
+        raise StudyError(f"study {loaded.name!r} states no epsilon in [budget], so there is nothing to plan for")
     amount = _amount(loaded, error, noise_multiplier)
     if rounds:
         answer = most_rounds(loaded, amount, rows_given)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade.models import PCA
+from colonnade.models import Estimator
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
 from colonnade.study import Study
@@ -41,7 +41,7 @@ def publish(
     if evaluation:
         run["evaluation"] = dict(evaluation)
     (out / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
-    write_report(out, run, study.statement, PCA.load(out / "model.json"), evaluation)
+    write_report(out, run, study.statement, Estimator.load(out / "model.json"), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.cli.doctor import Check
-from colonnade.models import PCA
+from colonnade.cli.fitted import summary
+from colonnade.models import Estimator
 from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.study import Preflight, Study
-from colonnade.study.preflight import RunPreflight, SketchPreflight
+from colonnade.study.preflight import IterativePreflight, RunPreflight, SketchPreflight
 
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
@@ -35,7 +36,9 @@ def preflight(answer: Preflight) -> str:
         "",
         str(answer.statement),
         "",
-        binding(answer.binding),
+        binding(answer.binding)
+        if answer.binding
+        else "the study states no budget for observers: the task sets its price",
     ]
     if isinstance(answer, RunPreflight):
         lines += _run(answer)
@@ -84,8 +87,8 @@ def _run(answer: RunPreflight) -> list[str]:
     lines = [
         f"for {answer.rows:,} rows of {answer.columns} encoded columns: about {answer.seconds:.1f} s, "
         f"{size(answer.bytes_total)} on the wire, {answer.rounds} rounds",
-        f"values need {answer.value_bits} bits, {answer.primes} primes hold {answer.system_bits}; noise of deviation "
-        f"{answer.noise_std:.4g} on an entry of X'X",
+        f"values need {answer.value_bits} bits, {answer.primes} primes hold {answer.system_bits}; {_noise(answer)}",
+        *_steps(answer),
         "",
     ]
     width = max(len(load.participant) for load in answer.loads)
@@ -94,6 +97,20 @@ def _run(answer: RunPreflight) -> list[str]:
             f"  {load.participant:<{width}}  sends {size(load.bytes_sent):>9}  needs {size(load.memory):>9} of memory"
         )
     return lines
+
+
+def _noise(answer: RunPreflight) -> str:
+    if not answer.noise_std:
+        return "no noise: the answers are exact"
+    law = "" if answer.law == "skellam" else f"{answer.law} "
+    return f"{law}noise of deviation {answer.noise_std:.4g} on {answer.noise_on}"
+
+
+def _steps(answer: RunPreflight) -> list[str]:
+    if not isinstance(answer, IterativePreflight):
+        return []
+    how = "a random batch" if answer.sampling == "poisson" else "one of the fixed batches"
+    return [f"{answer.steps:,} openings, each about {how} of {answer.batch:,} of {answer.people:,} people"]
 
 
 def _sketch(answer: SketchPreflight) -> list[str]:
@@ -115,15 +132,8 @@ def _sketch(answer: SketchPreflight) -> list[str]:
 
 def outcome(study: Study, folder: Path) -> str:
     """What came of a run."""
-    model = PCA.load(folder / "model.json")
-    ratios = ", ".join(f"{ratio:.3f}" for ratio in model.explained_variance_ratio_)
-    lines = [str(study.statement), "", f"explained variance of the {model.n_components} components: {ratios}"]
-    for index, component in enumerate(model.components_[:3]):
-        strongest = abs(component).argsort()[::-1][:4]
-        loadings = ", ".join(f"{model.feature_names_in_[i]} {component[i]:+.2f}" for i in strongest)
-        lines.append(f"  component {index + 1}: {loadings}")
-    lines += ["", f"report: {folder / 'report.html'}"]
-    return "\n".join(lines)
+    model = Estimator.load(folder / "model.json")
+    return "\n".join([str(study.statement), "", *summary(model), "", f"report: {folder / 'report.html'}"])
 
 
 def checks(found: Sequence[Check]) -> str:

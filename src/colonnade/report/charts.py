@@ -1,4 +1,4 @@
-"""Bars, stacked bars and a heat map as inline SVG, each labelled where it stands; lines are next door."""
+"""Bars, signed bars, stacked bars and a heat map as inline SVG, each labelled where it stands; lines are next door."""
 
 from __future__ import annotations
 
@@ -126,6 +126,38 @@ def heat(
                 body.append(rect(x + 1, y, step - 2, 21, look, fill_opacity=0.6 * abs(value) / most))
                 body.append(write(x + step / 2, y + 15, signed(value), "mid tiny"))
             y += 23 if beside else 27
+        y += 8
+    return frame(key, title, description, width, y, *body)
+
+
+def balance(
+    key: str, width: int, groups: Sequence[Group], columns: Sequence[str], *, title: str, description: str
+) -> Html:
+    """One signed number a row as a bar to the right or to the left of zero, by group."""
+    gutter, beside = _gutter([name for group in groups for name, _ in group.rows], width)
+    most = max((abs(v) for group in groups for _, row in group.rows for v in row[:1]), default=0.0) or 1.0
+    room = max((extent(signed(v)) for group in groups for _, row in group.rows for v in row[:1]), default=0.0) + _GAP
+    zero = gutter + (width - gutter) / 2
+    scale = max(10.0, zero - gutter - room) / most
+    y, body = 0.0, []
+    for group in groups:
+        for text in wrap(group.heading, width):
+            y += LINE
+            body.append(write(0, y, text, "strong"))
+        y += 7
+        top = y
+        for name, row in group.rows:
+            label, y = _label(name, gutter if beside else width, y, beside)
+            length = abs(row[0]) * scale
+            left = row[0] < 0
+            body += [
+                label,
+                rect(zero - length if left else zero, y, max(length, 1.0), 18, "neg" if left else "pos", rx=2),
+            ]
+            at = zero - length - 6 if left else zero + length + 6
+            body.append(write(at, y + 14, signed(row[0]), "end tiny" if left else "tiny"))
+            y += 24 if beside else 28
+        body.append(rule(zero, top - 2, zero, y - 2, "axis"))
         y += 8
     return frame(key, title, description, width, y, *body)
 

@@ -21,7 +21,7 @@ _FILES = (
     ("run.json", "who took part, when, how long and how many bytes"),
     ("privacy.json", "the privacy statement with the events it follows from"),
     ("events.jsonl", "one line for each thing that happened"),
-    ("model.json", "the published result"),
+    ("model.json", "the result, as far as this participant may know it"),
 )
 
 
@@ -54,7 +54,8 @@ def how_to_check(run: Mapping[str, Any]) -> Html:
         ("Ended", run.get("ended")),
         ("Machine", _machine(run)),
         ("Software", _version()),
-        ("Noise (mu of the Skellam law)", _mono(task.get("mu"))),
+        ("Noise in all, on the grid", _mono(task.get("noise"))),
+        ("Law of the noise", task.get("law")),
         ("Grid (gamma)", task.get("gamma")),
         ("Arithmetic", _arithmetic(task)),
         ("Rows at most", _whole(task.get("rows_at_most"))),

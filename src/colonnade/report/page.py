@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colonnade.privacy.statement import Statement
 from colonnade.report import cost, promise, words
 from colonnade.report import result as learned
+from colonnade.report.answers import title as title_of
 from colonnade.report.markup import Html, join, tag
 from colonnade.report.style import style
-from colonnade.report.words import counted, mapping, number
-
-if TYPE_CHECKING:
-    from colonnade.models import PCA
+from colonnade.report.words import mapping, number
 
 NAME = "report.html"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def render(
-    run: Mapping[str, Any], statement: Statement, model: PCA, evaluation: Mapping[str, Any] | None = None
+    run: Mapping[str, Any], statement: Statement, model: Any, evaluation: Mapping[str, Any] | None = None
 ) -> str:
     """The report as one HTML document.
 
@@ -32,11 +30,11 @@ def render(
         evaluation: a comparison with other methods, for a study whose data may be looked at.
     """
     run = mapping(run)
-    title = str(run.get("study") or "One private PCA")
+    title = str(run.get("study") or "A private study")
     sections = [
         ("privacy", "Privacy", promise.privacy(statement)),
-        ("seen", "Who saw what", promise.who_saw_what(statement.trust)),
-        ("result", "Result", learned.result(model, statement.trust.owners)),
+        ("seen", "Who saw what", promise.who_saw_what(statement.trust, getattr(model, "to", None))),
+        ("result", "Result", learned.result(model, run, statement.trust.owners)),
         ("evaluation", "Does it work?", learned.evaluation(mapping(evaluation)) if evaluation else None),
         ("cost", "Time and bytes", cost.time_and_bytes(run)),
         ("check", "How to check it", cost.how_to_check(run)),
@@ -71,7 +69,7 @@ def write_report(
     folder: str | Path,
     run: Mapping[str, Any],
     statement: Statement,
-    model: PCA,
+    model: Any,
     evaluation: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write ``report.html`` into the run directory and return its path."""
@@ -82,13 +80,12 @@ def write_report(
     return target
 
 
-def _opening(run: Mapping[str, Any], statement: Statement, model: PCA) -> list[Html | None]:
+def _opening(run: Mapping[str, Any], statement: Statement, model: Any) -> list[Html | None]:
     failed = run.get("status") == "failed"
     if failed:
         said = f"This run failed: {run.get('message') or run.get('error') or 'the record does not say why'}"
         return [tag("p", said, class_="note"), _figures(run, statement, model)]
-    columns = _columns(run, model)
-    what = f"one PCA of {counted(columns, 'column')}" if columns else "one PCA"
+    what = title_of(model, _columns(run, model))
     lead = (
         f"{words.listed(statement.trust.owners)} computed {what}; nobody, the coordinator included, "
         "learned more about a person than the table below says."
@@ -96,7 +93,7 @@ def _opening(run: Mapping[str, Any], statement: Statement, model: PCA) -> list[H
     return [tag("p", lead, class_="lead"), _figures(run, statement, model)]
 
 
-def _figures(run: Mapping[str, Any], statement: Statement, model: PCA) -> Html:
+def _figures(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
     bound, columns = promise.worst(statement), _columns(run, model)
     took, sent = number(run.get("seconds")), cost.bytes_sent(run)
     figures = [
@@ -111,7 +108,7 @@ def _figures(run: Mapping[str, Any], statement: Statement, model: PCA) -> Html:
     return tag("dl", *shown, class_="figures")
 
 
-def _columns(run: Mapping[str, Any], model: PCA) -> int:
+def _columns(run: Mapping[str, Any], model: Any) -> int:
     known = len(getattr(model, "feature_names_in_", ()))
     return known or int(number(mapping(run.get("task")).get("columns")) or 0)
 

@@ -48,8 +48,8 @@ def privacy(statement: Statement) -> Html:
     )
 
 
-def who_saw_what(trust: Trust) -> Html:
-    """Roles against things, from the arrangement of the study."""
+def who_saw_what(trust: Trust, to: str | None = None) -> Html:
+    """Roles against things, from the arrangement of the study; a result may be for one party's eyes alone."""
     seated = [name for name in trust.owners if name in trust.committee]
     others = [name for name in trust.owners if name not in trust.committee]
     sits = COORDINATOR in trust.committee
@@ -57,17 +57,18 @@ def who_saw_what(trust: Trust) -> Html:
     never, no_share = "never", "none"
     rows: list[tuple[object, ...]] = []
     for names, held in ((seated, share), (others, no_share)):
-        if names:
-            who = join([words.listed(names), tag("span", _part(names, held == share), class_="why")])
-            rows.append((who, "its own", never, held, "its own part", "of its own messages", "exact", "yes"))
+        for some, told in _told(names, to):
+            who = join([words.listed(some), tag("span", _part(some, held == share), class_="why")])
+            noise = "none" if some == [to] else "its own part"
+            rows.append((who, "its own", never, held, noise, "of its own messages", "exact", told))
     relay = "relays, and holds the third share" if sits and len(trust.owners) == 2 else "relays"
     if sits and len(trust.owners) > 2:
         relay = "relays, and sits on the committee"
     name = join([COORDINATOR, tag("span", relay, class_="why")])
-    told = "exact, from the sizes"
-    rows.append((name, "has none", never, share if sits else no_share, "none", "of all messages", told, "yes"))
+    sizes, told = "exact, from the sizes", "yes" if to is None else "no"
+    rows.append((name, "has none", never, share if sits else no_share, "none", "of all messages", sizes, told))
     analyst = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
-    rows.append((analyst, "has none", never, "none", "none", "none", "noisy", "yes"))
+    rows.append((analyst, "has none", never, "none", "none", "none", "noisy" if to is None else "none", told))
     heads = (
         "Who",
         "Own columns",
@@ -76,7 +77,7 @@ def who_saw_what(trust: Trust) -> Html:
         "Noise",
         "Sealed bytes: sizes and times",
         "Number of rows",
-        "Published result",
+        "Published result" if to is None else "Answers",
     )
     caption = (
         "What each role held or saw during the run, while no more than "
@@ -95,6 +96,15 @@ def who_saw_what(trust: Trust) -> Html:
             ),
         ]
     )
+
+
+def _told(names: list[str], to: str | None) -> list[tuple[list[str], str]]:
+    """Who of these receives the result; everybody, unless it is for one party."""
+    parts = (
+        ([name for name in names if to in (None, name)], "yes"),
+        ([name for name in names if to not in (None, name)], "no"),
+    )
+    return [(some, told) for some, told in parts if some]
 
 
 def _meaning(statement: Statement) -> Html:

@@ -1,35 +1,44 @@
-"""What was learned: the components, and how they compare with what others could have computed."""
+"""What was learned, first of all the components, and how they compare with what others could have computed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from colonnade.report import charts, words
+from colonnade.report import answers, charts, words
 from colonnade.report.canvas import figure
-from colonnade.report.charts import Bar, Group
+from colonnade.report.charts import Bar
+from colonnade.report.columns import grouped, spoken
 from colonnade.report.curves import Line, Lines
 from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.regression import REGRESSIONS, regression
 from colonnade.report.words import counted, number, percent
-
-if TYPE_CHECKING:
-    from colonnade.models import PCA
 
 _MOST_COLUMNS, _MOST_COMPONENTS, _MOST_BARS = 15, 4, 10
 
 
-def result(model: PCA, owners: Sequence[str]) -> Html | None:
-    """Explained variance and loadings; nothing where the model was never fitted."""
+def result(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Html | None:
+    """What a model of any kind has to show; nothing where it was never fitted."""
+    kind = getattr(model, "kind", "pca")
+    if kind in REGRESSIONS:
+        return regression(model, run, owners)
+    if kind == "polynomial":
+        return answers.values(model)
+    return answers.counts(model) if kind == "prediction" else components(model, owners)
+
+
+def components(model: Any, owners: Sequence[str]) -> Html | None:
+    """Explained variance and loadings."""
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    components = [[float(value) for value in row] for row in getattr(model, "components_", ())]
-    if not names or not components or any(len(row) != len(names) for row in components):
+    rows = [[float(value) for value in row] for row in getattr(model, "components_", ())]
+    if not names or not rows or any(len(row) != len(names) for row in rows):
         return None
     return join(
         [
             tag("h2", "The result"),
             _variance(model, len(names)),
-            _loadings(names, components[:_MOST_COMPONENTS], owners, len(components)),
+            _loadings(names, rows[:_MOST_COMPONENTS], owners, len(rows)),
         ]
     )
 
@@ -75,7 +84,7 @@ def noise_edge(noise_std: float, columns: int, count: float) -> float:
     return math.sqrt(2 * columns) * noise_std / max(count, 1.0)
 
 
-def _variance(model: PCA, columns: int) -> Html | None:
+def _variance(model: Any, columns: int) -> Html | None:
     ratios = [float(value) for value in getattr(model, "explained_variance_ratio_", ())]
     values = [float(value) for value in getattr(model, "explained_variance_", ())]
     if not ratios or len(values) != len(ratios) or not all(map(math.isfinite, [*ratios, *values])):
@@ -128,24 +137,13 @@ def _above(above: int, of: int) -> str:
 
 
 def _loadings(names: list[str], components: list[list[float]], owners: Sequence[str], kept: int) -> Html:
-    strength = [max(abs(row[k]) for row in components) for k in range(len(names))]
-    order = sorted(range(len(names)), key=lambda k: (-strength[k], k))[:_MOST_COLUMNS]
-    members: dict[str, list[tuple[str, Sequence[float]]]] = {}
-    for k in order:
-        owner, column = _owner(names[k], owners)
-        members.setdefault(owner, []).append((column, [row[k] for row in components]))
-    ranked = [name for name in owners if name in members] + [name for name in members if name not in owners]
-    groups = [Group(name or "columns", members[name]) for name in ranked]
+    groups, count = grouped(names, components, owners, _MOST_COLUMNS)
     word = "component" if len(components) < 4 else "comp."
     heads = [f"{word} {k + 1}" for k in range(len(components))]
-    spoken = "; ".join(
-        f"{group.heading}, {name}: {', '.join(words.signed(value) for value in row)}"
-        for group in groups
-        for name, row in group.rows
-    )
+    text = spoken(groups)
     caption = "Blue with + and orange with \N{MINUS SIGN} pull in opposite directions; stronger is larger."
-    if len(order) < len(names):
-        caption += f" The {len(order)} strongest of {len(names)} columns are shown; the others are in model.json."
+    if count < len(names):
+        caption += f" The {count} strongest of {len(names)} columns are shown; the others are in model.json."
     if kept > len(components):
         caption += f" The first {len(components)} of {kept} components are shown."
     return join(
@@ -159,19 +157,12 @@ def _loadings(names: list[str], components: list[list[float]], owners: Sequence[
                     groups,
                     heads,
                     title="Loadings of the components, by party",
-                    description=spoken,
+                    description=text,
                 ),
                 caption,
             ),
         ]
     )
-
-
-def _owner(name: str, owners: Sequence[str]) -> tuple[str, str]:
-    """The party and the column that a joint name such as ``bank.income`` is made of."""
-    fitting = [owner for owner in owners if name.startswith(f"{owner}.")]
-    owner = max(fitting, key=len, default="")
-    return owner, name[len(owner) + 1 :] if owner else name
 
 
 def _line(given: Mapping[str, Any]) -> Any:

@@ -22,6 +22,7 @@ from colonnade.study.spec import Study
 Question = Literal["rounds", "rows", "epsilon"]
 _MOST_ROUNDS = 1 << 30
 _MOST_ROWS = 1 << 40
+_ONE_RELEASE = ("pca", "linear", "logistic")
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
 
 def least_rows(study: Study, amount: Amount) -> Plan:
     """How many rows a study needs until this noise meets its budget."""
-    task = _task(study, 1 if study.content.task.kind == "pca" else None)
+    task = _task(study, 1 if study.content.task.kind in _ONE_RELEASE else None)
     everybody = isinstance(task, MomentsOf) or task.sampling == "full"
     if everybody and amount.error is None:
         raise StudyError("where a release is about all rows, their number only matters to a mean: give --error")

@@ -11,10 +11,21 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from colonnade.errors import PolicyError, PrivacyError, StudyError
-from colonnade.privacy import Budget, Ledger, Statement, parse_budgets
+from colonnade.privacy import (
+    Budget,
+    Event,
+    Ledger,
+    NonPrivate,
+    PoissonSampled,
+    PostProcessing,
+    Repeated,
+    Statement,
+    parse_budgets,
+)
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
-from colonnade.study.spec import BudgetPart, Part, Study, first_problem, read_toml
+from colonnade.study.spec import BudgetPart, Study, first_problem, read_toml
+from colonnade.study.tasks import Part
 from colonnade.tables import Schema, Table, read_table
 
 Approval = Literal["ask", "auto-within-budget", "never"]
@@ -39,6 +50,7 @@ class PolicyPart(Part):
     approval: Approval = "ask"
     tasks: tuple[str, ...]
     columns: tuple[str, ...] | Literal["all"]
+    exact: tuple[str, ...] = ()
     budget: CapPart
     periods: tuple[PeriodPart, ...] = ()
 
@@ -179,10 +191,16 @@ class PartyConfig:
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
             )
+        self._check_exact(study)
+
+    def charged(self, study: Study) -> tuple[Event, ...]:
+        """What the study reveals that this party answers for: not what is opened to nobody but itself."""
+        others = tuple(event for event in study.events if _audience(event) != (self.name,))
+        return others or (PostProcessing(f"opened to {self.name} alone", audience=(self.name,)),)
 
     def check_budget(self, study: Study) -> None:
         """Refuse a study that the caps do not allow; nothing is reserved, and no ledger is made."""
-        asked = (study.name, study.events, study.roster.trust, self.caps, self.periods)
+        asked = (study.name, self.charged(study), study.roster.trust, self.caps, self.periods)
         if self.ledger.exists():
             Ledger(self.ledger).check(*asked)
         else:
@@ -205,6 +223,16 @@ class PartyConfig:
         if self.approval == "never":
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
 
+    def _check_exact(self, study: Study) -> None:
+        """Exact answers are no part of any epsilon: each recipient must have been named beforehand."""
+        exact = [event for event in self.charged(study) if isinstance(event, NonPrivate)]
+        told = {name for event in exact for name in event.audience or ("everyone",)}
+        if beyond := sorted(told - set(self.content.policy.exact)):
+            raise PolicyError(
+                f"study {study.name!r} tells {', '.join(beyond)} exact answers, without noise, and {self.name}'s "
+                f"policy does not allow that: name them under `exact` in {self.path.name}, and in no cap, if you agree"
+            )
+
     def _check_cap(self, cap: Budget, study: Study) -> None:
         """A cap on nobody protects nobody: its name must occur in this study or in an earlier one."""
         try:
@@ -213,3 +241,10 @@ class PartyConfig:
             met = {o for e in (Ledger(self.ledger).entries() if self.ledger.exists() else ()) for o in e.trust.owners}
             if not set(cap.selector.split("+")) <= met | set(study.participants):
                 raise PolicyError(f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error}") from None
+
+
+def _audience(event: Event) -> tuple[str, ...]:
+    """Who alone receives an event, however often it is repeated; nobody in particular where it is published."""
+    while isinstance(event, Repeated | PoissonSampled):
+        event = event.event
+    return tuple(getattr(event, "audience", ()))

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from colonnade.errors import StudyError
-from colonnade.mpc import ResidueSystem
+from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.shamir import complete
-from colonnade.privacy import Statement
+from colonnade.privacy import Statement, Trust
 from colonnade.privacy.calibrate import Binding, binding
-from colonnade.protocols.moments_task import Moments
+from colonnade.protocols.session import Cells
 from colonnade.protocols.sketch_task import Sketch
 from colonnade.randomness import new_key
 from colonnade.study.spec import Study
 
 _WORD = 3  # bytes of a residue on the wire
 _WIRE_BYTES_PER_SECOND = 100e6
+_SECONDS_PER_ROUND = 4e-3
 _BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
 
 
@@ -40,12 +41,14 @@ class Preflight:
     study: str
     digest: str
     statement: Statement
-    binding: Binding
+    binding: Binding | None
+    """``None`` where the study states no budget: the task sets its own price then."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {"statement": self.statement.to_dict(), "binding": self.binding.to_dict()}
+        deciding = None if self.binding is None else self.binding.to_dict()
+        return plain | {"statement": self.statement.to_dict(), "binding": deciding}
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,9 @@ class RunPreflight(Preflight):
     value_bits: int
     system_bits: int
     primes: int
+    law: str
     noise_std: float
+    noise_on: str
     loads: tuple[Load, ...]
 
     @property
@@ -78,6 +83,16 @@ class RunPreflight(Preflight):
 
 
 @dataclass(frozen=True)
+class IterativePreflight(RunPreflight):
+    """What a study of many openings would cost besides."""
+
+    steps: int
+    sampling: str
+    batch: int
+    people: int
+
+
+@dataclass(frozen=True)
 class SketchPreflight(Preflight):
     """How noisy a sketch is; there is nothing to send or to hold."""
 
@@ -93,13 +108,50 @@ class SketchPreflight(Preflight):
     error: float
 
 
+class Priced(Protocol):
+    """What is asked of a task that can be run."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its encoded columns."""
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Who learns the result."""
+
+    @property
+    def trust(self) -> Trust:
+        """Owners, committee and threshold."""
+
+    @property
+    def committee(self) -> Committee:
+        """Seats, threshold and arithmetic."""
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of an opened number."""
+
+    @property
+    def law(self) -> str:
+        """The law of the noise."""
+
+    @property
+    def noise_std(self) -> float:
+        """Deviation of one published number, in its own units."""
+
+    @property
+    def message_rounds(self) -> int:
+        """How often everybody waits for somebody."""
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """What a participant shares, holds and opens."""
+
+
 def preflight(study: Study, rows: int | None = None) -> Preflight:
-    """Cost of a study, sized for a given number of rows (default: the most it allows)."""
-    task = study.task
-    deciding = binding(study.events, study.roster.trust, study.budgets)
+    """Cost of a study, sized for a given number of rows (default: the number it states, or the most it allows)."""
+    task, budgets = study.task, study.budgets
+    deciding = binding(study.events, study.roster.trust, budgets) if budgets else None
     common = (study.name, study.digest, study.statement, deciding)
-    if isinstance(task, Moments):
-        return _run(common, task, study.participants, task.rows_at_most if rows is None else rows)
     if isinstance(task, Sketch):
         if rows is not None:
             raise StudyError(
@@ -107,10 +159,12 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
                 "change task.rows, or ask `colonnade plan`"
             )
         return _sketch(common, task)
-    return Preflight(*common)
+    sized = getattr(task, "rows", task.rows_at_most) if rows is None else rows
+    run = _run(common, task, study, sized)
+    return _iterative(run, task) if hasattr(task, "batch") else run
 
 
-_Common = tuple[str, str, Statement, Binding]
+_Common = tuple[str, str, Statement, Binding | None]
 
 
 def _sketch(common: _Common, task: Sketch) -> SketchPreflight:
@@ -129,34 +183,51 @@ def _sketch(common: _Common, task: Sketch) -> SketchPreflight:
     )
 
 
-def _run(common: _Common, task: Moments, participants: tuple[str, ...], rows: int) -> RunPreflight:
+def _run(common: _Common, task: Priced, study: Study, rows: int) -> RunPreflight:
     return RunPreflight(
         *common,
         rows=rows,
         columns=len(task.names),
-        rounds=8,  # ready, go; salt, digests, verdict; shares (streamed); sharing of zero; opening
+        rounds=task.message_rounds,
         value_bits=task.bound.bit_length() + 1,
         system_bits=task.committee.system.bits,
         primes=len(task.committee.system.primes),
-        noise_std=float(np.sqrt(float(2 * task.mu))) / task.gamma**2,
-        loads=tuple(_load(task, name, rows) for name in participants),
+        law=task.law,
+        noise_std=task.noise_std,
+        noise_on=_noise_on(task, study.content.task.kind),
+        loads=_loads(task, study.participants, rows),
     )
 
 
-def _load(task: Moments, name: str, rows: int) -> Load:
-    seats, threshold = task.trust.committee, task.trust.threshold
-    primes = len(task.committee.system.primes)
-    seated = name in seats
-    width = next((len(block.columns) for block in task.blocks if block.owner == name), 0)
-    dealt = (rows * width + task.entries) * primes if width else 0
-    explicit = len(seats) - threshold - seated
-    opened = task.entries * primes * (len(task.everyone) - (name in task.everyone)) if seated else 0
-    sent = _WORD * (dealt * explicit + opened)
-    cells = rows * (task.width - 1) * primes if seated else 0
+def _iterative(run: RunPreflight, task: Any) -> IterativePreflight:
+    return IterativePreflight(
+        **vars(run), steps=task.rounds, sampling=task.sampling, batch=task.batch, people=task.rows
+    )
+
+
+def _noise_on(task: Priced, kind: str) -> str:
+    """Which number the deviation of the noise belongs to."""
+    if hasattr(task, "batch"):
+        return "a number of one batch's mean gradient"
+    return {"polynomial": "a sum", "prediction": "a score"}.get(kind, "an entry of X'X")
+
+
+def _loads(task: Priced, participants: tuple[str, ...], rows: int) -> tuple[Load, ...]:
     pace = _seconds_per_cell(task.committee.system)
-    block = min(rows, task.block_rows) * (task.width - 1) * primes
-    memory = _BASE_MEMORY + 8 * (4 * block + 4 * task.width**2 * primes)
-    seconds = pace * (dealt + cells) + 2 * sent / _WIRE_BYTES_PER_SECOND
+    return tuple(_load(task, name, rows, pace) for name in participants)
+
+
+def _load(task: Priced, name: str, rows: int, pace: float) -> Load:
+    seats, primes, cells = task.trust.committee, len(task.committee.system.primes), task.cells(name, rows)
+    explicit = len(seats) - task.trust.threshold - (name in seats)
+    sent = _WORD * primes * (cells.dealt * explicit + cells.opened)
+    # A task that streams its rows holds a block of them at a time, and works on it; the others keep what they hold.
+    streamed = min(rows, getattr(task, "rows_per_block", rows))
+    at_once = max(cells.held, cells.dealt) * (4 * streamed if hasattr(task, "rows_per_block") else 2 * rows) // rows
+    opened = cells.opened // max(1, len(task.everyone) - 1)
+    memory = _BASE_MEMORY + 8 * primes * (at_once + 8 * opened)
+    seconds = primes * pace * (cells.dealt + cells.held) + 2 * sent / _WIRE_BYTES_PER_SECOND
+    seconds += _SECONDS_PER_ROUND * task.message_rounds
     return Load(name, sent, memory, seconds)
 
 

@@ -95,19 +95,16 @@ def public_facts(study: Study) -> dict[str, Any]:
     task = study.task
     return {
         "participants": list(study.participants),
-        "task": {
-            **study.content.task.model_dump(),
-            "mu": str(task.mu),
-            "columns": len(task.names),
-            "primes": len(task.committee.system.primes),
-            "value_bits": task.bound.bit_length() + 1,
-            "system_bits": task.committee.system.bits,
-            "noise_std": float(2 * task.mu) ** 0.5 / task.gamma**2,
-        },
+        "task": study.content.task.model_dump() | _arithmetic(task) | task.facts,
         "columns": {name: list(schema.names) for name, schema in study.roster.schemas.items()},
         "seats": list(task.trust.committee),
         "threshold": task.trust.threshold,
     }
+
+
+def _arithmetic(task: Any) -> dict[str, Any]:
+    system = task.committee.system
+    return {"primes": len(system.primes), "value_bits": task.bound.bit_length() + 1, "system_bits": system.bits}
 
 
 def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:
@@ -195,9 +192,13 @@ def _save(model: Estimator, record: RunRecord) -> None:
             raise
     except (StudyError, OSError) as error:
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        elsewhere = (
+            "it was opened to nobody else, so the study must be run, and paid for, again"
+            if getattr(model, "to", None)
+            else "ask another participant for its model.json, which holds the same result"
+        )
         lost = StorageError(
-            f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, and ask another "
-            "participant for its model.json, which holds the same result"
+            f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, and {elsewhere}"
         )
         lost.model = model
         raise lost from None
@@ -214,7 +215,7 @@ def _finish(record: RunRecord, **facts: Any) -> None:
 
 def _reserved(study: Study, config: PartyConfig, record: RunRecord, approve: Approve | None) -> tuple[Ledger, Entry]:
     """The reservation of an approved study; nobody is asked about one that is over budget anyway."""
-    events, trust, limits = study.events, study.roster.trust, (config.caps, config.periods)
+    events, trust, limits = config.charged(study), study.roster.trust, (config.caps, config.periods)
     if config.note_time():
         record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
     config.check_budget(study)

@@ -6,21 +6,22 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from colonnade.errors import IdentityError, PrivacyError, StudyError
+from colonnade.errors import IdentityError, StudyError
 from colonnade.models import MODELS, Estimator, Roster
+from colonnade.models.prediction import Scorer, features
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import Budget, Event, Statement, parse_budgets
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.sketch_task import Noise, Sampling
+from colonnade.study.tasks import KINDS, AnyTask, Part, PredictionPart, sensible
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
 
@@ -33,46 +34,11 @@ class Planner(Protocol):
         ...
 
 
-_PLANNERS: dict[str, Callable[..., Planner]] = {**MODELS, "sketch": SketchPlanner}
-"""Everything that can be priced; what is in MODELS can also be run."""
-
-
 SKETCH_CLIPPED = "somebody keeps each person's contribution within the clip: no code of ours does, for a sketch"
 
 
-class Part(BaseModel):
-    """A piece of a study file in which every key must be known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TaskPart(Part):
-    """``[task]``: the model and its public parameters."""
-
-    kind: Literal["pca"]
-    n_components: int = Field(default=2, ge=1)
-    center: bool = True
-    gamma: int = Field(default=4096, ge=2)
-    rows_at_most: int = Field(default=2**24, ge=1)
-
-
-class SketchPart(Part):
-    """``[task]`` of a sketch: an iterative mechanism that is priced and not run."""
-
-    kind: Literal["sketch"]
-    rounds: int = Field(ge=1)
-    sampling: Sampling = "poisson"
-    batch: int | None = Field(default=None, ge=1)
-    rows: int = Field(ge=1)
-    dimension: int = Field(ge=1)
-    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    gamma: int = Field(default=2**30, ge=1)
-    noise: Noise = "skellam"
-    noise_multiplier: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-
-
 class BudgetPart(Part):
-    """``[budget]``: epsilon for everyone, or for observers by name."""
+    """A budget: epsilon for everyone, or for observers by name."""
 
     epsilon: float | dict[str, float]
     delta: float = 1e-5
@@ -80,21 +46,18 @@ class BudgetPart(Part):
     @field_validator("epsilon", mode="before")
     @classmethod
     def _positive(cls, epsilon: Any) -> Any:
-        return _sensible(lambda: parse_budgets(epsilon, 1e-5), epsilon)
+        return sensible(lambda: parse_budgets(epsilon, 1e-5), epsilon)
 
     @field_validator("delta", mode="before")
     @classmethod
     def _probability(cls, delta: Any) -> Any:
-        return _sensible(lambda: check_delta(delta), delta)
+        return sensible(lambda: check_delta(delta), delta)
 
 
-def _sensible(check: Callable[[], object], value: Any) -> Any:
-    """A value as it was written, before anything is made a number that is none; the error then names its key."""
-    try:
-        check()
-    except PrivacyError as error:
-        raise ValueError(f"- {error}") from None
-    return value
+class PricePart(BudgetPart):
+    """``[budget]``: as above; the task may set its price itself instead (``epsilon_by_party``, ``exact``)."""
+
+    epsilon: float | dict[str, float] | None = None  # type: ignore[assignment]
 
 
 class CommitteePart(Part):
@@ -141,13 +104,13 @@ class StudyFile(Part):
 
     name: str
     description: str = ""
-    task: Annotated[TaskPart | SketchPart, Field(discriminator="kind")]
-    budget: BudgetPart
+    task: AnyTask
+    budget: PricePart = PricePart()
     committee: CommitteePart = CommitteePart()
     coordinator: CoordinatorPart
     parties: dict[str, PartyPart] = Field(min_length=2)
     limits: LimitsPart = LimitsPart()
-    pins: dict[str, str] = {}
+    pins: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("name")
     @classmethod
@@ -162,6 +125,22 @@ class StudyFile(Part):
             check_name(name)
         if strangers := sorted(set(self.pins) - {*self.parties, COORDINATOR}):
             raise ValueError(f"pins names {', '.join(strangers)}, who takes no part in the study")
+        named = {"epsilon_by_party": getattr(self.task, "epsilon_by_party", None) or {}}
+        named["to"] = [self.task.to] if isinstance(self.task, PredictionPart) else []
+        for key, names in named.items():
+            if strangers := sorted(set(names) - set(self.parties)):
+                raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
+        return self
+
+    @model_validator(mode="after")
+    def _one_price(self) -> StudyFile:
+        """Epsilon stands in one place: in the budget, or in the task."""
+        own = "epsilon_by_party" if getattr(self.task, "epsilon_by_party", None) else ""
+        own = "exact = true" if getattr(self.task, "exact", False) else own
+        if own and self.budget.epsilon is not None:
+            raise ValueError(f"budget.epsilon has no meaning beside task.{own}: leave one of them out")
+        if not own and self.budget.epsilon is None:
+            raise ValueError("budget.epsilon is missing")
         return self
 
 
@@ -182,6 +161,7 @@ class Study:
         except ValidationError as error:
             raise StudyError(f"{path}: {first_problem(error)}") from None
         study.roster  # noqa: B018 - the schemas must be there and fit
+        study._check_label()
         return study
 
     @property
@@ -206,12 +186,43 @@ class Study:
         for name, party in self.content.parties.items():
             schema = Schema.load(self.folder / party.schema_file)
             schemas[name] = schema if party.columns is None else schema.select(party.columns)
+        if self.model is not None:
+            schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
         committee = self.content.committee
         return Roster.of(schemas, committee.seats, committee.threshold)
 
+    @property
+    def model_file(self) -> Path | None:
+        """The public model that the study predicts with; equal copies lie beside everyone's study file."""
+        task = self.content.task
+        return self.folder / task.model if isinstance(task, PredictionPart) else None
+
+    @cached_property
+    def model(self) -> Estimator | None:
+        """That model, read and checked."""
+        if self.model_file is None:
+            return None
+        found = Estimator.load(self.model_file)
+        if not isinstance(found, Scorer):
+            raise StudyError(f"{self.path}: task.model - {self.model_file} is no linear or logistic regression")
+        return found
+
+    def _check_label(self) -> None:
+        """The label must be a column that its party brings to this study."""
+        label = getattr(self.content.task, "label", None)
+        if label is None:
+            return
+        owner, column = split_label(label, self.roster.schemas)
+        if owner is None:
+            raise StudyError(f"{self.path}: task.label names {label!r}, and no party of the study begins it")
+        if column not in self.roster.schemas[owner].names:
+            holders = [name for name, schema in self.roster.schemas.items() if column in schema.names]
+            hint = f"write {holders[0]}.{column}" if holders else f"add it to the schema and columns of {owner}"
+            raise StudyError(f"{self.path}: task.label - {owner} brings no column {column!r} to this study; {hint}")
+
     def runnable(self) -> Study:
         """This study, if there is a program for it; to be asked before anything is made or sent."""
-        if self.content.task.kind not in MODELS:
+        if self.content.task.kind == "sketch":
             raise StudyError(
                 f"study {self.name!r} is a sketch, and a sketch is priced, not run: see what it costs with "
                 f"`colonnade privacy {self.path.name}`"
@@ -224,11 +235,13 @@ class Study:
 
     def planner(self) -> Planner:
         """What the task follows from; of a study that can be run, the estimator."""
-        return _PLANNERS[self.content.task.kind](**self._parameters)
+        known: dict[str, Callable[..., Planner]] = {**MODELS, "sketch": SketchPlanner}
+        return known[self.content.task.kind](**self._parameters)
 
     @property
     def _parameters(self) -> dict[str, Any]:
-        return self.content.task.model_dump(exclude={"kind"}) | self.content.budget.model_dump()
+        given = self.content.task.model_dump(exclude={"kind"}) | self.content.budget.model_dump()
+        return given if self.model is None else given | {"model": self.model}
 
     @cached_property
     def task(self) -> Any:
@@ -242,13 +255,14 @@ class Study:
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """What each observer may learn at most."""
-        return parse_budgets(self.content.budget.epsilon, self.content.budget.delta, self.roster.trust)
+        """What each observer may learn at most; nothing is said of them where the task sets its own price."""
+        price = self.content.budget
+        return () if price.epsilon is None else parse_budgets(price.epsilon, price.delta, self.roster.trust)
 
     @cached_property
     def statement(self) -> Statement:
         """What the study will cost, for every observer."""
-        clipped = CLIPPED if self.content.task.kind in MODELS else SKETCH_CLIPPED
+        clipped = SKETCH_CLIPPED if self.content.task.kind == "sketch" else CLIPPED
         return Statement.of(self.events, self.roster.trust, self.content.budget.delta, clipped=clipped)
 
     @cached_property
@@ -256,6 +270,8 @@ class Study:
         """SHA-256 of everything the participants must agree on, down to the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
+        if self.model_file is not None:
+            agreed["model"] = hashlib.sha256(self.model_file.read_bytes()).hexdigest()
         agreed["agreement"] = self.task.agreement
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -287,20 +303,33 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 def first_problem(error: ValidationError) -> str:
     """The first thing that is wrong, in words."""
     problem = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in _place(problem["loc"])) or "the file"
+    place = ".".join(str(part) for part in _place(problem["loc"]))
     if problem["type"] == "union_tag_invalid":
         return f"{place}.kind - Input should be one of {problem['ctx']['expected_tags']}"
     if problem["type"] == "union_tag_not_found":
         return f"{place}.kind is missing"
     known = {"extra_forbidden": "is not a key that is known here", "missing": "is missing"}
     said = problem["msg"].removeprefix("Value error, ")
-    return f"{place} {known.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}"
+    return f"{place} {known.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}".lstrip()
 
 
 def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Where the problem is in the file: pydantic also names the kind of task that it took the rest for."""
-    kinded = location[:1] == ("task",) and location[1:2] and location[1] in _PLANNERS
+    kinded = location[:1] == ("task",) and location[1:2] and location[1] in KINDS
     return (location[0], *location[2:]) if kinded else location
+
+
+def split_label(label: str, parties: Iterable[str]) -> tuple[str | None, str]:
+    """The party and the column of a label; names of parties may have dots themselves."""
+    owner = max((name for name in parties if label.startswith(f"{name}.")), key=len, default=None)
+    return owner, label[len(owner) + 1 :] if owner else label
+
+
+def without_label(model: Any, party: str, schema: Schema) -> Schema:
+    """A schema without the columns that a model was fitted with and has no weights for: of new people, no label."""
+    used, known = features(model, party), model.schemas_.get(party, schema).names
+    unused = [name for name in schema.names if name in known and name not in used]
+    return schema.without(unused) if used and unused else schema
 
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:

@@ -1,0 +1,37 @@
+"""Numbers of columns that belong to parties: the strongest of them, under the party that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from colonnade.report import words
+from colonnade.report.charts import Group
+
+
+def grouped(
+    names: Sequence[str], rows: Sequence[Sequence[float]], owners: Sequence[str], most: int
+) -> tuple[list[Group], int]:
+    """The strongest columns by party, and how many there are."""
+    strength = [max((abs(row[k]) for row in rows), default=0.0) for k in range(len(names))]
+    order = sorted(range(len(names)), key=lambda k: (-strength[k], k))[:most]
+    members: dict[str, list[tuple[str, Sequence[float]]]] = {}
+    for k in order:
+        owner, column = owner_of(names[k], owners)
+        members.setdefault(owner, []).append((column, [row[k] for row in rows]))
+    ranked = [name for name in owners if name in members] + [name for name in members if name not in owners]
+    return [Group(name or "columns", members[name]) for name in ranked], len(order)
+
+
+def owner_of(name: str, owners: Sequence[str]) -> tuple[str, str]:
+    """The party and the column that a joint name such as ``bank.income`` is made of."""
+    owner = max((owner for owner in owners if name.startswith(f"{owner}.")), key=len, default="")
+    return owner, name[len(owner) + 1 :] if owner else name
+
+
+def spoken(groups: Sequence[Group]) -> str:
+    """What a screen reader says of the groups."""
+    return "; ".join(
+        f"{group.heading}, {name}: {', '.join(words.signed(value) for value in row)}"
+        for group in groups
+        for name, row in group.rows
+    )

@@ -1,0 +1,62 @@
+"""The example of private regression: its studies are priced, its policies allow them, its script runs."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+from colonnade.errors import StudyError
+from colonnade.study import PartyConfig, Study
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Both folders, since the tables are those of the other example."""
+    place = tmp_path_factory.mktemp("examples")
+    made = shutil.ignore_patterns("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*")
+    for name in ("three-organisations", "private-regression"):
+        shutil.copytree(EXAMPLES / name, place / name, ignore=made)
+    return place / "private-regression"
+
+
+@pytest.mark.parametrize(
+    ("name", "law", "price"),
+    [
+        ("STUDY.toml", "skellam", "the budget for analyst decides: epsilon 1.0000 of 1 allowed"),
+        ("FUNCTIONAL.toml", "discrete-laplace", "the study states no budget for observers"),
+    ],
+)
+def test_the_studies_are_priced_and_within_everybodys_policy(colonnade, folder, name, law, price):
+    facts = colonnade("privacy", folder / name, "--rows", 3000, "--json")
+    assert (facts["law"], facts["columns"], facts["rows"]) == (law, 40, 3000)
+    study = Study.load(folder / name)
+    for party in ("bank", "shop", "clinic"):
+        config = PartyConfig.load(folder / party / "party.toml")
+        config.check(study)
+        config.check_budget(study)
+        assert config.table(study.roster.schemas[party]).rows == 3000
+    assert price in colonnade("privacy", folder / name)
+
+
+def test_the_questions_of_a_plan_need_a_budget(colonnade, folder):
+    text = colonnade("plan", folder / "FUNCTIONAL.toml", "--epsilon", "--error", 1, code=StudyError.exit_code)
+    assert "states no epsilon in [budget]" in text
+
+
+def test_a_prediction_waits_for_its_model(colonnade, folder):
+    text = colonnade("run", folder / "PREDICT.toml", "--out", folder / "out", code=StudyError.exit_code)
+    assert "model.json cannot be read" in text
+    assert not (folder / "out").exists()
+
+
+def test_the_script_runs(folder, capsys):
+    score = runpy.run_path(str(folder / "fit.py"))["main"](rows=2_000)
+    assert 0.6 < score <= 1
+    said = capsys.readouterr().out
+    for word in ("analyst", "bank", "accuracy on 400 other people"):
+        assert word in said

@@ -1,0 +1,303 @@
+"""Studies of every kind of model from end to end: one in processes of its own, the others in threads over TLS."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colonnade.cli import initialise, show
+from colonnade.cli.fitted import summary
+from colonnade.cli.publish import publish
+from colonnade.errors import BudgetError, PeerStopped, PolicyError, StudyError
+from colonnade.models import Estimator
+from colonnade.privacy import Ledger, NonPrivate, Observer, Statement
+from colonnade.privacy.statement import rounded_up
+from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
+from colonnade.study.preflight import IterativePreflight
+from colonnade.tables import load_dataset
+
+from .conftest import free_port
+
+ROWS = 600
+PARTIES = ("bank", "shop", "clinic")
+COLUMNS = {"bank": ["income", "arrears", "default"], "shop": ["basket", "discounts"], "clinic": ["bmi", "smoker"]}
+LABELLED = 'label = "bank.default"\nrows_at_most = 10_000\n'
+ONE_SHOT = f'kind = "logistic"\nmethod = "one-shot"\n{LABELLED}'
+SQM = f'kind = "logistic"\nmethod = "sqm"\nrows = {ROWS}\nrate = 0.1\nepochs = 1\n{LABELLED}'
+FUNCTIONAL = f"""\
+kind = "logistic"
+method = "functional"
+{LABELLED}epsilon_by_party = {{ bank = 3.0, shop = 2.0, clinic = 1.0 }}
+"""
+LINEAR = 'kind = "linear"\nlabel = "shop.basket"\nnoise = "discrete-gaussian"\n'
+POLYNOMIAL = 'kind = "polynomial"\nexpressions = ["bank.income * shop.basket", "clinic.bmi^2"]\nrows_at_most = 10_000\n'
+PREDICTION = 'kind = "prediction"\nmodel = "model.json"\nto = "bank"\n'
+NOISY = "[budget]\nepsilon = { analyst = 4.0 }\n"
+FOR_BANK = "[budget]\nepsilon = { bank = 2.0 }\n"
+GENEROUS = "epsilon = { analyst = 100.0, coordinator = 100.0 }"
+CAPS = "epsilon = { analyst = 3.0, coordinator = 3.0, party = 3.0 }"
+
+
+class Place:
+    """One folder with everyone's keys, tables and policies, in which studies are written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        people = load_dataset("population", rows=ROWS)
+        people.write(folder / "tables")
+        (folder / "schemas").mkdir()
+        for name in PARTIES:
+            people.schemas[name].save(folder / "schemas" / f"{name}.toml")
+            initialise.party(name, folder / name, f"../tables/{name}.csv", "person_id", "auto-within-budget")
+            self.allow(name, GENEROUS)
+        self.pins = ""
+        self.pins = initialise.trial(self.study("keys", 'kind = "pca"\n', NOISY).path)
+
+    def allow(self, name: str, caps: str, exact: str = "") -> PartyConfig:
+        """Change what a party agrees to."""
+        path = self.folder / name / "party.toml"
+        text = re.sub(
+            r"^tasks = .*$", 'tasks = ["linear", "logistic", "polynomial", "prediction"]', path.read_text(), flags=re.M
+        )
+        text = re.sub(r"^epsilon = .*$", caps, text, count=1, flags=re.M)
+        text = re.sub(r"^(# )?exact = .*$", exact or "# exact = []", text, count=1, flags=re.M)
+        path.write_text(text)
+        return PartyConfig.load(path)
+
+    def study(self, name: str, task: str, budget: str, **columns: list[str]) -> Study:
+        """A study of all three parties, with the columns given or a few of each."""
+        text = f'name = "{name}"\n[task]\n{task}{budget}[coordinator]\naddress = "127.0.0.1:{free_port()}"\n'
+        text += "[limits]\njoin = 30\n"
+        for party in PARTIES:
+            chosen = columns.get(party, COLUMNS[party])
+            text += f'[parties.{party}]\nschema = "schemas/{party}.toml"\ncolumns = {json.dumps(chosen)}\n'
+        if self.pins:
+            text += "[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in self.pins.items())
+        path = self.folder / f"{name}.toml"
+        path.write_text(text)
+        return Study.load(path)
+
+    def run(self, study: Study) -> dict[str, Estimator]:
+        """Play a study in threads, over TLS through a real hub; everyone's model, or the first cause of failure."""
+        out = self.folder / "runs" / study.name
+        assert study.statement.trust is study.roster.trust  # planned once for all threads
+        with ThreadPoolExecutor(4) as pool:
+            jobs = {"coordinator": pool.submit(run_coordinator, study, self.key("coordinator"), out)}
+            for name in PARTIES:
+                config = PartyConfig.load(self.folder / name / "party.toml")
+                jobs[name] = pool.submit(run_party, study, config, out / "parties" / name)
+        failures = [job.exception() for job in jobs.values() if job.exception()]
+        causes = [error for error in failures if not isinstance(error, PeerStopped)]
+        for error in (*causes, *failures):
+            raise error
+        folders = {name: out if name == "coordinator" else out / "parties" / name for name in jobs}
+        publish(study, out, folders)
+        return {name: job.result() for name, job in jobs.items()}
+
+    def key(self, name: str) -> Path:
+        return self.folder / name / f"{name}.key"
+
+    def report(self, study: Study) -> str:
+        return (self.folder / "runs" / study.name / "report.html").read_text()
+
+    def facts(self, study: Study) -> dict:
+        return json.loads((self.folder / "runs" / study.name / "run.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Place:
+    return Place(tmp_path_factory.mktemp("studies") / "s")
+
+
+@pytest.fixture(autouse=True)
+def _generous_again(place):
+    """Each test leaves empty ledgers and generous policies behind."""
+    yield
+    for name in PARTIES:
+        for path in (place.folder / name).glob("ledger.sqlite*"):
+            path.unlink()
+        place.allow(name, GENEROUS)
+
+
+@pytest.fixture(scope="module")
+def regression(place) -> Study:
+    """A logistic regression in processes of its own, whose model lies beside the other studies then."""
+    study = place.study("one-shot", ONE_SHOT, NOISY)
+    out = place.folder / "runs" / study.name
+    publish(study, out, run_local(study, out))
+    shutil.copy(out / "model.json", place.folder / "model.json")
+    return study
+
+
+# --- regressions
+
+
+def test_a_one_shot_regression_in_processes(place, regression):
+    out = place.folder / "runs" / regression.name
+    models = [Estimator.load(out / "model.json")]
+    models += [Estimator.load(out / "parties" / name / "model.json") for name in PARTIES]
+    for model in models:
+        assert model.coef_.shape == (1, 6)
+        assert np.array_equal(model.coef_, models[0].coef_)
+        assert model.privacy_.epsilon("analyst") <= 4.0
+    facts = place.facts(regression)["task"]
+    assert (facts["law"], facts["columns"], facts["label"]) == ("skellam", 7, "bank.default")
+    assert int(facts["noise"]) == regression.task.noise
+    text = "\n".join(summary(models[0]))
+    assert "logistic regression of bank.default on 6 columns, by one-shot" in text
+    assert "intercept" in text
+    for name in PARTIES:
+        assert f"{name} {rounded_up(models[0].protection_[name])}" in text
+    page = place.report(regression)
+    for words in ("one logistic regression on 6 columns", "Coefficients", "Intercept", "Ridge", "bank.default"):
+        assert words in page
+    assert all(Ledger(place.folder / name / "ledger.sqlite").entries()[0].state == "committed" for name in PARTIES)
+
+
+def test_an_iterative_regression_opens_a_gradient_a_round(place):
+    study = place.study("sqm", SQM, NOISY)
+    answer = preflight(study)
+    assert isinstance(answer, IterativePreflight)
+    assert (answer.steps, answer.batch, answer.people, answer.rows) == (10, 60, ROWS, ROWS)
+    assert answer.rounds > 10
+    assert "10 openings, each about a random batch of 60 of 600 people" in show.preflight(answer)
+    models = place.run(study)
+    for model in models.values():
+        assert np.array_equal(model.coef_, models["coordinator"].coef_)
+    facts = place.facts(study)
+    assert (facts["task"]["rounds"], facts["task"]["sampling"]) == (10, "poisson")
+    page = place.report(study)
+    for words in ("Rounds", "poisson, 60 people", "sqm"):
+        assert words in page
+
+
+def test_the_functional_mechanism_at_prices_of_the_parties(place):
+    study = place.study("functional", FUNCTIONAL, "")
+    answer = preflight(study)
+    assert answer.binding is None
+    assert answer.law == "discrete-laplace"
+    assert answer.to_dict()["binding"] is None
+    model = place.run(study)["coordinator"]
+    for name, allowed in (("bank", 3.0), ("shop", 2.0), ("clinic", 1.0)):
+        assert 0 < model.protection_[name] <= allowed
+    assert math.isfinite(model.privacy_.epsilon("bank"))
+    page = place.report(study)
+    assert "What the result tells about each party" in page
+    assert "discrete-laplace" in page
+
+
+def test_a_linear_regression(place):
+    study = place.study("linear", LINEAR, NOISY)
+    model = place.run(study)["shop"]
+    assert model.kind == "linear"
+    assert "shop.basket" not in model.feature_names_in_
+    assert "one linear regression on 6 columns" in place.report(study)
+
+
+# --- sums of polynomials
+
+
+def test_sums_of_polynomials(place):
+    study = place.study("sums", POLYNOMIAL, NOISY)
+    model = place.run(study)["clinic"]
+    assert len(model.values_) == len(model.deviations_) == 2
+    assert all(deviation > 0 for deviation in model.deviations_)
+    text = "\n".join(summary(model))
+    page = place.report(study)
+    for expression in model.expressions_:
+        assert expression in text
+        assert expression in page
+    assert "2 sums over the columns of all parties" in page
+
+
+# --- predictions
+
+
+def test_predictions_are_for_one_partys_eyes(place, regression):
+    study = place.study("noisy", PREDICTION, FOR_BANK)
+    assert "default" not in study.roster.schemas["bank"].names
+    models = place.run(study)
+    assert len(models["bank"].ids_) == ROWS
+    out = place.folder / "runs" / study.name
+    secret = models["bank"].ids_[0]
+    for path in [path for path in out.rglob("*") if path.is_file()]:
+        assert (secret in path.read_text()) == (path == out / "parties" / "bank" / "model.json"), path
+    page = place.report(study)
+    assert "predictions for bank" in page
+    assert "noisy scores of the people of this study" in page
+    assert "in its model.json and nowhere else" in "\n".join(summary(models["shop"]))
+    assert "scores of 600 people, told to bank alone" in "\n".join(summary(models["bank"]))
+
+
+def test_new_people_need_no_label(place, regression):
+    study = place.study("new", PREDICTION, FOR_BANK, bank=["income", "arrears"])
+    assert study.roster.schemas["bank"].names == ("income", "arrears")
+    assert study.task.names == place.study("same", PREDICTION, FOR_BANK).task.names
+
+
+def test_a_noisy_prediction_is_charged_to_those_who_tell(place, regression):
+    study = place.study("charged", PREDICTION, FOR_BANK)
+    (event,) = study.events
+    assert event.audience == ("bank",)
+    bank, shop = (place.allow(name, CAPS) for name in ("bank", "shop"))
+    assert shop.charged(study) == (event,)
+    assert Statement.of(bank.charged(study), study.roster.trust, 1e-5).epsilon("bank") == 0
+    bank.check_budget(study)
+    strict = place.allow("shop", CAPS.replace("party = 3.0", "party = 1.0"))
+    with pytest.raises(BudgetError, match="bank: spent"):
+        strict.check_budget(study)
+
+
+def test_exact_answers_need_everybody_elses_word(place, regression):
+    study = place.study("exact", PREDICTION + "exact = true\n", "")
+    assert isinstance(study.events[0], NonPrivate)
+    assert preflight(study).noise_std == 0
+    uncapped = "epsilon = { analyst = 3.0, coordinator = 3.0, clinic = 3.0 }"
+    shop = place.allow("shop", uncapped)
+    with pytest.raises(PolicyError, match="tells bank exact answers, without noise, and shop's policy does not allow"):
+        shop.check(study)
+    capped = place.allow("shop", CAPS, 'exact = ["bank"]')
+    capped.check(study)
+    with pytest.raises(BudgetError, match=r"bank: spent .* asked inf"):
+        capped.check_budget(study)
+    place.allow("bank", CAPS).check(study)  # what is opened to the bank alone costs the bank nothing
+    place.allow("shop", uncapped, 'exact = ["bank"]')
+    place.allow("clinic", uncapped.replace("clinic", "shop"), 'exact = ["bank"]')
+    models = place.run(study)
+    model = Estimator.load(place.folder / "model.json")
+    tables = {
+        name: PartyConfig.load(place.folder / name / "party.toml").table(s).sorted_by_id()
+        for name, s in study.roster.schemas.items()
+    }
+    assert np.abs(models["bank"].scores_ - model.scores(tables)).max() < 1e-3
+    spent = {
+        name: Ledger(place.folder / name / "ledger.sqlite").spent(Observer.party("bank"), 1e-5) for name in PARTIES
+    }
+    assert math.isinf(spent["shop"])
+    assert math.isinf(spent["clinic"])
+    assert math.isfinite(spent["bank"])
+    assert "no noise" in show.preflight(preflight(study))
+
+
+def test_everyone_must_hold_the_same_model(place, regression):
+    study = place.study("digest", PREDICTION, FOR_BANK)
+    first = study.digest
+    path = place.folder / "model.json"
+    text = path.read_text()
+    path.write_text(text + "\n")
+    assert Study.load(study.path).digest != first
+    path.write_text(text.replace('"kind": "logistic"', '"kind": "pca"'))
+    with pytest.raises(StudyError, match=r"model\.json"):
+        Study.load(study.path)
+    path.unlink()
+    with pytest.raises(StudyError, match=r"model\.json cannot be read"):
+        Study.load(study.path)
+    path.write_text(text)
+    assert Study.load(study.path).digest == first
