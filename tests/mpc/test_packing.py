@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, ResidueSystem
-from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.packing import SMALL, pack, unpack
 
 SYSTEM = ResidueSystem(PRIMES[:3])
 
@@ -17,35 +17,43 @@ def test_unpacking_gives_back_what_was_packed(shape, seed):
     rng = np.random.default_rng(seed)
     residues = np.stack([rng.integers(-(p // 2), p // 2 + 1, shape).astype(float) for p in SYSTEM.primes])
     words = pack(residues, SYSTEM)
-    assert words.nbytes == 3 * 12 * -(-int(np.prod(shape)) // 4)  # three bytes a residue, in fours
+    count = int(np.prod(shape))
+    # Three bytes a residue, in fours; a few of them travel as they are.
+    assert words.nbytes == (12 * count if 3 * count <= SMALL else 3 * 12 * -(-count // 4))
     assert np.array_equal(unpack(words, shape, SYSTEM, "bank"), residues)
 
 
+@pytest.mark.parametrize("count", [5, 5000])
 @pytest.mark.parametrize("prime", PRIMES)
-def test_the_extremes_fit(prime):
+def test_the_extremes_fit(prime, count):
     system = ResidueSystem((prime,))
-    residues = np.array([[-(prime // 2), prime // 2, 0, 1, -1]], dtype=float)
-    assert np.array_equal(unpack(pack(residues, system), (5,), system, "bank"), residues)
+    residues = np.resize(np.array([-(prime // 2), prime // 2, 0, 1, -1], dtype=float), (1, count))
+    assert np.array_equal(unpack(pack(residues, system), (count,), system, "bank"), residues)
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "count"),
     [
-        None,
-        np.zeros((3, 3), dtype=np.int32),
-        np.zeros((2, 3), dtype=np.uint32),
-        np.zeros((3, 6), dtype=np.uint32),
-        np.full((3, 3), PRIMES[2], dtype=np.uint32),
+        (None, 4),
+        (np.zeros((3, 4), dtype=np.uint32), 4),
+        (np.zeros((2, 4), dtype=np.int32), 4),
+        (np.zeros((3, 5), dtype=np.int32), 4),
+        (np.full((3, 4), PRIMES[2] // 2 + 1, dtype=np.int32), 4),
+        (np.full((3, 4), -(2**31), dtype=np.int32), 4),
+        (np.zeros((3, 3 * 1250), dtype=np.int32), 5000),
+        (np.zeros((2, 3 * 1250), dtype=np.uint32), 5000),
+        (np.zeros((3, 3 * 1251), dtype=np.uint32), 5000),
+        (np.full((3, 3 * 1250), PRIMES[2], dtype=np.uint32), 5000),
     ],
 )
-def test_what_is_not_packed_residues_is_refused(words):
+def test_what_is_not_packed_residues_is_refused(words, count):
     with pytest.raises(ProtocolError, match="bank sent"):
-        unpack(words, (4,), SYSTEM, "bank")
+        unpack(words, (count,), SYSTEM, "bank")
 
 
 def test_padding_must_be_empty():
     """Nothing travels that the receiver would not look at."""
-    words = pack(np.zeros((3, 5)), SYSTEM)
+    words = pack(np.zeros((3, 5001)), SYSTEM)
     words[0, -1] |= np.uint32(1 << 8)
     with pytest.raises(ProtocolError, match="no residue"):
-        unpack(words, (5,), SYSTEM, "bank")
+        unpack(words, (5001,), SYSTEM, "bank")

@@ -14,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.residues import FEW, Residues, ResidueSystem
+from colonnade.mpc.residues import Residues, ResidueSystem
 
-Words = NDArray[np.uint32]
+Words = NDArray[np.uint32] | NDArray[np.int32]
+SMALL = 1 << 12
+"""Up to so many residues a third more bytes cost less than packing, and they travel as they are."""
 
 
 def pack(residues: Residues, system: ResidueSystem) -> Words:
-    """Residues as 24-bit numbers from 0 to p - 1, one row of words a prime."""
+    """Residues as 24-bit numbers from 0 to p - 1, one row of words a prime; a few of them as they are."""
     count = prod(residues.shape[1:])
     quarter = _quarter(count)
-    if residues.size <= FEW:
-        return _pack_few(residues.reshape(len(system.primes), count), system, quarter)
+    if residues.size <= SMALL:
+        return residues.reshape(len(system.primes), count).astype(np.int32)
     words = np.empty((len(system.primes), 3, quarter), dtype=np.uint32)
     numbers = np.zeros(4 * quarter, dtype=np.uint32)
     for prime, row, (first, second, third) in zip(system.primes, residues, words, strict=True):
@@ -41,10 +43,10 @@ def unpack(words: Any, shape: Sequence[int], system: ResidueSystem, sender: str)
     count = prod(shape)
     quarter = _quarter(count)
     primes = len(system.primes)
+    if primes * count <= SMALL:
+        return _plain(words, count, system, sender).reshape(primes, *shape)
     if not isinstance(words, np.ndarray) or words.dtype != np.uint32 or words.shape != (primes, 3 * quarter):
         raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
-    if primes * count <= FEW:
-        return _unpack_few(words.reshape(primes, 3, quarter), count, system, sender).reshape(primes, *shape)
     residues = np.empty((primes, count))
     numbers = np.empty((4, quarter), dtype=np.uint32)
     for prime, out, (first, second, third) in zip(
@@ -61,26 +63,15 @@ def unpack(words: Any, shape: Sequence[int], system: ResidueSystem, sender: str)
     return residues.reshape(primes, *shape)
 
 
-def _pack_few(residues: Residues, system: ResidueSystem, quarter: int) -> Words:
-    """All primes at once, where the calls cost more than the work."""
-    numbers = np.zeros((len(residues), 4 * quarter), dtype=np.uint32)
-    numbers[:, : residues.shape[1]] = residues + _halves(system)
-    a, b, c, d = numbers.reshape(len(residues), 4, quarter).transpose(1, 0, 2)
-    return np.concatenate([a | b << 24, b >> 8 | c << 16, c >> 16 | d << 8], axis=1)
-
-
-def _unpack_few(words: Words, count: int, system: ResidueSystem, sender: str) -> Residues:
-    """All primes at once, with the same refusals."""
-    first, second, third = words.transpose(1, 0, 2)
-    parts = [first & 0xFFFFFF, first >> 24 | (second & 0xFFFF) << 8, second >> 16 | (third & 0xFF) << 16, third >> 8]
-    numbers = np.concatenate(parts, axis=1)
-    if (numbers >= np.array(system.primes, dtype=np.uint32)[:, None]).any() or numbers[:, count:].any():
+def _plain(numbers: Any, count: int, system: ResidueSystem, sender: str) -> Residues:
+    """Residues that travelled as they are."""
+    primes = len(system.primes)
+    if not isinstance(numbers, np.ndarray) or numbers.dtype != np.int32 or numbers.shape != (primes, count):
+        raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
+    residues = numbers.astype(np.float64)
+    if (np.abs(residues) > system.constants[:, None] / 2).any():
         raise ProtocolError(f"{sender} sent a number that is no residue")
-    return numbers[:, :count] - _halves(system)
-
-
-def _halves(system: ResidueSystem) -> Residues:
-    return np.array([[prime // 2] for prime in system.primes], dtype=np.float64)
+    return residues
 
 
 def _quarter(count: int) -> int:

@@ -107,25 +107,22 @@ class ResidueSystem:
                 draw(prime, part, stream)
         return out
 
-    def reduce(self, values: Residues) -> Residues:
-        """Reduce in place; entries may be as large as 2^53 - p."""
+    def reduce(self, values: Residues, *, passes: int = 1) -> Residues:
+        """Reduce in place; entries below 2^51 in magnitude, or with two passes as large as 2^53 - p."""
         if values.size <= FEW:
-            primes, inverses = self._aligned(values.ndim)
-            for _ in range(2):
+            shape = (-1, *[1] * (values.ndim - 1))
+            primes, inverses = self.constants.reshape(shape), self._inverses.reshape(shape)
+            for _ in range(passes):
                 values -= np.rint(values * inverses) * primes
             return values
         for prime, row in zip(self.primes, values, strict=True):
-            reduce(row, prime)
-            reduce(row, prime)
+            for _ in range(passes):
+                reduce(row, prime)
         return values
 
-    def _aligned(self, dimensions: int) -> tuple[Residues, Residues]:
-        """The primes and their inverses, shaped to combine with an array of so many dimensions."""
-        shape = (-1, *[1] * (dimensions - 1))
-        return self._as_floats.reshape(shape), self._inverses.reshape(shape)
-
     @cached_property
-    def _as_floats(self) -> Residues:
+    def constants(self) -> Residues:
+        """The primes as floats."""
         return np.array(self.primes, dtype=np.float64)
 
     @cached_property
@@ -135,7 +132,7 @@ class ResidueSystem:
     def inner(self, left: Residues, right: Residues) -> Residues:
         """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly."""
         if left.shape[1] <= BLOCK_ROWS and left.size <= FEW:
-            return self.reduce(np.matmul(left.transpose(0, 2, 1), right))
+            return self.reduce(np.matmul(left.transpose(0, 2, 1), right), passes=2)
         total = np.zeros((len(self.primes), left.shape[2], right.shape[2]))
         for prime, a, b, out in zip(self.primes, left, right, total, strict=True):
             for start in range(0, len(a), BLOCK_ROWS):
@@ -150,8 +147,7 @@ class ResidueSystem:
         for index, prime in enumerate(self.primes):
             digit = residues[index].copy()
             for earlier, known in zip(self.primes, digits, strict=False):
-                digit -= known
-                reduce(digit, prime)
+                digit -= known  # below 2^22, so that the product is far below 2^51
                 digit *= inverse(earlier, prime)
                 reduce(digit, prime)
             digits.append(digit)
