@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from colonnade import Federation, Observer, Party, Schema, category, flag, load_dataset, number
 from colonnade.errors import CapacityError, PrivacyError, StudyError
+from colonnade.models import Roster
 from colonnade.models.base import Estimator
 from colonnade.models.polynomial import PolynomialSum, polynomial_sum
+from colonnade.privacy import epsilon, views
 
 pd = pytest.importorskip("pandas")
 
@@ -162,3 +165,17 @@ def test_parameters_that_make_no_sense(people):
         PolynomialSum("1", epsilon=1.0, rounding="up").plan(people.roster)
     with pytest.raises(PrivacyError, match="epsilon must be a positive"):
         PolynomialSum("1", epsilon=-1.0).plan(people.roster)
+
+
+def test_no_group_within_the_threshold_learns_more_than_the_budget_of_coalitions():
+    """Two owners hold most of what is summed: the group that leaves both out must not be worse than those listed."""
+    owners = [*(f"s{i}" for i in range(5)), "u0", "big1", "big2"]
+    roster = Roster.of({owner: Schema({"x": number(0, 1)}) for owner in owners}, committee=owners[:5], threshold=2)
+    asked = ["big1.x", "1.25 * big2.x", *(f"1/100 * {owner}.x" for owner in owners[:6])]
+    task = PolynomialSum(asked, epsilon={"coalition": 1.0}, gamma=256, rows_at_most=10_000).plan(roster)
+    assert task.event.others
+    everybody = [*owners, "coordinator"]
+    groups = [Observer.coalition(*names) for size in range(1, 6) for names in combinations(everybody, size)]
+    within = [group for group in groups if roster.trust.broken(group) is None and group.rank == 3]
+    learned = {views(task.events, group, roster.trust) for group in within}
+    assert max(epsilon(seen, 1e-5).epsilon for seen in learned) <= 1.0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,7 +16,9 @@ from colonnade.protocols import gradients
 from colonnade.protocols.gradients_task import COIN, OVERFLOW, Descent, Gradients
 from colonnade.protocols.moments_task import Block
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.session import play
 from colonnade.randomness import Stream
+from colonnade.wire import Identity, Switchboard, codec
 
 
 class Rows:
@@ -292,3 +295,44 @@ def test_more_rows_than_the_study_allows_are_refused(in_threads):
     tables, labels = make_tables(task, 10, 0)
     with pytest.raises(CapacityError, match="rows_at_most"):
         execute(in_threads, task, tables, labels)
+
+
+@pytest.mark.parametrize("gamma", [16, 2**10])
+def test_no_message_has_a_length_that_depends_on_a_value(gamma):
+    """Degree 3, where the opened numbers may be too large for 64 bits: two tables, the same lengths."""
+    task = make_task(expansion=3, gamma=gamma, rounds=2, rows_at_most=60, noise=3 * 10**12)
+
+    def lengths(seed):
+        sent = []
+        real = codec.encode_parts
+
+        def watched(value):
+            parts = real(value)
+            sent.append((value[0], sum(map(len, parts))))
+            return parts
+
+        tables, labels = make_tables(task, 60, seed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(codec, "encode_parts", watched)
+            over_channels(task, tables, labels)
+        return sorted(sent)
+
+    assert (task.bound >= 2**63) == (gamma > 16)
+    assert lengths(1) == lengths(2)
+
+
+def over_channels(task, tables, labels):
+    """The same over real channels, sealed as ever."""
+    names = (*task.owners, COORDINATOR)
+    identities = {name: Identity.create(name) for name in names}
+    board = Switchboard(identity.certificate for identity in identities.values())
+
+    def program(name):
+        if name == COORDINATOR:
+            return lambda me: gradients.coordinator(me, task)
+        own = labels if name == task.label_owner else None
+        return lambda me: gradients.owner(me, Rows(tables[name]), own, task)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        parts = [pool.submit(play, board.endpoint(identities[name]), task, program(name)) for name in names]
+        return [part.result() for part in parts]

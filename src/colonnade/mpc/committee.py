@@ -187,20 +187,28 @@ class Hand:
 
     def tell_opened(self, values: Integers, to: Sequence[str]) -> None:
         """Pass on what was opened, where the others leave the opening to this seat."""
-        plain = values if values.dtype == np.int64 else [str(value) for value in values.reshape(-1)]
+        flat = values.reshape(-1)
+        plain = values if values.dtype == np.int64 else [str(value).rjust(self._digits) for value in flat]
         for name in to:
             if name != self.name:
                 self._links[name].send("opened", values=plain)
 
+    @property
+    def _digits(self) -> int:
+        """Room for any number, so that the length of a message tells nothing about it."""
+        return len(str(self.system.modulus)) + 1
+
     def receive_opened(self, opener: str, shape: Sequence[int], bound: int) -> Integers:
         """What another seat opened, which must have the expected shape and size."""
-        told = self._links[opener].recv("opened").get("values")
+        values: Any = self._links[opener].recv("opened").get("values")
         try:
-            values = told if isinstance(told, np.ndarray) else np.array([int(v) for v in told], object).reshape(shape)
+            if not isinstance(values, np.ndarray):
+                values = np.array([int(value) for value in values], dtype=object).reshape(shape)
         except (TypeError, ValueError):
             raise ProtocolError(f"{opener} sent something else than the opened array") from None
         if values.shape != tuple(shape) or values.dtype not in (np.int64, object):
             raise ProtocolError(f"{opener} sent something else than the opened array")
         if values.size and max(int(values.max()), -int(values.min())) > bound:
             raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
-        return values
+        opened: Integers = values
+        return opened

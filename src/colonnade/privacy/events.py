@@ -226,8 +226,10 @@ def _noisy(
     l1, l2_squared = single
     if adjacency is not Adjacency.ADD_REMOVE:
         l1, l2_squared = event.replace_l1, 0 if isinstance(event, DiscreteLaplaceRelease) else event.replace_l2_squared
+        # Of one owner only: a group must not learn less for having more members, or the table would miss the worst.
+        alone = {name for name in observer.names if name != COORDINATOR}
         for owner, other_l1, other_l2_squared in event.others:
-            if owner in observer.names:
+            if alone == {owner}:
                 l1, l2_squared = min(l1, other_l1), 0 if laplace else min(l2_squared, other_l2_squared)
     seen = View(
         kind=event.kind,

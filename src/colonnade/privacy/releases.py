@@ -89,7 +89,7 @@ class _SquaredRelease(_Release):
     """Noise whose price depends on the L2 norm of the change; ``others`` refines the replace relation.
 
     ``others`` lists, for some owners, L1 and squared L2 bounds of the change when only the columns that this
-    owner does *not* hold are replaced.
+    owner does *not* hold are replaced. They count for that owner alone, not for groups it is in.
     """
 
     l1: int

@@ -228,7 +228,8 @@ def _about_batches(event: Event) -> Iterator[str]:
         knowing = _few(inner.coins) or "nobody"
         yield (
             f"each person joins a batch by a coin of chance {inner.rate}, a public number that is not read off the "
-            f"table; who is in it, and how many, is known to {knowing} only, and no message's size tells it"
+            f"table; who is in it, and how many, is known to {knowing} only: no message's size tells it, and what the "
+            "time of a round may tell is not counted"
         )
     elif isinstance(event, Repeated):
         yield (

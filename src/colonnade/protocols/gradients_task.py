@@ -36,7 +36,7 @@ from colonnade.protocols.session import Cells
 PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
 COIN = 2**32
-OVERFLOW = Fraction(1, 2**100)
+OVERFLOW = Fraction(1, 2**128)
 _NOISE_REACH = 16  # deviations; the samplers cut their tails before
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
 
@@ -180,7 +180,8 @@ class Gradients:
             l2_squared=moved.l2_squared,
             replace_l1=moved.replace_l1,
             replace_l2_squared=moved.replace_l2_squared,
-            tail=TAIL + (OVERFLOW if self.padded else 0),
+            # The tail counts for every number and share; a batch overflows once a round.
+            tail=TAIL + (OVERFLOW / (self.entries * len(self.owners)) if self.padded else 0),
             theorem=THEOREM if self.sampling == "poisson" else f"{THEOREM}, fixed-batches",
         )
         if self.sampling == "disjoint":
