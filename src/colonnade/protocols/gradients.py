@@ -147,6 +147,7 @@ class Seat:
         # A share is below 2^22, so half the memory does.
         self.kept = np.zeros((primes, rows, task.width + task.classes), dtype=np.int32)
         self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 2)
+        self._batch = np.zeros((primes, 0, task.width + task.classes))
 
     def take_in(self, index: int, mine: Shares | None) -> None:
         """The shares of one block of rows of every owner."""
@@ -169,7 +170,7 @@ class Seat:
         hand, t = self.me.hand, self.task.trust.threshold
         rows = self._rows(batch)
         x, known = rows[:, :, : self.task.width], rows[:, :, self.task.width :]
-        u = Shares(hand.system.inner(x.transpose(0, 2, 1), hand.system.split(weights.T)), t)
+        u = Shares(hand.system.inner(x.transpose(0, 2, 1), hand.system.split(weights.T.astype(np.float64))), t)
         score = hand.add([Shares(known, t), u if self.task.expansion == 1 else self._cubic(u)])
         product = hand.inner(Shares(x, t), score)
         return Shares(product.values.reshape(len(product.values), -1), product.degree)
@@ -189,15 +190,15 @@ class Seat:
 
     def _rows(self, batch: NDArray[np.int64]) -> NDArray[np.float64]:
         """A batch's shares; where its size would show in messages, empty places follow."""
-        taken = self.kept[:, batch]
-        if not self.task.padded:
-            return taken.astype(np.float64)
-        room = self.task.room(self.rows)
-        if len(batch) > room:
+        size = self.task.room(self.rows) if self.task.padded else len(batch)
+        if len(batch) > size:
             raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
-        padded = np.zeros((len(taken), room, taken.shape[2]))
-        padded[:, : len(batch)] = taken
-        return padded
+        if size > self._batch.shape[1]:
+            self._batch = np.zeros((len(self.kept), size, self.kept.shape[2]))
+        places = self._batch[:, :size]
+        places[:, : len(batch)] = self.kept[:, batch]
+        places[:, len(batch) :] = 0.0
+        return places
 
 
 def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,9 @@ class Channel:
         self._session: Session | None = None
         self._opened = False
         self._start = threading.Lock()
+        # Of small messages several may share a record; what was read of it beyond the first waits here.
+        self._record = memoryview(bytearray(_RECORD))
+        self._left = self._record[:0]
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; blocks only while the peer is too far behind."""
@@ -106,16 +108,14 @@ class Channel:
             if sealed := session.drain():
                 self._post.dispatch(self.peer, sealed)
 
-    @contextmanager
-    def _guard(self, session: Session) -> Iterator[None]:
+    def _guard(self, session: Session) -> _Guard:
         """Make a broken session stay broken, and let the peer know."""
-        try:
-            yield
-        except ColonnadeError as error:
-            self._post.spoil(self.peer, error)
-            if sealed := session.drain():
-                self._post.dispatch(self.peer, sealed)
-            raise
+        return _Guard(self, session)
+
+    def _break(self, session: Session, error: ColonnadeError) -> None:
+        self._post.spoil(self.peer, error)
+        if sealed := session.drain():
+            self._post.dispatch(self.peer, sealed)
 
     def _open_session(self) -> Session:
         if not self.is_ready:
@@ -132,15 +132,43 @@ class Channel:
         target = np.empty(size, np.uint8).data
         filled = 0
         while True:
-            if session.has_bytes:
-                with self._tls, self._traffic.timed(), self._guard(session):
-                    filled += session.unseal_into(target[filled:])
+            filled += self._from_record(target[filled:])
             if filled == size:
                 self._post.check(self.peer)
                 return target
-            packet = self._post.take(self.peer)
-            with self._tls:
-                session.feed(packet)
+            if not session.has_bytes:
+                packet = self._post.take(self.peer)
+                with self._tls:
+                    session.feed(packet)
+            with self._tls, self._traffic.timed(), self._guard(session):
+                if size - filled < _RECORD:
+                    self._left = self._record[: session.unseal_some(self._record)]
+                else:
+                    filled += session.unseal_into(target[filled:])
+
+    def _from_record(self, target: memoryview) -> int:
+        """Copy what is left of the last small record."""
+        count = min(len(target), len(self._left))
+        if count:
+            target[:count] = self._left[:count]
+            self._left = self._left[count:]
+        return count
+
+
+class _Guard:
+    """A block in which a failure of the session is made known."""
+
+    __slots__ = ("_channel", "_session")
+
+    def __init__(self, channel: Channel, session: Session) -> None:
+        self._channel, self._session = channel, session
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ColonnadeError):
+            self._channel._break(self._session, error)
 
 
 def _cut(parts: Iterable[bytes | memoryview], limit: int) -> Iterator[list[memoryview]]:

@@ -33,6 +33,8 @@ _INLINE = 1 << 12
 _U8, _U16, _U32, _F64 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<d")
 _NONE, _TRUE, _FALSE, _INT, _FLOAT, _STR, _BYTES, _LIST, _DICT, _ARRAY = b"NTFIDSBLMA"
 
+_SCALARS = (np.bool_, np.integer, np.floating)
+_RAW = (bytes, bytearray, memoryview)
 _DTYPES = [np.dtype(code) for code in ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f4", "<f8")]
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 
@@ -78,7 +80,7 @@ class _Writer:
                 f"a message nests at most {MAX_DEPTH} deep and holds at most {MAX_VALUES} values; "
                 "send bulk data as arrays"
             )
-        if isinstance(value, np.bool_ | np.integer | np.floating):
+        if isinstance(value, _SCALARS):
             value = value.item()
         if value is None:
             self._small.append(_NONE)
@@ -92,7 +94,7 @@ class _Writer:
         elif isinstance(value, str):
             self._small.append(_STR)
             self._sized(_utf8(value), _U32)
-        elif isinstance(value, bytes | bytearray | memoryview):
+        elif isinstance(value, _RAW):
             self._small.append(_BYTES)
             self._sized(value, _U32)
         elif isinstance(value, list):

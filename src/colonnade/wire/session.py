@@ -88,6 +88,18 @@ class Session:
             raise self._translate(error) from None
         return filled
 
+    def unseal_some(self, target: memoryview) -> int:
+        """Decrypt one record at most; zero where none is whole."""
+        try:
+            count = int(self._tls.read(len(target), target))
+        except ssl.SSLWantReadError:
+            return 0
+        except ssl.SSLError as error:
+            raise self._translate(error) from None
+        if not count:
+            raise ProtocolError(f"{self._peer.name} ended the sealed session")
+        return count
+
     def _check_peer(self) -> None:
         found = self._tls.getpeercert(binary_form=True)
         if found != self._peer.der:

@@ -35,7 +35,6 @@ class Standing:
 
     incarnation: int | None = None
     """Which process it is; None until it joins."""
-    absent_since: float | None = None
     heard_at: float = 0.0
     departed: bool = False
     error: ColonnadeError | None = None
@@ -48,6 +47,7 @@ class Watch:
         self._name, self._limits = name, limits
         self.changed = threading.Condition()
         self.peers = {peer: Standing() for peer in peers}
+        self._absent: dict[str, float] = {}  # since when; of many peers seldom any
         self._failure: ColonnadeError | None = None
         self._down: tuple[float, str] | None = None
         self.closed = False
@@ -64,8 +64,7 @@ class Watch:
     def link_down(self, reason: str) -> None:
         """The hub cannot be reached; nothing is known of anybody until it can."""
         self._down = (self._down[0] if self._down else monotonic(), reason)
-        for peer in self.peers.values():
-            peer.absent_since = None
+        self._absent.clear()
         self.changed.notify_all()
 
     def here(self, name: str, incarnation: int) -> bool:
@@ -76,21 +75,22 @@ class Watch:
         if peer.incarnation not in (None, incarnation):
             self.fail(PeerLost(f"{name} was restarted and has lost its place; the study cannot go on"))
             return False
-        peer.incarnation, peer.absent_since, peer.heard_at = incarnation, None, monotonic()
+        peer.incarnation, peer.heard_at = incarnation, monotonic()
+        self._absent.pop(name, None)
         self.changed.notify_all()
         return True
 
     def gone(self, name: str) -> None:
         """A participant's connection broke."""
         peer = self.peers.get(name)
-        if peer and peer.incarnation is not None and not peer.departed and peer.absent_since is None:
-            peer.absent_since = monotonic()
+        if peer and peer.incarnation is not None and not peer.departed and name not in self._absent:
+            self._absent[name] = monotonic()
             self.changed.notify_all()
 
     def departed(self, name: str) -> None:
         """A participant finished; its absence is no loss from now on."""
         self.peers[name].departed = True
-        self.peers[name].absent_since = None
+        self._absent.pop(name, None)
         self.changed.notify_all()
 
     def fail(self, error: ColonnadeError) -> None:
@@ -109,13 +109,13 @@ class Watch:
         """Whether a peer can be sent to now."""
         peer = self.peers[name]
         known = peer.incarnation is not None and not peer.departed
-        return known and peer.absent_since is None and self._down is None
+        return known and name not in self._absent and self._down is None
 
     def check(self, name: str | None = None) -> None:
         """Raise what stands in the way of going on, with a peer or at all."""
         if self.closed:
             raise ProtocolError(f"the endpoint of {self._name} is closed")
-        if self._failure is None and monotonic() >= self._next_loss():
+        if self._failure is None and (self._absent or self._down) and monotonic() >= self._next_loss():
             self.fail(self._loss())
         error = self._failure or (self.peers[name].error if name else None)
         if error is not None:
@@ -155,17 +155,17 @@ class Watch:
         return _NEVER  # away: the grace decides
 
     def _next_loss(self) -> float:
-        since = [peer.absent_since for peer in self.peers.values() if peer.absent_since is not None]
-        if self._down:
-            since.append(self._down[0])
-        return min(since, default=_NEVER) + self._limits.reconnect_grace
+        if not self._absent and not self._down:
+            return _NEVER
+        since = [*self._absent.values(), *([self._down[0]] if self._down else [])]
+        return min(since) + self._limits.reconnect_grace
 
     def _loss(self) -> ColonnadeError:
         grace = self._limits.reconnect_grace
         if self._down:
             return ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]}")
-        away = ((peer.absent_since, name) for name, peer in self.peers.items() if peer.absent_since is not None)
-        return PeerLost(f"{min(away)[1]} has not been heard of for {grace:g} s; the study cannot go on")
+        longest = min(self._absent, key=lambda name: (self._absent[name], name))
+        return PeerLost(f"{longest} has not been heard of for {grace:g} s; the study cannot go on")
 
     def _silent(self, name: str, idle: str) -> PeerLost:
         timeout = self._limits.timeout
