@@ -28,8 +28,10 @@ slow: $(READY)  ## statistical and reproduction tests that take minutes
 bench: $(BENCH)  ## speed, memory and bytes, beside peers
 	$(BIN)/python benchmarks/run.py
 
-reproduce: $(READY)  ## utility on real data sets (COLONNADE_DATA names their folder)
+reproduce: $(READY)  ## the papers' figures and tables on real data sets (COLONNADE_DATA names their folder)
 	$(BIN)/python benchmarks/pca_utility.py
+	$(BIN)/colonnade reproduce sqm --out benchmarks/results
+	$(BIN)/colonnade reproduce functional --peers benchmarks/results/diffprivlib.csv --out benchmarks/results
 
 audit: $(READY)  ## attack every promise from below; mechanisms broken on purpose must be caught
 	$(BIN)/colonnade audit all --twins --seed 7 --out runs/audit

@@ -15,9 +15,11 @@ from colonnade.cli.approve import answered, approval, approval_for_all, say_news
 from colonnade.cli.audit import audit
 from colonnade.cli.demo import run_demo
 from colonnade.cli.doctor import examine
+from colonnade.cli.fitted import summary
 from colonnade.cli.output import Json, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.cli.plan import plan
 from colonnade.cli.publish import publish
+from colonnade.cli.reproduce import reproduce
 from colonnade.errors import ColonnadeError, Interrupted, PolicyError
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
@@ -40,6 +42,7 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(schema_app, name="schema")
 app.command()(audit)
 app.command()(plan)
+app.command()(reproduce)
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
@@ -145,9 +148,11 @@ def party(
     say_news([own])
     approved = approval([own], approve, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
-        run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
+        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
-        emit({"study": loaded.name, "out": str(folder)}) if json else say(f"done; the record is in {folder}")
+        told = summary(model) if model.kind == "prediction" else []  # everything else is in the coordinator's report
+        done = [*told, f"done; the record is in {folder}"]
+        emit({"study": loaded.name, "out": str(folder)}) if json else say("\n".join(done))
 
 
 @app.command()
