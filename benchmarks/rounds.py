@@ -1,0 +1,191 @@
+"""One round of iterative logistic regression: batches of 100, 100 columns with the intercept, three owners.
+
+Rows are dealt once; a round is then a product on shares and one opening. Noise is dealt for 64 rounds at a time, so
+rounds are timed in chunks of 64: the time within a chunk, and from one chunk's end to the next, which contains the
+drawing and dealing of noise as well. Figures are medians over chunks, since one slow moment of a shared machine
+would spoil a mean, of the slowest owner.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.privacy import Trust, parse_budgets
+from colonnade.protocols import gradients
+from colonnade.protocols.gradients_task import Gradients
+from colonnade.protocols.moments_task import Block
+from colonnade.protocols.roles import COORDINATOR, Meter
+from colonnade.protocols.session import play
+from colonnade.wire import Endpoint
+from parties import command
+from processes import PATIENCE, Act, Stage, in_processes, in_threads
+
+ROWS, COLUMNS, BATCH, PLANNED_ROUNDS = 10_000, 33, 100, 1000
+OWNERS = ("bank", "clinic", "shop")
+LABEL_OWNER = "shop"
+GAMMA = {1: 1024, 3: 128}
+"""As the model chooses them."""
+WEIGHT_BOUND = {1: 8.0, 3: 4.0}
+ALLOWED = {"processes": 5.0, "threads": 1.5}
+CHUNKS = {1: 12, 3: 4}
+"""Chunks of 64 rounds in one run."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Rows in memory."""
+
+    ids: list[str]
+    values: NDArray[np.float64]
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
+
+
+@dataclass
+class Laps(Meter):
+    """A meter that keeps every chunk of rounds: when it began and ended, and the bytes sent until then."""
+
+    place: Endpoint | None = None
+    laps: list[tuple[float, float, int]] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        with super().phase(name):
+            yield
+        if name == "iterate" and self.place is not None:
+            self.laps.append((begun, time.perf_counter(), self.place.counters.total.sealed_sent))
+
+
+def make_task(expansion: int, chunks: int) -> Gradients:
+    """As a study plans it, ten epochs at epsilon 1 for the analyst; then as many rounds as are measured."""
+    norm = math.sqrt(len(OWNERS) + 0.25)
+    draft = Gradients(
+        blocks=tuple(Block(owner, tuple(f"c{i}" for i in range(COLUMNS)), 1.0) for owner in OWNERS),
+        label_owner=LABEL_OWNER,
+        classes=1,
+        trust=Trust(OWNERS, OWNERS, 1),
+        gamma=GAMMA[expansion],
+        scale=(1 - 2.0**-40) / norm,
+        expansion=1 if expansion == 1 else 3,
+        weight_bound=WEIGHT_BOUND[expansion],
+        learning_rate=2.0,
+        sampling="poisson",
+        rows=ROWS,
+        batch=BATCH,
+        rounds=PLANNED_ROUNDS,
+        noise=len(OWNERS),
+    )
+    task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+    assert task.width == 100
+    return replace(task, rounds=chunks * task.rounds_ahead)
+
+
+def prepare(task: Gradients, name: str) -> Act:
+    """A participant with its made-up rows; the label follows the first column."""
+    if name == COORDINATOR:
+        return partial(_take_part, task, None, None)
+    draws = np.random.default_rng(OWNERS.index(name))
+    values = draws.uniform(-1.0, 1.0, (ROWS, COLUMNS)) / math.sqrt(COLUMNS)
+    labels = (values[:, :1] > 0).astype(np.float64) if name == LABEL_OWNER else None
+    return partial(_take_part, task, Stored([f"P{i:06d}" for i in range(ROWS)], values), labels)
+
+
+def _take_part(
+    task: Gradients, rows: Stored | None, labels: NDArray[np.float64] | None, stage: Stage
+) -> dict[str, Any]:
+    place = stage.join()
+    meter = Laps(place=place)
+
+    def program(me: Any) -> Any:
+        me.meter = meter
+        return gradients.coordinator(me, task) if rows is None else gradients.owner(me, rows, labels, task)
+
+    learned = play(place, task, program, wait=PATIENCE).result
+    return {"laps": meter.laps, "weights": learned.weights}
+
+
+def measured(task: Gradients, where: str) -> dict[str, Any]:
+    """Milliseconds and bytes of a round."""
+    together = in_processes if where == "processes" else in_threads
+    reports = together((COORDINATOR, *OWNERS), partial(prepare, task))
+    first = reports[COORDINATOR]["weights"]
+    assert all(np.array_equal(first, report["weights"]) for report in reports.values()), "weights differ"
+    assert np.abs(first).max() > 0, "nothing was learned"
+    laps = {owner: reports[owner]["laps"] for owner in OWNERS}
+    many = task.rounds_ahead
+    inside = {owner: median(end - begun for begun, end, _ in found) for owner, found in laps.items()}
+    between = {owner: median(b[1] - a[1] for a, b in pairwise(found)) for owner, found in laps.items()}
+    sent = [(found[-1][2] - found[0][2]) / (many * (len(found) - 1)) for found in laps.values()]
+    return {
+        "rounds": task.rounds,
+        "chunk": many,
+        "primes": len(task.committee.system.primes),
+        "round": 1e3 * max(inside.values()) / many,
+        "round_best": 1e3 * max(min(end - begun for begun, end, _ in found) for found in laps.values()) / many,
+        "with_noise": 1e3 * max(between.values()) / many,
+        "bytes_owner": max(sent),
+        "bytes_all": sum(sent),
+    }
+
+
+def measure(repeats: int = 1) -> dict[str, Any]:
+    """All figures; ``repeats`` multiplies the chunks."""
+    found: dict[str, Any] = {"rows": ROWS, "batch": BATCH, "columns": len(OWNERS) * COLUMNS + 1, "runs": {}}
+    for expansion, chunks in CHUNKS.items():
+        task = make_task(expansion, chunks * repeats)
+        for where in ALLOWED:
+            found["runs"][f"H = {expansion}, {where}"] = measured(task, where) | {
+                "expansion": expansion,
+                "where": where,
+                "gamma": task.gamma,
+            }
+    return found
+
+
+def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Rows of a table: what, measured, required."""
+    for run in found["runs"].values():
+        where = "processes over TLS, through the hub" if run["where"] == "processes" else "threads of one process"
+        limit, good = ALLOWED[run["where"]], run["with_noise"] < ALLOWED[run["where"]]
+        yield (
+            f"a round, H = {run['expansion']}, gamma {run['gamma']}, {where}",
+            f"**{run['with_noise']:.2f} ms** with its noise; {run['round']:.2f} ms without",
+            f"{'PASS' if good else 'FAIL'}: under {limit:g} ms" if run["expansion"] == 1 else "",
+        )
+        if run["where"] == "processes":
+            yield (
+                f"bytes of a round, H = {run['expansion']}, sealed",
+                f"{run['bytes_owner'] / 1e3:.1f} kB sent by an owner, {run['bytes_all'] / 1e3:.1f} kB by all",
+                "",
+            )
+
+
+def show(found: dict[str, Any]) -> None:
+    """The figures for a reader."""
+    print(
+        f"iterative rounds: {found['rows']:,} rows, batches of {found['batch']}, {found['columns']} columns, 3 owners"
+    )
+    for what, measured, required in rows(found):
+        print(f"  {what:<66}{measured.replace('**', ''):<48}{required}")
+
+
+if __name__ == "__main__":
+    command(__doc__, measure, show, repeats=1)
