@@ -23,13 +23,16 @@ MAY_IMPORT = {
     "models": GROUND | PILLARS | {"protocols"},
     "audit": GROUND | PILLARS | {"protocols", "models"},
     "study": GROUND | PILLARS | {"protocols", "models"},
-    "report": GROUND | PILLARS | {"protocols", "models", "study", "audit"},
-    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "testing"},
+    "reproduce": GROUND | PILLARS | {"protocols", "models"},
+    "report": GROUND | PILLARS | {"protocols", "models", "study", "audit", "reproduce"},
+    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "reproduce", "testing"},
     "__init__": GROUND | PILLARS | {"models", "study"},
     "__main__": {"cli"},
 }
 LONGEST = 420
-REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/moments.py", "opened = me.reveal(")}
+REVEALS = {("protocols/roles.py", "def reveal(")} | {
+    (f"protocols/{name}.py", "opened = me.reveal(") for name in ("moments", "gradients", "polynomial", "scores")
+}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

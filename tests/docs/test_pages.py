@@ -14,7 +14,7 @@ from colonnade import PCA, Statement, errors, load_dataset
 from colonnade.cli.app import app
 from colonnade.cli.output import INTERNAL_ERROR
 from colonnade.models import Roster
-from colonnade.study import policy, spec
+from colonnade.study import policy, spec, tasks
 from colonnade.tables import toml
 
 from .book import ROOT, blocks, named, pages
@@ -107,7 +107,7 @@ def parts(module: object) -> list[type[BaseModel]]:
 
 def test_every_key_of_study_and_party_files_is_documented() -> None:
     text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
-    for part in [*parts(spec), *parts(policy)]:
+    for part in [*parts(spec), *parts(tasks), *parts(policy)]:
         for name, field in part.model_fields.items():
             key = field.alias or name
             nested = f"[{key}" in text or f"[policy.{key}" in text
@@ -116,7 +116,7 @@ def test_every_key_of_study_and_party_files_is_documented() -> None:
 
 def test_the_defaults_in_study_files_are_the_real_ones() -> None:
     text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
-    for part in (spec.TaskPart, spec.LimitsPart):
+    for part in (tasks.TaskPart, spec.LimitsPart):
         for name, field in part.model_fields.items():
             if field.is_required():
                 assert f"| `{name}` | required |" in text
