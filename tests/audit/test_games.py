@@ -18,7 +18,7 @@ from colonnade.audit.second_moments import pca_games
 from colonnade.audit.verdict import Verdict, judge
 from colonnade.errors import StudyError
 from colonnade.models import PCA, Roster
-from colonnade.privacy import Observer, accountant
+from colonnade.privacy import Observer, accountant, parse_budgets
 from colonnade.privacy.events import views
 from colonnade.protocols import moments
 from colonnade.protocols.moments import reference
@@ -226,6 +226,22 @@ def test_pca_games_of_many_owners_keep_all_the_noise():
     for game in pca_games(task):
         assert set(game.sampler.noisy) == set(task.owners) - set(game.observer.names)
         assert len(game.sampler.noisy) == len(set(game.sampler.noisy))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"label_owner": "bank"}, {"sampling": "disjoint", "rounds": 8}, {"classes": 3}, {"expansion": 3, "gamma": 64}],
+)
+def test_iterative_studies_of_every_kind_have_games_for_parties(changes):
+    (row,) = [row for row in rows() if row.name == "sqm"]
+    draft = replace(row.plan(), **changes)
+    task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+    assert registry.subject(task) == "sqm"
+    played_by = {game.observer.label: game for game in games("sqm", task)}
+    assert {"analyst", "coordinator", task.label_owner} < set(played_by)
+    assert len(played_by) == 6
+    for game in played_by.values():
+        assert game.play(4000, seeded(2)).margin <= 0
 
 
 def test_a_game_depends_on_its_seed_alone():

@@ -207,7 +207,8 @@ def test_a_party_may_hold_the_label_alone(stream):
         ({"label": "lefft.y"}, "did you mean 'left'"),
         ({"label": "left."}, "not party.column"),
         ({"label": "left.yy"}, "no column 'yy'; did you mean 'y'"),
-        ({"label": "left.f"}, "is a flag, not a number; use LogisticRegression"),
+        ({"label": 3}, 'label must be a text written "party.column", not int'),
+        ({"label": "left.f"}, r'is a flag, not a number; use LogisticRegression \(kind = "logistic" in a study file'),
         ({"label": "right.g"}, "is a category, not a number"),
         ({"method": "sqm"}, "one-shot, functional, not 'sqm'"),
         ({"noise": "discrete-laplace"}, 'method="functional"'),
@@ -219,6 +220,7 @@ def test_a_party_may_hold_the_label_alone(stream):
         ({"epsilon": None}, "by epsilon"),
         ({"epsilon_by_party": {"left": 1.0, "right": 1.0}}, "not by both"),
         ({"epsilon": None, "epsilon_by_party": {"left": 1.0}}, "every party names"),
+        ({"epsilon": None, "epsilon_by_party": [1, 2]}, r'must be a mapping .* \{"bank": 1.0, "shop": 2.0\}, not list'),
     ],
 )
 def test_bad_parameters_are_named(changes, message):
@@ -259,6 +261,45 @@ def test_bad_people_are_named(model):
     with pytest.raises(StudyError, match="not fitted"):
         LinearRegression(epsilon=1.0, label="left.y").predict(np.zeros((3, 4)))
     assert model.score(np.zeros((3, 4)), y=np.array([20.0, 21.0, 19.0])) <= 0.0
+
+
+def test_columns_of_an_encoded_frame_are_taken_by_name(model, people):
+    import pyarrow as pa
+
+    x = encoded(people)[:50]
+    frame = pd.DataFrame(x, columns=model.feature_names_in_)
+    turned = frame[frame.columns[::-1]].assign(other="text")
+    want = model.predict(x)
+    np.testing.assert_array_equal(model.predict(turned), want)
+    np.testing.assert_array_equal(model.scores(pa.table(turned)), model.scores(x))
+    with pytest.raises(DataError, match=r"has no column 'left.b', 'right.c'; its columns"):
+        model.predict(frame.drop(columns=["left.b", "right.c"]))
+    with pytest.raises(DataError, match="has no column"):
+        model.predict(pd.DataFrame(x))
+    with pytest.raises(DataError, match="rows of 4 columns"):
+        model.predict(pd.concat([frame, frame], axis=1))
+
+
+@pytest.mark.parametrize("hole", [np.nan, np.inf])
+def test_an_encoded_matrix_is_finite(model, hole):
+    x = np.zeros((3, 4))
+    x[1, 2] = hole
+    for given in (x, pd.DataFrame(x, columns=model.feature_names_in_)):
+        with pytest.raises(DataError, match="finite numbers only"):
+            model.predict(given)
+
+
+@pytest.mark.parametrize("given", ["abc", None, [["secret"] * 4], [[1.0], [1.0, 2.0]], object()])
+def test_what_is_no_matrix_is_a_data_error_without_data(model, given):
+    with pytest.raises(DataError, match=r"these are no people|rows of 4 columns") as found:
+        model.predict(given)
+    assert "secret" not in str(found.value)
+
+
+def test_a_fit_needs_a_federation():
+    frames, _ = made_up(20)
+    with pytest.raises(StudyError, match="fit takes a Federation, not DataFrame"):
+        LinearRegression(epsilon=1.0).fit(frames["left"], label="left.y")
 
 
 def test_save_and_load(model, people, tmp_path):

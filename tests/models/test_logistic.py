@@ -248,6 +248,20 @@ def test_the_parameters_of_batches():
     assert isinstance(LogisticRegression(epsilon=1.0, label="left.y").plan(roster), Moments)
 
 
+@pytest.mark.parametrize("sampling", ["poisson", "disjoint"])
+@pytest.mark.parametrize(("rows", "rate"), [(10, 0.001), (30, 0.05), (999, 0.0035), (7, 1.0), (10, 0.6)])
+def test_rounds_keep_the_epochs_whatever_the_batch_is_rounded_to(sampling, rows, rate):
+    frames, schemas = flagged(20)
+    roster = federation(frames, schemas["y"]).roster
+    settings = {"method": "sqm", "rows": rows, "rate": rate, "epochs": 4, "sampling": sampling}
+    task = LogisticRegression(epsilon=8.0, label="left.y", **settings).plan(roster)
+    assert task.batch == max(1, round(rate * rows))
+    if sampling == "poisson":
+        assert abs(task.rounds * task.batch / rows - 4) <= task.batch / rows / 2
+    else:
+        assert (task.rounds, task.epochs) == (4 * task.batches, 4)
+
+
 # --- whatever the method
 
 
@@ -256,7 +270,11 @@ def test_the_parameters_of_batches():
     [
         ({"label": None}, "needs a label"),
         ({"label": "left.z"}, "no column 'z'"),
-        ({"label": "left.a"}, "is a number; use LinearRegression"),
+        ({"label": "left.a"}, r'is a number; use LinearRegression \(kind = "linear" in a study file\)'),
+        ({"label": 3}, "label must be a text"),
+        ({"epsilon": None, "epsilon_by_party": [1, 2]}, "epsilon_by_party must be a mapping"),
+        ({"method": "sqm", "rows": 10_000_000, "rate": 1e-6}, "10,000,000 rounds, .*raise rate, or lower epochs"),
+        ({"method": "sqm", "rows": 100_000, "rate": 1e-5, "epochs": 11, "sampling": "disjoint"}, "1,100,000 rounds"),
         ({"label": "left.unknown"}, "at least two values and one of them for everybody"),
         ({"method": "magic"}, "method must be one of"),
         ({"method": "sqm"}, "needs rows"),

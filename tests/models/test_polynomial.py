@@ -149,13 +149,24 @@ def test_a_count_alone_and_an_owner_without_columns():
     [
         (["1", "bank.incom"], r"expression 2: character 1 .* did you mean 'bank.income'\?"),
         (["bank.income - bank.income"], "expression 1 is zero whatever the data"),
-        ([], "must be more than zero"),
+        ([], "expressions must be a list of texts .* at least one"),
+        (5, "expressions must be a list of texts .* not int"),
+        (["1", 5], "expression 2: an expression is a text"),
+        ([{"bank.income": float("nan")}], "the coefficient of 'bank.income' must be a finite number"),
+        (["bank.nope"], "no column 'bank.nope'; names are party.column"),
         ([{"bank.income": None}], "expression 1: the coefficient of"),
     ],
 )
 def test_expressions_that_make_no_sense(people, expressions, what):
     with pytest.raises(StudyError, match=what):
         PolynomialSum(expressions, epsilon=1.0).plan(people.roster)
+
+
+def test_sums_need_a_federation_and_expressions(people):
+    with pytest.raises(StudyError, match="expressions must be a list of texts"):
+        polynomial_sum(people, 5, epsilon=1.0)
+    with pytest.raises(StudyError, match="takes a Federation, not dict"):
+        polynomial_sum(people.tables(), "1", epsilon=1.0)
 
 
 def test_parameters_that_make_no_sense(people):

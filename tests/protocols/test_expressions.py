@@ -49,6 +49,12 @@ def test_what_is_written_is_what_is_meant(text, terms):
     [
         ("bank.incme * 2", r"character 1 .*bank.incme <-- here.*no column 'bank.incme'; did you mean 'bank.income'\?"),
         ("3 * other", r"character 5 .*no column 'other'; names are party.column"),
+        ("nope", "no column 'nope'; names are party.column"),
+        ("bank.nope", "no column 'bank.nope'; names are party.column"),
+        ("Bnak.Income", r"did you mean 'bank.income'\?"),
+        ("income", r"did you mean 'bank.income'\?"),
+        ("shop.bmi", r"did you mean 'clinic.bmi'\?"),
+        ("shop.city=Utrect", r"did you mean 'shop.city=Utrecht'\?"),
         ("bank.income * * 3", r"character 15 .*\(bank.income \* \* <-- here\).*expected"),
         ("(1 + 2", r"character 7 .*parenthesis is not closed"),
         ("1 + 2)", r"character 6 .*operator was expected"),
@@ -92,11 +98,9 @@ def test_coefficients_may_be_given_one_by_one():
         {"bank.income^2": 1, "shop.spend * bank.income": "-1/3", "1": 0.1, "shop.spend": 2.5}, NAMES
     )
     assert terms == parse("bank.income^2 - shop.spend * bank.income / 3 + 0.1 + 2.5 * shop.spend", NAMES)
-    for wrong in (True, None, [1]):
-        with pytest.raises(StudyError, match=r"coefficient of 'bank.income' must be a number"):
+    for wrong in (True, None, [1], float("nan"), float("-inf")):
+        with pytest.raises(StudyError, match=r"coefficient of 'bank.income' must be a finite number"):
             from_coefficients({"bank.income": wrong}, NAMES)
-    with pytest.raises(StudyError, match="no column 'nan'"):
-        from_coefficients({"bank.income": float("nan")}, NAMES)
 
 
 names = st.sampled_from(NAMES)

@@ -18,7 +18,7 @@ from colonnade.protocols.sketch_task import Sketch
 from colonnade.study import Study, preflight
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.study.preflight import RunPreflight, SketchPreflight
-from colonnade.tables import Schema, number
+from colonnade.tables import Schema, flag, number
 
 SKETCH = """\
 name = "s"
@@ -271,6 +271,38 @@ def test_questions_that_have_no_answer(study):
     for wrong in ({}, {"error": 1.0, "multiplier": 1.0}, {"error": -1.0}, {"multiplier": math.inf}):
         with pytest.raises(StudyError, match="--error"):
             Amount(**wrong)
+
+
+def test_what_cannot_be_planned_is_told_what_can(study):
+    sums = PCA.replace('kind = "pca"', 'kind = "polynomial"\nexpressions = ["a.x * b.y"]')
+    with pytest.raises(StudyError, match="of kind polynomial releases no second moments; a plan is for one release"):
+        epsilons(study(sums), Amount(error=1.0), rows=10)
+    Schema({"x": flag()}).save(study().folder / "a.toml")
+    rounds = PCA.replace('kind = "pca"', 'kind = "logistic"\nlabel = "a.x"\nmethod = "sqm"\nrows = 200\nrate = 0.2')
+    with pytest.raises(StudyError, match=r'of kind logistic has method "sqm", .* one release of second moments'):
+        epsilons(study(rounds), Amount(error=1.0), rows=10)
+    with pytest.raises(StudyError, match='"one-shot" or "functional", and for a sketch'):
+        least_rows(study(rounds), Amount(error=1.0))
+
+
+@pytest.mark.parametrize("method", ["one-shot", "functional"])
+def test_what_it_would_cost_needs_no_budget(study, colonnade, method):
+    own = f'kind = "linear"\nlabel = "a.x"\nmethod = "{method}"\nepsilon_by_party = {{ a = 1.0, b = 2.0, c = 0.5 }}'
+    found = study(PCA, ('kind = "pca"', own), ("epsilon = { analyst = 1.0 }", ""))
+    facts = colonnade("plan", found.path, "--epsilon", "--error", 0.05, "--rows-given", 3000, "--json")
+    assert facts["binding"] is None
+    assert 0.99 * 0.05 < facts["error"] <= 0.05
+    stated = study(PCA, ('kind = "pca"', own[: own.index("epsilon_by")]))
+    same = epsilons(stated, Amount(error=0.05), rows=3000).statement
+    answer = epsilons(found, Amount(error=0.05), rows=3000).statement
+    assert answer.epsilon("analyst") == pytest.approx(same.epsilon("analyst"), rel=1e-6)
+    found = study(PCA, ('kind = "pca"', own), ("epsilon = { analyst = 1.0 }", ""))
+    words = ["--epsilon", "--noise-multiplier", 2, "--rows-given", 10]
+    assert "states no budget for observers" in colonnade("plan", found.path, *words)
+    for question in ("--rows", "--rounds"):
+        text = colonnade("plan", found.path, question, "--error", 0.05, code=StudyError.exit_code)
+        assert "states no epsilon in [budget]" in text
+        assert "ask --epsilon, which needs none" in text
 
 
 def test_the_command_asks_one_question(study, colonnade):

@@ -23,23 +23,36 @@ from colonnade.randomness import Stream
 
 
 @dataclass(frozen=True)
+class Person:
+    """Somebody at the bounds of every owner's row, with the other sign at those who are ``turned``."""
+
+    label: int
+    turned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class OpenedGradients:
     """The likelihood ratio of two tables, from the opened gradients of all rounds.
 
-    ``labels`` are the person's in the two tables; none means a table without a row. ``noisy`` are the owners whose
+    ``people`` are the person in the two tables; none means a table without a row. ``noisy`` are the owners whose
     noise the observer cannot subtract. Noise is taken for Gaussian: any statistic is fair.
     """
 
     task: Gradients
-    labels: tuple[int | None, int]
+    people: tuple[Person | None, Person]
     noisy: tuple[str, ...]
     coins_known: bool
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         """Log-likelihood ratios of so many runs, each with coins of its own."""
-        sent, guesses = self._gradient(self.labels[neighbour], count, stream), [self._mean(v) for v in self.labels]
+        sent = self._gradient(self.people[neighbour], count, stream)
+        guesses = [self._mean(person) for person in self.people]
         total = np.zeros(count)
-        for joined in gradients.batches(self.task, count, stream.bytes(32)):
+        # Where batches take turns, the person of every run is in the first.
+        drawn = stream.bytes(32) if self.task.sampling == "poisson" else bytes(4 * count)
+        for joined in gradients.batches(self.task, count, drawn):
+            if self.coins_known and not len(joined):
+                continue
             seen = self._noise(count, stream)
             seen[joined] += sent[joined]
             first, second = (self._ratio(guess, seen) for guess in guesses)
@@ -49,27 +62,36 @@ class OpenedGradients:
                 total += self._mixed(second) - self._mixed(first)
         return total
 
-    def _gradient(self, label: int | None, count: int, stream: Stream) -> NDArray[np.float64]:
+    def _gradient(self, person: Person | None, count: int, stream: Stream) -> NDArray[np.float64]:
         """The person's integer gradient, its row rounded by each owner anew for every run."""
-        if label is None:
-            return np.zeros((count, self.task.width))
+        if person is None:
+            return np.zeros((count, self.task.entries))
         parts = []
         for block in self.task.blocks:
             row = np.zeros((count, len(block.columns)))
-            row[:, 0] = block.clip
+            row[:, :1] = -block.clip if block.owner in person.turned else block.clip
             parts.append(gradients.quantise(row, block, self.task, stream))
         whole = np.hstack([*parts, np.full((count, 1), float(self.task.constant))])
-        one, none = np.ones((1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64)
-        score = gradients.reference(one, label * one, none, self.task)[0]
-        return whole * float(score)
+        return (whole[:, :, None] * self._scores(person)).reshape(count, -1)
 
-    def _mean(self, label: int | None) -> NDArray[np.float64]:
-        values = [
-            block.clip if index == 0 else 0.0 for block in self.task.blocks for index in range(len(block.columns))
-        ]
+    def _mean(self, person: Person | None) -> NDArray[np.float64]:
+        if person is None:
+            return np.zeros(self.task.entries)
+        values: list[float] = []
+        for block in self.task.blocks:
+            values += [-block.clip if block.owner in person.turned else block.clip, *[0.0] * len(block.columns)][
+                : len(block.columns)
+            ]
         row = np.append(np.array(values) * self.task.gamma * self.task.scale, float(self.task.constant))
-        score = 0 if label is None else self.task.divisor // (2 * self.task.gamma) * (1 - 2 * label)
-        return row * float(score)
+        return (row[:, None] * self._scores(person)).reshape(-1)
+
+    def _scores(self, person: Person) -> NDArray[np.float64]:
+        """The person's score in each class, by the protocol's reference at weights of zero."""
+        classes = self.task.classes
+        label = np.array([[person.label]]) if classes == 1 else np.eye(classes, dtype=np.int64)[[person.label]]
+        none = np.zeros((classes, 1), dtype=np.int64)
+        scores = gradients.reference(np.ones((1, 1), dtype=np.int64), label, none, self.task)
+        return np.asarray(scores, dtype=np.float64)
 
     def _noise(self, count: int, stream: Stream) -> NDArray[np.float64]:
         total = np.zeros((count, self.task.entries))
@@ -113,17 +135,24 @@ def _example() -> Gradients:
     "sqm", "gradients of batches, opened round by round", _example, plays=lambda task: isinstance(task, Gradients)
 )
 def sqm_games(task: Gradients) -> Iterator[Game]:
-    """Somebody or nobody for the analyst; one label or the other for whoever does not hold it."""
-    if task.classes > 1 or task.sampling == "disjoint":
-        return
-    for observer in task.trust.standard_observers(alike([(task.event, task.trust)])):
-        if task.trust.broken(observer) is not None or task.label_owner in observer.names:
+    """Nobody or somebody for the analyst; another label, or other columns, for whoever does not hold them."""
+    key = alike([(task.event, task.trust)])
+    for observer in task.trust.standard_observers(lambda name: (key(name), name == task.label_owner)):
+        if task.trust.broken(observer) is not None:
             continue
-        analyst = observer == Observer.analyst()
-        known = bool(set(observer.names) & set(task.coins))
+        fixed = task.sampling == "disjoint"
+        known = fixed or bool(set(observer.names) & set(task.coins))
         noisy = tuple(owner for owner in task.owners if owner not in observer.names)
-        sampler = OpenedGradients(task, (None, 1) if analyst else (0, 1), noisy, known)
-        tables = "no row, or one at its bounds" if analyst else "a row at its bounds with one label, or the other"
-        coins = "known" if known else "secret"
-        story = f"{tables}; the gradients of {task.rounds} batches, {coins} coins"
-        yield Game("sqm", observer, story, task.events, task.trust, sampler)
+        people, tables = _neighbours(task, observer)
+        coins = "in turn" if fixed else f"{'known' if known else 'secret'} coins"
+        story = f"{tables}; the gradients of {task.rounds} batches, {coins}"
+        yield Game("sqm", observer, story, task.events, task.trust, OpenedGradients(task, people, noisy, known))
+
+
+def _neighbours(task: Gradients, observer: Observer) -> tuple[tuple[Person | None, Person], str]:
+    if observer == Observer.analyst():
+        return (None, Person(1)), "no row, or one at its bounds"
+    if task.label_owner in observer.names:
+        others = tuple(owner for owner in task.owners if owner not in observer.names)
+        return (Person(1, others), Person(1)), "a row at its bounds, or the opposite in the others' columns"
+    return (Person(0), Person(1)), "a row at its bounds with one label, or the other"

@@ -128,7 +128,10 @@ def subject(task: Any) -> str:
     """The name of the games about a study's task."""
     found = next((row.name for row in _ROWS.values() if row.plays(task)), None)
     if found is None:
-        raise StudyError(f"there are no games about a {type(task).__name__} task yet: its promise cannot be audited")
+        raise StudyError(
+            "there is no game about this study: an exact answer promises nothing to whoever receives it, and other "
+            "kinds of task cannot be audited yet"
+        )
     return found
 
 

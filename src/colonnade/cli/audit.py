@@ -10,6 +10,7 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from colonnade.study import Study
 _ALL = "all"
 _FIGURES = "audit.json"
 _Job = tuple[str, Game]
-_Tasks = list[tuple[str, Any]]
+_Tasks = list[tuple[str, Any, str]]
 
 
 def audit(
@@ -71,24 +72,27 @@ def _tasks(name: str) -> tuple[str, _Tasks]:
     """What to call the audit, and the tasks to attack: a study's own, or the registered ones."""
     names = [row.name for row in rows()]
     if name == _ALL:
-        return name, [(known, None) for known in names]
+        return name, [(known, None, known) for known in names]
     if name not in names and (name.endswith(".toml") or os.path.basename(name) != name):
         study = Study.load(name)
         task = study.runnable().task
-        return study.name, [(subject(task), task)]
-    return name, [(name, None)]
+        return study.name, [(subject(task), task, study.content.task.kind)]
+    return name, [(name, None, name)]
 
 
 def _jobs(tasks: _Tasks, with_twins: bool) -> tuple[list[_Job], list[str]]:
     """Every game to play, with what is broken in it, and the subjects of which no twin was declared."""
-    jobs = [("", game) for subject, task in tasks for game in games(subject, task)]
+    jobs = [("", replace(game, subject=called)) for subject, task, called in tasks for game in games(subject, task)]
     if not with_twins:
         return jobs, []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns whoever imports what is broken on purpose
         importlib.import_module("colonnade.testing.twins")
-    found = {subject: twins(subject, task) for subject, task in tasks}
-    return [*jobs, *itertools.chain(*found.values())], [subject for subject, broken in found.items() if not broken]
+    found = {
+        called: [(broken, replace(game, subject=called)) for broken, game in twins(subject, task)]
+        for subject, task, called in tasks
+    }
+    return [*jobs, *itertools.chain(*found.values())], [called for called, broken in found.items() if not broken]
 
 
 def _prepare(out: Path) -> None:

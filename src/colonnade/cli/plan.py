@@ -40,8 +40,6 @@ def plan(
     if rows and rows_given is not None:
         raise StudyError("--rows asks how many rows are enough, so --rows-given has no meaning beside it")
     loaded = Study.load(study)
-    if not loaded.budgets:
-        raise StudyError(f"study {loaded.name!r} states no epsilon in [budget], so there is nothing to plan for")
     amount = _amount(loaded, error, noise_multiplier)
     if rounds:
         answer = most_rounds(loaded, amount, rows_given)
@@ -72,4 +70,5 @@ def _show(answer: Plan) -> str:
     )
     lines = [f"study {answer.study!r}: {heads[answer.question]}", ""]
     lines += [f"  {name:<6}  {value}" for name, value in facts]
-    return "\n".join([*lines, "", str(answer.statement), "", binding(answer.binding)])
+    deciding = binding(answer.binding) if answer.binding else "the study states no budget for observers"
+    return "\n".join([*lines, "", str(answer.statement), "", deciding])

@@ -63,6 +63,11 @@ class Estimator(ABC):
 
     def fit(self, people: Federation) -> Self:
         """Learn from all parties of a federation, each in a thread of this process."""
+        if not isinstance(people, Federation):
+            raise StudyError(
+                f"fit takes a Federation, not {type(people).__name__}: "
+                "Federation([Party(name, table, schema=..., id=...), ...])"
+            )
         task = self.plan(people.roster)
         played = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         return self.conclude(people.roster, task, played.result)

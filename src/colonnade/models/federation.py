@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from colonnade.errors import PeerLost, PeerStopped, SchemaError, StudyError
 from colonnade.privacy import Trust
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
-from colonnade.protocols.session import Played, Task, play
+from colonnade.protocols.session import Played, Task, partners, play
 from colonnade.tables import Schema, Table, read_table
 from colonnade.wire import Identity, Switchboard, check_name
 
@@ -121,7 +121,9 @@ class Federation:
         def take_part(name: str) -> None:
             try:
                 progress = self.progress if name == first else silent
-                outcomes[name] = play(board.endpoint(identities[name]), task, programs[name], progress)
+                known = [identities[peer].certificate for peer in (name, *partners(name, programs, task))]
+                place = board.endpoint(identities[name], participants=known)
+                outcomes[name] = play(place, task, programs[name], progress)
             except BaseException as error:
                 outcomes[name] = error
 

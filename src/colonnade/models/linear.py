@@ -77,7 +77,10 @@ class LinearRegression(Regression):
     def check_label(self, declared: Column) -> None:
         """A number."""
         if not isinstance(declared, Number):
-            raise StudyError(f"label {self.label!r} is a {declared.kind}, not a number; use LogisticRegression")
+            raise StudyError(
+                f"label {self.label!r} is a {declared.kind}, not a number; use LogisticRegression "
+                '(kind = "logistic" in a study file)'
+            )
 
     def finish(self, result: Published) -> None:
         """Least squares from the noisy moments, in the label's unit."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ _MOMENTS_GAMMA = 4096
 _GRADIENTS_GAMMA = {1: 1024, 3: 128}
 _WEIGHT_BOUND = {1: 8.0, 3: 4.0}
 _INTERCEPT = 0.5
+_MOST_ROUNDS = 1_000_000
 
 
 class LogisticRegression(Regression):
@@ -142,7 +144,6 @@ class LogisticRegression(Regression):
         design = self.design(roster.schemas)
         blocks = design.feature_blocks
         norm = math.sqrt(math.fsum([_INTERCEPT * _INTERCEPT, *(block.clip * block.clip for block in blocks)]))
-        rounds = self.epochs * -(-rows // batch) if self.sampling == "disjoint" else round(self.epochs / self.rate)
         gamma = _GRADIENTS_GAMMA[self.expansion] if self.gamma is None else self.gamma
         whole("gamma", gamma, 2, 2**20)
         draft = Gradients(
@@ -158,7 +159,7 @@ class LogisticRegression(Regression):
             sampling=self.sampling,
             rows=rows,
             batch=batch,
-            rounds=max(1, rounds),
+            rounds=self._rounds(rows, batch),
             noise=len(blocks),
             law="skellam" if self.noise == "skellam" else "discrete-gaussian",
             rows_at_most=self.rows_at_most,
@@ -186,10 +187,24 @@ class LogisticRegression(Regression):
             raise StudyError(f"rate is the share of people in a batch and at most 1, not {self.rate}")
         return self.rows, max(1, round(self.rate * self.rows))
 
+    def _rounds(self, rows: int, batch: int) -> int:
+        """As many as use everybody ``epochs`` times: on average, or where batches take turns exactly."""
+        turns = Fraction(rows, batch) if self.sampling == "poisson" else -(-rows // batch)
+        rounds = round(int(self.epochs) * turns)
+        if rounds > _MOST_ROUNDS:
+            raise StudyError(
+                f"epochs = {self.epochs} in batches of {batch} of {rows} rows are {rounds:,} rounds, and at most "
+                f"{_MOST_ROUNDS:,} are possible: raise rate, or lower epochs"
+            )
+        return rounds
+
     def check_label(self, declared: Column) -> None:
         """A flag or a category."""
         if isinstance(declared, Number):
-            raise StudyError(f"label {self.label!r} is a number; use LinearRegression, or make it a flag or category")
+            raise StudyError(
+                f'label {self.label!r} is a number; use LinearRegression (kind = "linear" in a study file), or make '
+                "it a flag or category"
+            )
 
     # --- the fitted model
 

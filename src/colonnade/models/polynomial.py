@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -56,8 +56,7 @@ class PolynomialSum(Estimator):
         noise: Literal["skellam", "discrete-gaussian"] = "skellam",
         rows_at_most: int = 2**24,
     ) -> None:
-        single = isinstance(expressions, str | Mapping)
-        self.expressions: list[Expression] = [expressions] if single else list(expressions)  # type: ignore[list-item]
+        self.expressions = _listed(expressions)
         self.epsilon = epsilon
         self.delta = delta
         self.gamma = gamma
@@ -157,6 +156,17 @@ def polynomial_sum(
         rows_at_most=rows_at_most,
     )
     return model.fit(people)
+
+
+def _listed(given: Expression | Sequence[Expression]) -> list[Expression]:
+    """The expressions, where one alone needs no list."""
+    if isinstance(given, str | Mapping):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise StudyError(f'expressions must be a list of texts such as ["bank.age^2"], not {type(given).__name__}')
+    if not (found := list(given)):
+        raise StudyError('expressions must be a list of texts such as ["bank.age^2"], with at least one of them')
+    return found
 
 
 class _Named:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table, read_table
 from colonnade.tables.centred import Centred, Norm
+from colonnade.tables.wording import listed
 
 Matrix = NDArray[np.float64]
 People = Federation | Mapping[str, Any] | NDArray[np.float64]
@@ -119,6 +120,8 @@ class Regression(Estimator):
         return self._design(schemas, "l1" if laplace else "l2")
 
     def _design(self, schemas: Mapping[str, Schema], norm: Norm) -> Design:
+        if self.label is not None and not isinstance(self.label, str):
+            raise StudyError(f'label must be a text written "party.column", not {type(self.label).__name__}')
         found = Design.of(schemas, self.label, norm)
         self.check_label(found.declared)
         return found
@@ -129,6 +132,11 @@ class Regression(Estimator):
             raise StudyError(
                 "say what the result may cost, by epsilon (what an observer may learn about a person) or by "
                 "epsilon_by_party (what anybody may learn about a person's columns at each party), and not by both"
+            )
+        if self.epsilon_by_party is not None and not isinstance(self.epsilon_by_party, Mapping):
+            raise StudyError(
+                'epsilon_by_party must be a mapping from each party to its epsilon, such as {"bank": 1.0, "shop": '
+                f"2.0}}, not {type(self.epsilon_by_party).__name__}"
             )
         return () if self.epsilon is None else parse_budgets(self.epsilon, delta, roster.trust)
 
@@ -193,7 +201,7 @@ class Regression(Estimator):
 
         A federation is matched on its ids, and the answers come in the order of the ids. Of a mapping from party to
         table, the tables must hold the same people in the same order. Neither needs the label's column. An array is
-        an encoded matrix with the columns of ``feature_names_in_``.
+        an encoded matrix with the columns of ``feature_names_in_``; of a data frame those are taken by their names.
         """
         return self.answers(self.scores(X))
 
@@ -211,11 +219,7 @@ class Regression(Estimator):
                 raise DataError("the tables have different numbers of rows; a prediction needs the same people in each")
             total: Matrix = np.sum(parts, axis=0) + self.intercept_
             return total
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.feature_names_in_):
-            columns = len(self.feature_names_in_)
-            raise DataError(f"an encoded matrix has rows of {columns} columns; this array has shape {X.shape}")
-        scores: Matrix = X @ self.coef_.T + self.intercept_
+        scores: Matrix = _encoded(X, self.feature_names_in_) @ self.coef_.T + self.intercept_
         return scores
 
     def partial(self, party: str, source: Any) -> Matrix:
@@ -328,6 +332,35 @@ def whole(name: str, value: object, low: int, high: int) -> None:
     """Refuse what is no whole number within these bounds."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def _encoded(source: Any, names: Sequence[str]) -> Matrix:
+    """An encoded matrix with these columns; where columns have names, those decide and not their order."""
+    try:
+        if hasattr(source, "columns"):
+            source = np.column_stack([np.asarray(source[name]) for name in _named(source, names)])
+        found: Matrix = np.asarray(source, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            "these are no people to predict: pass a Federation, a mapping from party to table, or an encoded matrix of "
+            "numbers"
+        ) from None
+    if found.ndim != 2 or found.shape[1] != len(names):
+        raise DataError(f"an encoded matrix has rows of {len(names)} columns; this array has shape {found.shape}")
+    if not np.isfinite(found).all():
+        raise DataError("an encoded matrix holds finite numbers only; this one has missing or infinite entries")
+    return found
+
+
+def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
+    """The names, if all of them are columns of a data frame or an Arrow table."""
+    there = set(getattr(source, "column_names", source.columns))
+    if missing := [name for name in names if name not in there]:
+        raise DataError(
+            f"the encoded matrix has no column {listed(missing)}; its columns are named as in feature_names_in_, and "
+            "tables as the parties hold them are passed in a mapping from party to table"
+        )
+    return names
 
 
 def _table(source: Any, schema: Schema) -> Table:

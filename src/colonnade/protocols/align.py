@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import StudyError
+from colonnade.errors import CapacityError, StudyError
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import new_key
 
@@ -48,6 +48,12 @@ def compare_rows(me: Coordinator, owners: Sequence[str]) -> int:
     if problem:
         raise StudyError(problem)
     return int(answers[first]["rows"])
+
+
+def check_count(rows: int, most: int) -> None:
+    """Refuse a number of rows for which the arithmetic was not sized."""
+    if not 0 < rows <= most:
+        raise CapacityError(f"the tables have {rows} rows and the study allows 1 to {most}: raise rows_at_most")
 
 
 def digest(salt: bytes, ids: Sequence[str]) -> bytes:

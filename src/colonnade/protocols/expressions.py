@@ -7,13 +7,14 @@ evaluated as code, and what can be written is bounded.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
+from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import NamedTuple
 
 from colonnade.errors import StudyError
-from colonnade.tables.wording import suggestion
 
 Monomial = tuple[tuple[str, int], ...]
 """Names and their powers, in the order of the names; the empty one is the constant 1."""
@@ -28,6 +29,7 @@ _MOST_BITS = 512
 _MOST_NESTED = 50
 _LONGEST_NUMBER = 40
 _LARGEST_EXPONENT = 60
+_CLOSE = 0.75
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -61,8 +63,9 @@ def from_coefficients(given: Mapping[str, object], names: Collection[str]) -> Te
     """The polynomial given as monomials and coefficients, ``{"bank.age^2": 1, "bank.age": "1/3"}``."""
     total: Terms = {}
     for key, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
-            raise StudyError(f"the coefficient of {key!r} must be a number such as 2, 0.5 or '1/3'")
+        number = isinstance(value, int | float | str | Fraction) and not isinstance(value, bool)
+        if not number or (isinstance(value, float) and not math.isfinite(value)):
+            raise StudyError(f"the coefficient of {key!r} must be a finite number such as 2, 0.5 or '1/3'")
         factor = parse(str(value), ())  # a float as it is written: 0.1 is one tenth
         total = added(total, multiplied(parse(key, names), factor))
     return total
@@ -107,6 +110,25 @@ def _called(name: str) -> str:
     if re.fullmatch(r"[^\W\d][\w.=]*", name):
         return name
     return f'"{name}"' if "'" in name else f"'{name}'"
+
+
+def _suggestion(name: str, known: Collection[str]) -> str:
+    """``"; did you mean 'bank.age'?"`` where one column is really close, and its party too or not what was meant."""
+    ranked = max(((_closeness(name, other), other) for other in sorted(known)), default=(0.0, ""))
+    return f"; did you mean {ranked[1]!r}?" if ranked[0] > 0 else ""
+
+
+def _closeness(name: str, other: str) -> float:
+    """Party and column are compared apart: an equal party would make any two columns look alike."""
+    party, _, column = name.casefold().rpartition(".")
+    there, _, known = other.casefold().rpartition(".")
+    columns, parties = _ratio(column, known), _ratio(party, there)
+    close = columns >= _CLOSE and (columns == 1 or not party or parties >= _CLOSE)
+    return columns + parties if close else 0.0
+
+
+def _ratio(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
 
 
 def _joined(one: Monomial, other: Monomial) -> Monomial:
@@ -204,7 +226,7 @@ class _Parser:
             return self._number(token)
         if token.kind == "name":
             if token.text not in self.names:
-                known = suggestion(token.text, self.names) or "; names are party.column, with encoded columns"
+                known = _suggestion(token.text, self.names) or "; names are party.column, with encoded columns"
                 raise self._wrong(token, f"there is no column {token.text!r}{known}")
             return {((token.text, 1),): Fraction(1)}
         if token.kind == "sign" and token.text == "(":

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, DataError, ProtocolError
+from colonnade.errors import DataError, ProtocolError
 from colonnade.mpc import Shares
 from colonnade.privacy.noise import discrete_gaussian, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
-from colonnade.protocols.align import agree_on_rows, compare_rows
+from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
 from colonnade.protocols.gradients_task import Descent, Gradients, Learned
 from colonnade.protocols.moments import Rows
 from colonnade.protocols.moments_task import Block
@@ -41,7 +41,7 @@ def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: G
     """An owner's program; ``labels`` are zeros and ones in the order of the ids, at the label's owner."""
     stream = Stream.fresh()
     rows = agree_on_rows(me, task.owners, features.ids)
-    _check(rows, task)
+    check_count(rows, task.rows_at_most)
     secret = _share_draw(me, features.ids, task)
     seat = Seat(me, task, rows) if me.hand.seated else None
     block = task.blocks[task.owners.index(me.name)]
@@ -58,7 +58,7 @@ def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: G
 def coordinator(me: Coordinator, task: Gradients) -> Learned:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task.owners)
-    _check(rows, task)
+    check_count(rows, task.rows_at_most)
     if not me.hand.seated:
         return _iterate(me, task, None, b"", None)
     secret = bytes(me.link(task.owners[0]).recv("draw")["secret"])
@@ -290,10 +290,3 @@ def _pieces(
             values = np.hstack([values, labels[start : start + len(values)]])
         start += len(values)
         yield values
-
-
-def _check(rows: int, task: Gradients) -> None:
-    if not 0 < rows <= task.rows_at_most:
-        raise CapacityError(
-            f"the tables have {rows} rows and the study allows 1 to {task.rows_at_most}: raise rows_at_most"
-        )

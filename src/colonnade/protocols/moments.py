@@ -19,11 +19,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, ProtocolError
+from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.privacy.noise import discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
-from colonnade.protocols.align import agree_on_rows, compare_rows
+from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
 from colonnade.protocols.moments_task import Moments, NoisyMoments
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.randomness import Stream
@@ -48,7 +48,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
     rows = agree_on_rows(me, task.owners, table.ids)
-    _check_rows(rows, task)
+    check_count(rows, task.rows_at_most)
     own = OwnBlock(task, me.name)
     seat = Seat(me, task) if me.hand.seated else None
     blocks = table.blocks(task.rows_per_block)
@@ -70,7 +70,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task.owners)
-    _check_rows(rows, task)
+    check_count(rows, task.rows_at_most)
     if not me.hand.seated:
         return _open(me, None, task)
     seat = Seat(me, task)
@@ -266,10 +266,3 @@ def _side_by_side(shares: Sequence[Shares]) -> Shares:
 def _sizes(rows: int, task: Moments) -> list[int]:
     step = task.rows_per_block
     return [min(step, rows - start) for start in range(0, rows, step)]
-
-
-def _check_rows(rows: int, task: Moments) -> None:
-    if not 0 < rows <= task.rows_at_most:
-        raise CapacityError(
-            f"the tables have {rows} rows and the study allows 1 to {task.rows_at_most}: raise rows_at_most"
-        )

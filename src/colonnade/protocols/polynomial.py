@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, ProtocolError
+from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Integers, Residues
 from colonnade.privacy.noise import discrete_gaussian, skellam
 from colonnade.privacy.noise.rounding import beyond, round_rows
 from colonnade.privacy.sensitivity.monomials import Monomial, monomial_maximum
-from colonnade.protocols.align import agree_on_rows, compare_rows
+from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
 from colonnade.protocols.moments import Rows
 from colonnade.protocols.polynomial_task import NoisySums, Polynomials
 from colonnade.protocols.roles import Coordinator, Owner, Role
@@ -36,7 +36,7 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
     rows = agree_on_rows(me, task.owners, table.ids)
-    _check_rows(rows, task)
+    check_count(rows, task.rows_at_most)
     own = OwnColumns(task, me.name)
     seat = Seat(me, task) if me.hand.seated else None
     blocks, sizes = table.blocks(task.rows_per_block), _sizes(rows, task)
@@ -58,7 +58,7 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
 def coordinator(me: Coordinator, task: Polynomials) -> NoisySums:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task.owners)
-    _check_rows(rows, task)
+    check_count(rows, task.rows_at_most)
     if not me.hand.seated:
         return _open(me, None, task)
     seat, sizes = Seat(me, task), _sizes(rows, task)
@@ -262,10 +262,3 @@ def _combined(task: Polynomials, sums: Mapping[Monomial, int]) -> Whole:
 def _sizes(rows: int, task: Polynomials) -> list[int]:
     step = task.rows_per_block
     return [min(step, rows - start) for start in range(0, rows, step)]
-
-
-def _check_rows(rows: int, task: Polynomials) -> None:
-    if not 0 < rows <= task.rows_at_most:
-        raise CapacityError(
-            f"the tables have {rows} rows and the study allows 1 to {task.rows_at_most}: raise rows_at_most"
-        )

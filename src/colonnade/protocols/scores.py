@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, DataError
+from colonnade.errors import DataError
 from colonnade.mpc import Shares
 from colonnade.privacy.noise import skellam
-from colonnade.protocols.align import agree_on_rows, compare_rows
+from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.scores_task import Scores
 from colonnade.randomness import Stream
@@ -58,7 +58,7 @@ def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
         with me.meter.phase("noise"):
             whole += noise_share(task, len(whole), Stream.fresh())
     rows = agree_on_rows(me, task.owners, parts.ids)
-    _check_rows(rows, task)
+    check_count(rows, task.rows_at_most)
     mine = None
     if whole is not None:
         with me.meter.phase("deal"):
@@ -70,7 +70,7 @@ def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
 def coordinator(me: Coordinator, task: Scores) -> None:
     """The coordinator's program: it compares digests of ids and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task.owners)
-    _check_rows(rows, task)
+    check_count(rows, task.rows_at_most)
     _open(me, rows, None, task)
 
 
@@ -122,10 +122,3 @@ def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.
         )
     me.progress("open", 1, 1)
     return None if opened is None else opened.astype(np.int64)
-
-
-def _check_rows(rows: int, task: Scores) -> None:
-    if not 0 < rows <= task.rows_at_most:
-        raise CapacityError(
-            f"the tables have {rows} rows and the study allows 1 to {task.rows_at_most}: raise rows_at_most"
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -61,7 +61,7 @@ def play(
 ) -> Played[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data."""
     try:
-        place.wait_for_peers(_partners(place, task), timeout=wait)
+        place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, before_sharing)
         _assemble(role, [name for name in (place.name, *place.peers) if name != COORDINATOR])
         result = program(role)
@@ -79,10 +79,10 @@ def play(
     return Played(result, tuple(role.revealed), role.meter.phases)
 
 
-def _partners(place: Endpoint, task: Task) -> list[str]:
-    """With whom this participant talks: of many owners, most never exchange a word."""
+def partners(name: str, everyone: Iterable[str], task: Task) -> list[str]:
+    """With whom a participant talks: of many owners, most never exchange a word."""
     central = {COORDINATOR, *task.committee.seats, *task.owners[:1]}
-    return [peer for peer in place.peers if place.name in central or peer in central]
+    return [peer for peer in everyone if peer != name and (name in central or peer in central)]
 
 
 def _role(place: Endpoint, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:

@@ -15,6 +15,7 @@ from colonnade.errors import StudyError
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import DiscreteLaplaceRelease, Event, NonPrivate, Statement
 from colonnade.privacy.calibrate import Binding, binding, least, most
+from colonnade.protocols.gradients_task import Gradients
 from colonnade.protocols.moments_task import Moments
 from colonnade.protocols.sketch_task import Sketch
 from colonnade.study.spec import Study
@@ -115,15 +116,17 @@ class Plan:
     error: float
     noise_multiplier: float
     statement: Statement
-    binding: Binding
+    binding: Binding | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return vars(self) | {"statement": self.statement.to_dict(), "binding": self.binding.to_dict()}
+        deciding = None if self.binding is None else self.binding.to_dict()
+        return vars(self) | {"statement": self.statement.to_dict(), "binding": deciding}
 
 
 def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
     """How many rounds of a sketch fit its budget."""
+    _check_budget(study)
     task = _task(study, rows)
     if not isinstance(task, Sketch):
         raise StudyError(f"study {study.name!r} makes one release; only a sketch has rounds to count")
@@ -141,6 +144,7 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
 
 def least_rows(study: Study, amount: Amount) -> Plan:
     """How many rows a study needs until this noise meets its budget."""
+    _check_budget(study)
     task = _task(study, 1 if study.content.task.kind in _ONE_RELEASE else None)
     everybody = isinstance(task, MomentsOf) or task.sampling == "full"
     if everybody and amount.error is None:
@@ -159,8 +163,16 @@ def least_rows(study: Study, amount: Amount) -> Plan:
 
 
 def epsilons(study: Study, amount: Amount, rows: int | None = None) -> Plan:
-    """What each observer would learn at this noise."""
+    """What each observer would learn at this noise, whether the study states a budget or not."""
     return _plan(study, "epsilon", amount.on(_task(study, rows)))
+
+
+def _check_budget(study: Study) -> None:
+    if not study.budgets:
+        raise StudyError(
+            f"study {study.name!r} states no epsilon in [budget] that rounds or rows could be counted against: ask "
+            "--epsilon, which needs none"
+        )
 
 
 def _task(study: Study, rows: int | None) -> Sketch | MomentsOf:
@@ -172,10 +184,24 @@ def _task(study: Study, rows: int | None) -> Sketch | MomentsOf:
             raise StudyError(f"{rows} rows are fewer than a batch of this study has ({draft.batch})")
         return draft if rows is None else draft.with_rows(rows)
     if not isinstance(study.task, Moments):
-        raise StudyError(f"there is nothing to plan for a task of kind {study.content.task.kind}")
+        raise StudyError(_not_planned(study))
     if rows is None:
         raise StudyError(f"study {study.name!r} does not say how many rows there are: add --rows-given")
-    return MomentsOf(study.task, rows)
+    # The noise that parties named for themselves gives way to the one that is asked about, the same for all.
+    return MomentsOf(replace(study.task, own_noise=()), rows)
+
+
+def _not_planned(study: Study) -> str:
+    """What this study is, and what it would have to be."""
+    kind, what = study.content.task.kind, "releases no second moments"
+    if isinstance(study.task, Gradients):
+        what = 'has method "sqm", which releases gradients in rounds'
+        if getattr(study.content.task, "method", "") == "auto":
+            what += ' (method "auto" chose it)'
+    return (
+        f"study {study.name!r} of kind {kind} {what}; a plan is for one release of second moments, which is kind pca, "
+        'or linear or logistic with method "one-shot" or "functional", and for a sketch'
+    )
 
 
 def _priced(make: Callable[[int], Sketch | MomentsOf]) -> Callable[[int], tuple[Event, ...]]:
@@ -200,5 +226,5 @@ def _plan(study: Study, question: Question, task: Sketch | MomentsOf) -> Plan:
         error=task.error,
         noise_multiplier=task.multiplier,
         statement=Statement.of(task.events, trust, delta),
-        binding=binding(task.events, trust, study.budgets),
+        binding=binding(task.events, trust, study.budgets) if study.budgets else None,
     )

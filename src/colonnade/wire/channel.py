@@ -40,8 +40,8 @@ class Channel:
         self._opened = False
         self._start = threading.Lock()
         # Of small messages several may share a record; what was read of it beyond the first waits here.
-        self._record = memoryview(bytearray(_RECORD))
-        self._left = self._record[:0]
+        self._record: memoryview | None = None
+        self._left = memoryview(b"")
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; blocks only while the peer is too far behind."""
@@ -142,6 +142,7 @@ class Channel:
                     session.feed(packet)
             with self._tls, self._traffic.timed(), self._guard(session):
                 if size - filled < _RECORD:
+                    self._record = self._record or memoryview(bytearray(_RECORD))
                     self._left = self._record[: session.unseal_some(self._record)]
                 else:
                     filled += session.unseal_into(target[filled:])
