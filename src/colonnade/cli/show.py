@@ -33,6 +33,7 @@ def preflight(answer: Preflight) -> str:
     """What a study would cost."""
     lines = [
         f"study {answer.study!r}, digest {answer.digest}",
+        *([f"method: {answer.method}"] if answer.method else []),
         "",
         str(answer.statement),
         "",

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from colonnade.errors import StudyError
+from colonnade.models.regression import Regression, method_of
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy import Statement, Trust
@@ -40,6 +41,8 @@ class Preflight:
 
     study: str
     digest: str
+    method: str | None
+    """How a regression is computed, also where the study leaves the choice to the forecast."""
     statement: Statement
     binding: Binding | None
     """``None`` where the study states no budget: the task sets its own price then."""
@@ -151,7 +154,8 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
     """Cost of a study, sized for a given number of rows (default: the number it states, or the most it allows)."""
     task, budgets = study.task, study.budgets
     deciding = binding(study.events, study.roster.trust, budgets) if budgets else None
-    common = (study.name, study.digest, study.statement, deciding)
+    method = method_of(task) if isinstance(study.planner(), Regression) else None
+    common = (study.name, study.digest, method, study.statement, deciding)
     if isinstance(task, Sketch):
         if rows is not None:
             raise StudyError(
@@ -164,7 +168,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
     return _iterative(run, task) if hasattr(task, "batch") else run
 
 
-_Common = tuple[str, str, Statement, Binding | None]
+_Common = tuple[str, str, str | None, Statement, Binding | None]
 
 
 def _sketch(common: _Common, task: Sketch) -> SketchPreflight:
