@@ -21,7 +21,7 @@ def plan(
     epsilon: Annotated[bool, typer.Option("--epsilon", help="Ask what each observer would learn.")] = False,
     error: Annotated[
         float | None,
-        typer.Option("--error", metavar="E", help="The noise: its deviation on a mean (pca: on an entry of X'X/n)."),
+        typer.Option("--error", metavar="E", help="The noise: its deviation on a mean, or on an entry of X'X/n."),
     ] = None,
     noise_multiplier: Annotated[
         float | None,
