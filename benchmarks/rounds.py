@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols import gradients
+from colonnade.protocols.blocks import Block
 from colonnade.protocols.gradients_task import Gradients
-from colonnade.protocols.moments_task import Block
 from colonnade.protocols.roles import COORDINATOR, Meter
 from colonnade.protocols.session import play
 from colonnade.wire import Endpoint

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, Trust, parse_budgets
 from colonnade.protocols import gradients
+from colonnade.protocols.blocks import Block
 from colonnade.protocols.gradients_task import COIN, OVERFLOW, Descent, Gradients
-from colonnade.protocols.moments_task import Block
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.session import play
 from colonnade.randomness import Stream

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from colonnade.cli.reproduce import reproduce
 from colonnade.errors import DatasetError, StorageError, StudyError
 from colonnade.protocols import gradients
+from colonnade.protocols.blocks import Block
 from colonnade.protocols.gradients_task import Gradients
-from colonnade.protocols.moments_task import Block
 from colonnade.randomness import Stream
 from colonnade.report.reproduction import render_reproduction
 from colonnade.reproduce import (

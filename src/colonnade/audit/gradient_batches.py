@@ -17,8 +17,8 @@ from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.events import alike
 from colonnade.protocols import gradients
+from colonnade.protocols.blocks import Block
 from colonnade.protocols.gradients_task import COIN, Gradients
-from colonnade.protocols.moments_task import Block
 from colonnade.randomness import Stream
 
 

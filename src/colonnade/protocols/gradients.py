@@ -26,9 +26,9 @@ from colonnade.mpc import Shares
 from colonnade.privacy.noise import discrete_gaussian, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
+from colonnade.protocols.blocks import Block
 from colonnade.protocols.gradients_task import Descent, Gradients, Learned
 from colonnade.protocols.moments import Rows
-from colonnade.protocols.moments_task import Block
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.randomness import Stream, new_key
 

@@ -29,8 +29,7 @@ from colonnade.privacy import (
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
-from colonnade.protocols.moments_task import Block
-from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.blocks import Block, OfBlocks
 from colonnade.protocols.session import Cells
 
 PROTOCOL = "batch gradients 1"
@@ -45,7 +44,7 @@ NormalLaw = Literal["skellam", "discrete-gaussian"]
 
 
 @dataclass(frozen=True)
-class Gradients:
+class Gradients(OfBlocks):
     """Rounds of noisy gradients of the logistic loss, its sigmoid replaced by a polynomial.
 
     Owners scale their rows by ``scale`` and ``gamma`` and round them at random. ``blocks`` bound a row before
@@ -77,26 +76,6 @@ class Gradients:
     rows_at_most: int = 2**24
     intercept: float = 0.5
     block_rows: int = 8192
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who holds columns, in order."""
-        return tuple(block.owner for block in self.blocks)
-
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Who learns the result."""
-        return (*self.owners, COORDINATOR)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The columns of the joint matrix, without the intercept."""
-        return tuple(f"{block.owner}.{column}" for block in self.blocks for column in block.columns)
-
-    @property
-    def width(self) -> int:
-        """The columns of the joint matrix, with the intercept as the last one."""
-        return len(self.names) + 1
 
     @property
     def entries(self) -> int:

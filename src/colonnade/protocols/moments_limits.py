@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
@@ -17,23 +16,10 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity
+from colonnade.protocols.blocks import Block
 
 Law = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
 LAPLACE: Law = "discrete-laplace"
-
-
-@dataclass(frozen=True)
-class Block:
-    """The columns of one owner: public names, and the bounds on a row that the owner enforces.
-
-    ``clip`` bounds the L2 norm. ``groups`` are runs of columns, in order, with a bound on the L1 norm of each; only
-    discrete Laplace noise needs them.
-    """
-
-    owner: str
-    columns: tuple[str, ...]
-    clip: float
-    groups: tuple[tuple[int, Fraction], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, Trust, least_noise
-from colonnade.protocols.moments_limits import LAPLACE, Block, Law, Level, Limits, laplace_reach, levels
+from colonnade.protocols.blocks import Block, OfBlocks
+from colonnade.protocols.moments_limits import LAPLACE, Law, Level, Limits, laplace_reach, levels
 from colonnade.protocols.moments_releases import Release, laplace_release, normal_release
-from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import Cells
 
 __all__ = ["Block", "Law", "Moments", "NoisyMoments", "calibrated"]
@@ -29,7 +29,7 @@ _LARGEST_MESSAGE = 2**27
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(OfBlocks):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
@@ -63,26 +63,6 @@ class Moments:
     def laplace(self) -> bool:
         """Whether the noise is discrete Laplace, which opens each entry as it is: once, with weight one."""
         return self.law == LAPLACE
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who holds columns, in order."""
-        return tuple(block.owner for block in self.blocks)
-
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Who learns the result."""
-        return (*self.owners, COORDINATOR)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The columns of the joint matrix, without the constant."""
-        return tuple(f"{block.owner}.{column}" for block in self.blocks for column in block.columns)
-
-    @property
-    def width(self) -> int:
-        """The columns of the joint matrix, with the constant as the last one."""
-        return len(self.names) + 1
 
     @property
     def entries(self) -> int:
