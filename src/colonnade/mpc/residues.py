@@ -132,7 +132,9 @@ class ResidueSystem:
     def inner(self, left: Residues, right: Residues) -> Residues:
         """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly."""
         if left.shape[1] <= BLOCK_ROWS and left.size <= FEW:
-            return self.reduce(np.matmul(left.transpose(0, 2, 1), right), passes=2)
+            # Up to 2^9 products below 2^42 stay below 2^51.
+            passes = 1 if left.shape[1] <= BLOCK_ROWS // 4 else 2
+            return self.reduce(np.matmul(left.transpose(0, 2, 1), right), passes=passes)
         total = np.zeros((len(self.primes), left.shape[2], right.shape[2]))
         for prime, a, b, out in zip(self.primes, left, right, total, strict=True):
             for start in range(0, len(a), BLOCK_ROWS):

@@ -144,10 +144,10 @@ class Seat:
     def __init__(self, me: Role, task: Gradients, rows: int) -> None:
         self.me, self.task, self.rows = me, task, rows
         primes = len(task.committee.system.primes)
-        # A share is below 2^22, so half the memory does.
-        self.kept = np.zeros((primes, rows, task.width + task.classes), dtype=np.int32)
-        self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 2)
-        self._batch = np.zeros((primes, 0, task.width + task.classes))
+        # A share is below 2^22, so half the memory does; all of a person's lie together, to be fetched at once.
+        self.kept = np.zeros((rows, primes, task.width + task.classes), dtype=np.int32)
+        self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 1)
+        self._batch = np.zeros((0, primes, task.width + task.classes))
 
     def take_in(self, index: int, mine: Shares | None) -> None:
         """The shares of one block of rows of every owner."""
@@ -159,10 +159,10 @@ class Seat:
                 whole = width + (task.classes if block.owner == task.label_owner else 0)
                 own = mine if block.owner == self.me.name else None
                 shares = own or self.me.hand.receive(block.owner, (span.stop - span.start, whole))
-                self.kept[:, span, start : start + width] = shares.values[:, :, :width]
+                self.kept[span, :, start : start + width] = shares.values[:, :, :width].transpose(1, 0, 2)
                 if block.owner == task.label_owner:
                     labels = Shares(shares.values[:, :, width:], shares.degree)
-                    self.kept[:, span, task.width :] = self._label_part(labels).values
+                    self.kept[span, :, task.width :] = self._label_part(labels).values.transpose(1, 0, 2)
                 start += width
 
     def gradient(self, batch: NDArray[np.int64], weights: NDArray[np.int64]) -> Shares:
@@ -193,12 +193,12 @@ class Seat:
         size = self.task.room(self.rows) if self.task.padded else len(batch)
         if len(batch) > size:
             raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
-        if size > self._batch.shape[1]:
-            self._batch = np.zeros((len(self.kept), size, self.kept.shape[2]))
-        places = self._batch[:, :size]
-        places[:, : len(batch)] = self.kept[:, batch]
-        places[:, len(batch) :] = 0.0
-        return places
+        if size > len(self._batch):
+            self._batch = np.zeros((size, *self.kept.shape[1:]))
+        places = self._batch[:size]
+        places[: len(batch)] = self.kept[batch]
+        places[len(batch) :] = 0.0
+        return places.transpose(1, 0, 2)
 
 
 def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:
