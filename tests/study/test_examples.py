@@ -43,9 +43,11 @@ def test_the_studies_are_priced_and_within_everybodys_policy(colonnade, folder, 
     assert price in colonnade("privacy", folder / name)
 
 
-def test_the_questions_of_a_plan_need_a_budget(colonnade, folder):
-    text = colonnade("plan", folder / "FUNCTIONAL.toml", "--epsilon", "--error", 1, code=StudyError.exit_code)
+def test_a_plan_counts_rows_against_a_budget_and_epsilon_against_none(colonnade, folder):
+    text = colonnade("plan", folder / "FUNCTIONAL.toml", "--rows", "--error", 1, code=StudyError.exit_code)
     assert "states no epsilon in [budget]" in text
+    priced = colonnade("plan", folder / "FUNCTIONAL.toml", "--epsilon", "--error", 0.05, "--rows-given", 3000)
+    assert "states no budget for observers" in priced
 
 
 def test_a_prediction_waits_for_its_model(colonnade, folder):
