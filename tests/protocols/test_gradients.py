@@ -317,6 +317,8 @@ def test_no_message_has_a_length_that_depends_on_a_value(gamma):
             over_channels(task, tables, labels)
         return sorted(sent)
 
+    tables, labels = make_tables(task, 60, 1)
+    assert all(played.revealed == task.events for played in over_channels(task, tables, labels))
     assert (task.bound >= 2**63) == (gamma > 16)
     assert lengths(1) == lengths(2)
 

@@ -250,6 +250,7 @@ def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
         weights = me.link(speaker).recv("weights")["weights"]
         if not isinstance(weights, np.ndarray) or weights.shape != (task.classes, task.width):
             raise ProtocolError(f"{speaker} sent weights of another shape than was due")
+        me.revealed.append(task.event)  # its record says what the weights are made of, though others opened it
         return Learned(task, np.array(weights, dtype=np.float64))
     if me.name == speaker:
         for name in task.everyone:
