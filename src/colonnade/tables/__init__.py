@@ -5,7 +5,9 @@ from colonnade.tables.dataset import Dataset
 from colonnade.tables.datasets import dataset_names, fetch_dataset, load_dataset
 from colonnade.tables.draft import draft_schema
 from colonnade.tables.encode import Report, decode_number, encode_columns
+from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, key_columns
 from colonnade.tables.people import population, write_population
+from colonnade.tables.places import Places, Spread
 from colonnade.tables.schema import Schema
 from colonnade.tables.table import Table, read_table
 
@@ -14,9 +16,15 @@ __all__ = [
     "Column",
     "Dataset",
     "Flag",
+    "Key",
+    "KeyColumn",
+    "KeyPlan",
+    "Keys",
     "Number",
+    "Places",
     "Report",
     "Schema",
+    "Spread",
     "Table",
     "category",
     "dataset_names",
@@ -25,6 +33,7 @@ __all__ = [
     "encode_columns",
     "fetch_dataset",
     "flag",
+    "key_columns",
     "load_dataset",
     "number",
     "population",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables.columns import NOWHERE, Category, Column, Number
 from colonnade.tables.encode import Matrix, scale_down
+from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
 from colonnade.tables.table import Table
 
@@ -137,6 +138,11 @@ class CentredRows:
     def ids(self) -> Sequence[str]:
         """The rows' ids, in the order of the rows."""
         return self.table.ids
+
+    @property
+    def places(self) -> Places | None:
+        """The slots of the rows, where nobody may learn who matched."""
+        return self.table.places
 
     def __len__(self) -> int:
         return self.table.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from colonnade.errors import DataError
-from colonnade.tables.parse import Place, is_text, plain
+from colonnade.tables.parse import Mask, Place, is_text, plain
 
 
 def checked_ids(column: Any, place: Place) -> pa.LargeStringArray:
     """The ids as text; raises by row number where one is missing, padded with blanks or repeated."""
-    ids = _as_text(plain(column), place)
+    ids = as_text(plain(column), place, "id")
     missing = np.asarray(pc.fill_null(pc.equal(ids, ""), True), dtype=bool)
     if missing.any():
         raise place.fail(missing, "the id is missing; every row needs one, so fill it or delete the row")
@@ -25,21 +26,47 @@ def checked_ids(column: Any, place: Place) -> pa.LargeStringArray:
     return ids
 
 
-def _as_text(array: Any, place: Place) -> Any:
+def as_text(array: Any, place: Place, what: str) -> Any:
+    """Cells as text: texts stay as they are and whole numbers become their digits; ``what`` they are is for errors."""
     kind = array.type
-    if is_text(kind) or pa.types.is_integer(kind):
+    if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return array.cast(pa.large_string())
     if pa.types.is_floating(kind):
-        # pandas turns whole numbers into floats as soon as one of them is missing.
-        values = np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
-        absent = np.isnan(values)
-        whole = absent | ((np.abs(values) < 2.0**53) & (values == np.rint(values)))
-        if not whole.all():
-            raise place.fail(~whole, "the id is not a whole number; store ids as text or as whole numbers")
-        return pa.array(np.where(absent, 0, values).astype(np.int64), mask=absent).cast(pa.large_string())
-    if pa.types.is_null(kind):
-        return array.cast(pa.large_string())
-    raise DataError(f"{place.source}: the id column {place.column!r} holds {kind} cells; store text or whole numbers")
+        values, fits = _whole(array)
+        if not fits.all():
+            raise place.fail(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers")
+        return values.cast(pa.large_string())
+    raise DataError(
+        f"{place.source}: the {what} column {place.column!r} holds {kind} cells; store text or whole numbers"
+    )
+
+
+def called(columns: Mapping[str, Any], source: str) -> pa.LargeStringArray:
+    """What a party calls its rows: the cells as they are, joined where there are several; they may repeat."""
+    cells = [_legible(plain(cells), column, source) for column, cells in columns.items()]
+    between = pa.scalar(" | ", pa.large_string())
+    return pc.binary_join_element_wise(*cells, between, null_handling="replace", null_replacement="")
+
+
+def _legible(array: Any, column: str, source: str) -> Any:
+    kind = array.type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers")
+    if pa.types.is_floating(kind):
+        values, fits = _whole(array)
+        array = values if fits.all() else array
+    return array.cast(pa.large_string())
+
+
+def _whole(array: Any) -> tuple[Any, Mask]:
+    """Floats as whole numbers, and where that is what they are.
+
+    pandas turns whole numbers into floats as soon as one of them is missing.
+    """
+    values = np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    absent = np.isnan(values)
+    fits = absent | ((np.abs(values) < 2.0**53) & (values == np.rint(values)))
+    return pa.array(np.where(fits & ~absent, values, 0).astype(np.int64), mask=absent), fits
 
 
 def _refuse_repeats(ids: Any, place: Place) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import files
 from colonnade.tables.encode import Matrix, Report, encode_column, encode_columns
-from colonnade.tables.ids import checked_ids
+from colonnade.tables.ids import called, checked_ids
+from colonnade.tables.keys import KeyColumn, KeyPlan, Keys, collect_keys, key_columns
 from colonnade.tables.parse import Place
+from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
 
 _BLOCK_CELLS = 1 << 22
@@ -25,6 +27,9 @@ class Table:
     """Rows with ids under a schema. Views (another order, fewer columns) share the Arrow data.
 
     Cells are encoded when a block is asked for, so memory beyond the Arrow table is bounded by the block.
+
+    ``keys`` are what the rows are recognised by in an alignment, as long as they stand in the order of the file.
+    ``places`` are the slots of the rows after an alignment that tells nobody who matched.
     """
 
     def __init__(
@@ -35,12 +40,18 @@ class Table:
         *,
         source: str = "table",
         order: NDArray[np.int64] | None = None,
+        keys: Keys | None = None,
+        common: pa.LargeStringArray | None = None,
+        places: Places | None = None,
     ) -> None:
         self.schema = schema
         self.source = source
+        self.keys = keys
+        self.places = places
         self._arrow = arrow
         self._ids = ids
         self._order = order
+        self._common = common
         self._report: Report | None = None
 
     @property
@@ -53,7 +64,13 @@ class Table:
 
     @property
     def ids(self) -> list[str]:
-        """The rows' ids, in the order of the rows."""
+        """The rows' ids, in the order of the rows; after an alignment, opaque ones that all parties have in common."""
+        found: list[str] = self._shared_ids().to_pylist()
+        return found
+
+    @property
+    def own_ids(self) -> list[str]:
+        """What the party itself calls the rows, in the order of the rows."""
         found: list[str] = self._own_ids().to_pylist()
         return found
 
@@ -94,34 +111,59 @@ class Table:
 
     def select(self, columns: Iterable[str]) -> Table:
         """A view of some of the columns."""
-        return self._view(self.schema.select(columns), self._order)
+        return self._view(self.schema.select(columns))
 
     def without(self, columns: Iterable[str]) -> Table:
         """A view of all columns but these."""
-        return self._view(self.schema.without(columns), self._order)
+        return self._view(self.schema.without(columns))
 
     def unclipped(self) -> Table:
         """A view whose encoded rows are not scaled down to a clip."""
-        return self._view(self.schema.with_clip(None), self._order)
+        return self._view(self.schema.with_clip(None))
 
     def sorted_by_id(self) -> Table:
-        """A view with the rows in the order of their ids, compared byte by byte as UTF-8."""
+        """A view with the rows in the order of their ids, compared byte by byte as UTF-8.
+
+        After an alignment the rows have an order that all parties share, and keep it.
+        """
+        if self._common is not None or self.places is not None:
+            return self
         within = np.asarray(pc.sort_indices(self._own_ids()), dtype=np.int64)
         return self.take_rows(within)
 
     def take_rows(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> Table:
-        """A view of the rows at these positions, in this order."""
-        wanted = np.asarray(positions, dtype=np.int64)
-        if wanted.size and not (-self.rows <= wanted.min() and wanted.max() < self.rows):
-            raise IndexError(f"row positions must lie below {self.rows}")
-        return self._view(self.schema, self._index(0, self.rows)[wanted])
+        """A view of the rows at these positions, in this order; rows that have places keep their order."""
+        wanted = self._positions(positions)
+        common = None if self._common is None else self._common.take(pa.array(wanted))
+        places = None if self.places is None else self.places.take(wanted)
+        return self._reordered(wanted, common=common, places=places)
 
     def take(self, ids: Sequence[str]) -> Table:
         """A view of the rows with these ids, in this order."""
-        found = pc.index_in(pa.array(ids, pa.large_string()), self._own_ids())
+        found = pc.index_in(pa.array(ids, pa.large_string()), self._shared_ids())
         if found.null_count:
             raise DataError(f"{self.source}: {found.null_count} of the ids asked for are not in the table")
         return self.take_rows(np.asarray(found, dtype=np.int64))
+
+    def aligned(self, positions: Sequence[int] | NDArray[np.integer[Any]], ids: Sequence[str]) -> Table:
+        """A view of the rows at these positions in the order that an alignment gave them, under its opaque ids."""
+        common = pa.array(ids, pa.large_string())
+        if len(common) != len(positions):
+            raise ValueError(f"{len(positions)} rows need as many ids, not {len(common)}")
+        return self._reordered(self._positions(positions), common=common)
+
+    def placed(
+        self,
+        positions: Sequence[int] | NDArray[np.integer[Any]],
+        slots: Sequence[int] | NDArray[np.integer[Any]],
+        size: int,
+        token: bytes,
+    ) -> Table:
+        """A view of the rows at these positions, each with its slot; the slots ascend and lie below ``size``."""
+        places = Places(np.asarray(slots, dtype=np.int64), size, token)
+        if len(places) != len(positions):
+            raise ValueError(f"{len(positions)} rows need as many slots, not {len(places)}")
+        return self._reordered(self._positions(positions), places=places)
 
     def __repr__(self) -> str:
         return f"<Table {self.source}: {self.rows} rows, {len(self.schema.columns)} columns>"
@@ -145,9 +187,32 @@ class Table:
     def _own_ids(self) -> Any:
         return self._ids if self._order is None else self._ids.take(pa.array(self._order))
 
-    def _view(self, schema: Schema, order: NDArray[np.int64] | None) -> Table:
-        arrow = self._arrow.select(list(schema.names))
-        return Table(arrow, self._ids, schema, source=self.source, order=order)
+    def _shared_ids(self) -> Any:
+        return self._own_ids() if self._common is None else self._common
+
+    def _positions(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        wanted = np.asarray(positions, dtype=np.int64)
+        if wanted.size and not (-self.rows <= wanted.min() and wanted.max() < self.rows):
+            raise IndexError(f"row positions must lie below {self.rows}")
+        return np.where(wanted < 0, wanted + self.rows, wanted)
+
+    def _view(self, schema: Schema) -> Table:
+        return Table(
+            self._arrow.select(list(schema.names)),
+            self._ids,
+            schema,
+            source=self.source,
+            order=self._order,
+            keys=self.keys,
+            common=self._common,
+            places=self.places,
+        )
+
+    def _reordered(
+        self, wanted: NDArray[np.int64], *, common: pa.LargeStringArray | None = None, places: Places | None = None
+    ) -> Table:
+        order = self._index(0, self.rows)[wanted]
+        return Table(self._arrow, self._ids, self.schema, source=self.source, order=order, common=common, places=places)
 
 
 def read_table(
@@ -156,6 +221,8 @@ def read_table(
     *,
     id: str | None = "person_id",
     name: str | None = None,
+    keys: KeyPlan | None = None,
+    columns: Mapping[str, KeyColumn] | None = None,
 ) -> Table:
     """A party's table from a CSV or Parquet path, a ``pyarrow.Table`` or a pandas frame.
 
@@ -163,23 +230,56 @@ def read_table(
     become their decimal digits, texts stay as they are, and blanks around an id are refused rather than
     stripped, because two organisations might strip differently. Without an id column (``id=None``) the rows are
     called by their numbers. ``name`` stands for the source in errors.
+
+    With ``keys`` the people are recognised by these instead, in an alignment: ``columns`` says where the parts of the
+    key are (by default as :func:`~colonnade.tables.keys.key_columns` has it). The id column is then only what the
+    party calls its rows, and its cells may be missing or repeated; without one, the cells of the key take its place.
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
-    called = name or (str(source) if isinstance(source, str | Path) else "table")
-    if id in declared.columns:
-        raise SchemaError(f"{called}: the id column {id!r} must not be in the schema; delete its section")
+    said = name or (str(source) if isinstance(source, str | Path) else "table")
+    _refuse_shared(declared, [] if id is None else [id], said, "id")
+    if keys is None:
+        return _with_ids(source, declared, id, said)
+    held = dict(columns) if columns is not None else key_columns(keys.keys, {}, id)
+    parts = list(dict.fromkeys(held[key.name].column for key in keys.keys))
+    _refuse_shared(declared, parts, said, "key")
 
     def choose(there: Sequence[str]) -> Sequence[str]:
+        files.need(parts, there, f"{said}: the key")
+        files.need(declared.names, there, said)
+        named = [id] if id is not None and id in there else []
+        return list(dict.fromkeys([*named, *parts, *declared.names]))
+
+    arrow = _read(source, said, choose)
+    naming = [id] if id is not None and id in arrow.column_names else parts
+    found = collect_keys(arrow, keys, held, said)
+    kept = arrow.select(list(declared.names)).combine_chunks()
+    return Table(kept, called({column: arrow[column] for column in naming}, said), declared, source=said, keys=found)
+
+
+def _with_ids(source: Any, declared: Schema, id: str | None, said: str) -> Table:
+    def choose(there: Sequence[str]) -> Sequence[str]:
         if id is not None:
-            files.need([id], there, f"{called}: the id")
-        files.need(declared.names, there, called)
+            files.need([id], there, f"{said}: the id")
+        files.need(declared.names, there, said)
         return declared.names if id is None else [id, *declared.names]
 
-    arrow = files.read_columns(source, called, choose)
-    if not arrow.num_rows:
-        raise DataError(f"{called}: the table has no rows")
+    arrow = _read(source, said, choose)
     numbers = np.arange(1, arrow.num_rows + 1)
     if id is None:
-        return Table(arrow.combine_chunks(), pa.array(numbers).cast(pa.large_string()), declared, source=called)
-    ids = checked_ids(arrow[id], Place(called, id, numbers))
-    return Table(arrow.drop_columns([id]).combine_chunks(), ids, declared, source=called)
+        return Table(arrow.combine_chunks(), pa.array(numbers).cast(pa.large_string()), declared, source=said)
+    ids = checked_ids(arrow[id], Place(said, id, numbers))
+    return Table(arrow.drop_columns([id]).combine_chunks(), ids, declared, source=said)
+
+
+def _read(source: Any, said: str, choose: files.Chooser) -> pa.Table:
+    arrow = files.read_columns(source, said, choose)
+    if not arrow.num_rows:
+        raise DataError(f"{said}: the table has no rows")
+    return arrow
+
+
+def _refuse_shared(declared: Schema, columns: Sequence[str], said: str, what: str) -> None:
+    for column in columns:
+        if column in declared.columns:
+            raise SchemaError(f"{said}: the {what} column {column!r} must not be in the schema; delete its section")

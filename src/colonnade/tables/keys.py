@@ -1,0 +1,230 @@
+"""By which columns parties recognise the people they have in common, and one party's normalised keys.
+
+The rules for each part of a key are public and the same at every party. Where its cells are, and how its dates are
+written, is a party's own matter. What the rules make of the cells is in :mod:`colonnade.tables.normal`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, StudyError
+from colonnade.tables import normal
+from colonnade.tables.normal import Accents, Blanks, Case, Form, TextRules
+from colonnade.tables.parse import Place, plain
+from colonnade.tables.wording import listed, row_numbers
+
+Kind = Literal["text", "number", "date"]
+Duplicates = Literal["refuse", "first", "drop"]
+
+_SHOWN_KEYS = 3
+_SHOWN_CHARACTERS = 40
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Key:
+    """One part of the key and how its cells are normalised; public, and the same at every party.
+
+    ``text`` goes through the Unicode form, accents, case and blanks. A ``number`` becomes its shortest decimal text (7,
+    ``"007"`` and 7.0 are one), and a ``date`` becomes yyyy-mm-dd; the other rules do not matter for these two.
+
+    Args:
+        name: what the part is called in the study.
+        kind: ``text``, ``number`` or ``date``.
+        case: ``fold`` makes capitals and small letters equal.
+        blanks: ``trim`` drops blanks at both ends, ``collapse`` also makes runs of them one, ``remove`` drops all.
+            Every Unicode white space is a blank, no-break spaces too.
+        unicode: ``NFC`` joins letters and their accents; ``NFKC`` also drops differences of font and width.
+        accents: ``strip`` drops all combining marks (and then writes text in NFC at least).
+    """
+
+    name: str
+    kind: Kind = "text"
+    case: Case = "keep"
+    blanks: Blanks = "trim"
+    unicode: Form = "NFC"
+    accents: Accents = "keep"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise StudyError("a part of the key needs a name, such as 'email'")
+        for rule, allowed in _RULES.items():
+            if getattr(self, rule) not in allowed:
+                raise StudyError(f"key {self.name!r}: {rule} must be {listed(allowed)}, not {getattr(self, rule)!r}")
+
+    def normalise(self, column: Any, place: Place, format: str | None = None) -> Any:
+        """The cells of a column as normalised text; null or empty where the cell is missing."""
+        array = plain(column)
+        if self.kind == "number":
+            return normal.numbers(array, place)
+        if self.kind == "date":
+            return normal.dates(array, place, format)
+        return normal.text(array, place, TextRules(self.unicode, self.accents, self.case, self.blanks))
+
+
+_RULES: dict[str, tuple[str, ...]] = {
+    "kind": get_args(Kind),
+    "case": get_args(Case),
+    "blanks": get_args(Blanks),
+    "unicode": get_args(Form),
+    "accents": get_args(Accents),
+}
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """Where a party holds one part of the key; private to it.
+
+    ``format`` is for dates written as text, as ``datetime.strptime`` takes it: ``"%d.%m.%Y"``. Without it they are read
+    as yyyy-mm-dd.
+    """
+
+    column: str
+    format: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise DataError("a part of the key needs the name of a column")
+        if self.format is not None and not (isinstance(self.format, str) and normal.whole_date_format(self.format)):
+            raise DataError(
+                f"column {self.column!r}: the format {self.format!r} does not read a whole date; it needs the day, the "
+                "month and the year with four digits, as in %d.%m.%Y"
+            )
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """The parts of the key, in order, and what becomes of rows of one party that have the same key.
+
+    ``refuse`` raises with the row numbers, ``first`` keeps the first row in the order of the file, and ``drop`` leaves
+    all rows of such a key out.
+    """
+
+    keys: tuple[Key, ...]
+    duplicates: Duplicates = "refuse"
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise StudyError("name at least one column by which people are recognised")
+        names = [key.name for key in self.keys]
+        if len(set(names)) < len(names):
+            raise StudyError(f"the key names {listed(sorted({n for n in names if names.count(n) > 1}))} more than once")
+        if self.duplicates not in get_args(Duplicates):
+            raise StudyError(f"duplicates must be {listed(get_args(Duplicates))}, not {self.duplicates!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """One party's normalised keys: distinct, in the order of its rows.
+
+    ``values`` are bytes that are equal exactly where all parts are equal. ``rows`` are the rows that have them, counted
+    from 0. ``missing`` and ``repeated`` count the rows left out because a part is missing or the key is not unique.
+    """
+
+    names: tuple[str, ...]
+    values: list[bytes]
+    rows: NDArray[np.int64]
+    missing: int
+    repeated: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"<Keys {' and '.join(self.names)}: {len(self)} of {len(self) + self.missing + self.repeated} rows>"
+
+    def parts(self, index: int) -> tuple[str, ...]:
+        """The normalised parts of one key."""
+        value, found, start = self.values[index], [], 0
+        while start < len(value):
+            (length,) = _LENGTH.unpack_from(value, start)
+            start += _LENGTH.size + length
+            found.append(value[start - length : start].decode())
+        return tuple(found)
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Up to three keys, to be read by this party alone: never for a log or a peer."""
+        return tuple(self._shown(index) for index in range(min(_SHOWN_KEYS, len(self))))
+
+    def _shown(self, index: int) -> str:
+        parts = zip(self.names, self.parts(index), strict=True)
+        return ", ".join(f"{name} {_cut(part)!r}" for name, part in parts)
+
+
+def key_columns(keys: Iterable[Key], given: Mapping[str, KeyColumn | str], id: str | None) -> dict[str, KeyColumn]:
+    """In which column a party holds each part of the key.
+
+    That is the given one; else, where the key has one part alone, the id column; else a column of the part's name.
+    """
+    parts = tuple(keys)
+    other = id if len(parts) == 1 else None
+    found = {}
+    for key in parts:
+        named = given.get(key.name, other or key.name)
+        found[key.name] = named if isinstance(named, KeyColumn) else KeyColumn(named)
+        if found[key.name].format is not None and key.kind != "date":
+            raise DataError(
+                f'key {key.name!r} is a {key.kind}, so it has no format: leave it out, or use kind = "date"'
+            )
+    return found
+
+
+def collect_keys(arrow: pa.Table, plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str) -> Keys:
+    """The keys of all rows of a table, less those with a missing part and those that the rule for duplicates drops."""
+    numbers = np.arange(1, arrow.num_rows + 1)
+    parts = []
+    for key in plan.keys:
+        held = columns[key.name]
+        parts.append(key.normalise(arrow[held.column], Place(source, held.column, numbers), held.format))
+    present = np.logical_and.reduce([np.array(pc.fill_null(pc.not_equal(part, ""), False)) for part in parts])
+    rows = np.flatnonzero(present)
+    named = listed(columns[key.name].column for key in plan.keys)
+    if not len(rows):
+        raise DataError(f"{source}: no row has a key, because a cell of {named} is missing in each; fill them")
+    canonical = _run_together([part.take(pa.array(rows)) for part in parts])
+    repeated, kept = _repeats(canonical, plan.duplicates)
+    if plan.duplicates == "refuse" and repeated.any():
+        raise DataError(
+            f"{source}: {row_numbers(rows[repeated] + 1)}: the key in {named} occurs more than once; keep one row for "
+            'each person, or set duplicates to "first" or "drop"'
+        )
+    if not kept.any():
+        raise DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
+    values = canonical.filter(pa.array(kept)).to_pylist()
+    names = tuple(key.name for key in plan.keys)
+    return Keys(names, values, rows[kept], arrow.num_rows - len(rows), int(len(rows) - kept.sum()))
+
+
+def _run_together(parts: Sequence[Any]) -> Any:
+    """For each row the parts one after the other, each after its length, so that no two lists of parts are the same."""
+    pieces = []
+    for part in parts:
+        cells = part.cast(pa.large_binary())
+        lengths = np.array(pc.binary_length(cells), dtype="<u4")
+        fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_LENGTH.size), len(cells), [None, pa.py_buffer(lengths)])
+        pieces += [fixed.cast(pa.large_binary()), cells]
+    return pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
+
+
+def _repeats(canonical: Any, rule: Duplicates) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which keys occur more than once, and which of all keys stay."""
+    codes = np.asarray(canonical.dictionary_encode().indices, dtype=np.int64)
+    repeated = np.bincount(codes)[codes] > 1
+    kept = ~repeated
+    if rule == "first":
+        kept[np.unique(codes, return_index=True)[1]] = True
+    return repeated, kept
+
+
+def _cut(part: str) -> str:
+    return part if len(part) <= _SHOWN_CHARACTERS else part[: _SHOWN_CHARACTERS - 1] + "…"

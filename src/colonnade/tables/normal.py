@@ -1,0 +1,238 @@
+"""One way to write the cells of a key, so that equal people have equal bytes at every party.
+
+Text goes through the Unicode form, accents, case and blanks, in this order, and then through the Unicode form again.
+The steps are repeated until nothing changes, so what comes out is a fixed point: normalising it once more leaves it
+as it is. Messages hold places and never values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from colonnade.errors import DataError
+from colonnade.tables.ids import as_text
+from colonnade.tables.parse import MISSING_WORDS, NUMERAL, Mask, Place, is_text
+
+Case = Literal["keep", "fold"]
+Blanks = Literal["keep", "trim", "collapse", "remove"]
+Form = Literal["keep", "NFC", "NFKC"]
+Accents = Literal["keep", "strip"]
+
+ISO_DATE = "%Y-%m-%d"
+BLANKS = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+"""The characters with the Unicode property White_Space; Python's and Arrow's own lists differ a little."""
+
+_RUN = f"[{BLANKS}]+"
+_MARKS = r"\p{Mn}+"
+_MOST_PASSES = 8
+_LONGEST_NUMBER = 400
+_STEPS_A_DAY = {
+    "date32[day]": 1,
+    "date64[ms]": 86_400_000,
+    "s": 86_400,
+    "ms": 86_400_000,
+    "us": 86_400_000_000,
+    "ns": 86_400_000_000_000,
+}
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """What is done to text."""
+
+    form: Form = "NFC"
+    accents: Accents = "keep"
+    case: Case = "keep"
+    blanks: Blanks = "trim"
+
+
+def text(array: Any, place: Place, rules: TextRules) -> Any:
+    """Text in its normal form; whole numbers become their digits; null and empty cells are missing."""
+    cells = _valid(as_text(array, place, "key"), place)
+    other = ~_truths(pc.string_is_ascii(cells), absent=True)
+    if not other.any():
+        return _plain_ascii(cells, rules)
+    beyond = _until_it_stays(cells.filter(pa.array(other)), rules)
+    return pc.replace_with_mask(_plain_ascii(cells, rules), pa.array(other), beyond)
+
+
+def numbers(array: Any, place: Place) -> Any:
+    """Numbers as their shortest decimal text without an exponent: 7, ``"007"`` and 7.0 become ``7``."""
+    kind = array.type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return as_text(array, place, "key")
+    if not (is_text(kind) or pa.types.is_decimal(kind)):
+        raise DataError(f"{place.source}: the key column {place.column!r} holds {kind} cells; store numbers or text")
+    cells = _trimmed(array, place)
+    good = _truths(pc.match_substring_regex(cells, NUMERAL), absent=True)
+    if not good.all():
+        raise place.fail(~good, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
+    exponents = _truths(pc.match_substring_regex(cells, "[eE]"), absent=False)
+    if exponents.any():
+        cells = pc.replace_with_mask(cells, pa.array(exponents), _written_out(cells, exponents, place))
+    for pattern, replacement in _SHORTER:
+        cells = pc.replace_substring_regex(cells, pattern, replacement)
+    return cells
+
+
+def dates(array: Any, place: Place, format: str | None) -> Any:
+    """Days as yyyy-mm-dd, from columns of dates, of timestamps at midnight, or of text in the given format."""
+    kind = array.type
+    if is_text(kind):
+        return _read_dates(_trimmed(array, place), place, format or ISO_DATE)
+    if pa.types.is_null(kind):
+        return array.cast(pa.large_string())
+    if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        raise DataError(f"{place.source}: the key column {place.column!r} holds {kind} cells; store dates or text")
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        array = pc.local_timestamp(array)
+    steps = _STEPS_A_DAY[kind.unit if pa.types.is_timestamp(kind) else str(kind)]
+    whole = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
+    days, time = np.divmod(np.array(pc.fill_null(whole, 0), dtype=np.int64), steps)
+    outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
+    if outside.any():
+        raise place.fail(outside, "the year is not within 1 to 9999; correct the date or leave the cell empty")
+    if time.any():
+        raise place.fail(time > 0, _TIME_OF_DAY)
+    absent = _truths(array.is_null(), absent=True)
+    return pa.array(days.astype(np.int32), mask=absent).cast(pa.date32()).cast(pa.large_string())
+
+
+def whole_date_format(format: str) -> bool:
+    """Whether a format of dates reads back year, month and day: a year of two digits, say, has no century."""
+    if "%Y" not in format and "%G" not in format:
+        return False
+    try:
+        return all(datetime.strptime(day.strftime(format), format) == day for day in _SAMPLE_DAYS)
+    except (ValueError, re.error):
+        return False
+
+
+_TIME_OF_DAY = "the date has a time of day; keep the day alone, because parties may cut times off differently"
+_SAMPLE_DAYS = (datetime(1950, 11, 23), datetime(2031, 2, 8))
+_SHORTER = (
+    (r"^\+", ""),
+    (r"^(-?)0+([0-9])", r"\1\2"),
+    (r"^(-?)\.", r"\10."),
+    (r"(\.[0-9]*?)0+$", r"\1"),
+    (r"\.$", ""),
+    (r"^-0$", "0"),
+)
+
+
+def _plain_ascii(cells: Any, rules: TextRules) -> Any:
+    return _blanks(pc.ascii_lower(cells) if rules.case == "fold" else cells, rules.blanks)
+
+
+def _until_it_stays(cells: Any, rules: TextRules) -> Any:
+    """Pass after pass, each over what the one before has changed."""
+    after = _one_pass(cells, rules)
+    changed = pc.not_equal(after, cells)
+    for _ in range(_MOST_PASSES):
+        before = after.filter(changed)
+        if not len(before):
+            break
+        again = _one_pass(before, rules)
+        after = pc.replace_with_mask(after, changed, again)
+        moved = np.zeros(len(after), dtype=bool)
+        moved[_truths(changed, absent=False)] = _truths(pc.not_equal(again, before), absent=False)
+        changed = pa.array(moved)
+    return after
+
+
+def _one_pass(cells: Any, rules: TextRules) -> Any:
+    if rules.form != "keep":
+        cells = pc.utf8_normalize(cells, form=rules.form)
+    if rules.accents == "strip":
+        bare = pc.replace_substring_regex(pc.utf8_normalize(cells, form="NFD"), _MARKS, "")
+        cells = pc.utf8_normalize(bare, form="NFC")
+    if rules.case == "fold":
+        # Arrow has no kernel for case folding, which differs from small letters outside ASCII.
+        cells = pa.array([value.casefold() for value in cells.to_pylist()], pa.large_string())
+    cells = _blanks(cells, rules.blanks)
+    return cells if rules.form == "keep" else pc.utf8_normalize(cells, form=rules.form)
+
+
+def _blanks(cells: Any, rule: Blanks) -> Any:
+    if rule in ("collapse", "remove"):
+        cells = pc.replace_substring_regex(cells, _RUN, " " if rule == "collapse" else "")
+    return cells if rule == "keep" else pc.utf8_trim(cells, characters=BLANKS)
+
+
+def _each_once(cells: Any, change: Callable[[str], str | None]) -> Any:
+    """What a function makes of text cells; it is called once for each distinct one."""
+    encoded = cells.dictionary_encode()
+    changed = [None if value is None else change(value) for value in encoded.dictionary.to_pylist()]
+    return pa.array(changed, pa.large_string()).take(encoded.indices)
+
+
+def _trimmed(array: Any, place: Place) -> Any:
+    """Text without blanks around it, in which null stands for whatever is missing."""
+    cells = pc.utf8_trim(_valid(array.cast(pa.large_string()), place), characters=BLANKS)
+    absent = pc.is_in(cells, pa.array(MISSING_WORDS, pa.large_string()))
+    return pc.if_else(absent, pa.scalar(None, pa.large_string()), cells)
+
+
+def _written_out(cells: Any, exponents: Mask, place: Place) -> Any:
+    """The marked numbers without their exponents."""
+
+    def change(value: str) -> str | None:
+        exact = Decimal(value)
+        return f"{exact:f}" if abs(exact.adjusted()) < _LONGEST_NUMBER else None
+
+    written = _each_once(cells.filter(pa.array(exponents)), change)
+    if written.null_count:
+        bad = exponents.copy()
+        bad[exponents] = np.array(written.is_null(), dtype=bool)
+        raise place.fail(bad, f"the number has more than {_LONGEST_NUMBER} digits; correct it")
+    return written
+
+
+def _read_dates(cells: Any, place: Place, format: str) -> Any:
+    clocks: set[str] = set()
+
+    def change(value: str) -> str | None:
+        try:
+            read = datetime.strptime(value, format)
+        except ValueError:
+            return None
+        if read != datetime(read.year, read.month, read.day):
+            clocks.add(value)
+        return read.date().isoformat()
+
+    found = _each_once(cells, change)
+    bad = _truths(found.is_null(), absent=True) & _truths(cells.is_valid(), absent=False)
+    if bad.any():
+        raise place.fail(
+            bad,
+            f"the cell is not a date written as {format}; correct it, or state the format in which dates are written",
+        )
+    late = _truths(pc.is_in(cells, pa.array(sorted(clocks), pa.large_string())), absent=False)
+    if late.any():
+        raise place.fail(late, _TIME_OF_DAY)
+    return found
+
+
+def _valid(cells: Any, place: Place) -> Any:
+    try:
+        cells.validate(full=True)
+    except pa.ArrowInvalid:
+        # Arrow's own message may quote a cell.
+        raise DataError(
+            f"{place.source}: the key column {place.column!r} holds text that is not UTF-8; save the file again"
+        ) from None
+    return cells
+
+
+def _truths(array: Any, *, absent: bool) -> Mask:
+    return np.array(pc.fill_null(array, absent).to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import struct
+import unicodedata
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.errors import DataError, SchemaError, StudyError
+from colonnade.tables import Key, KeyColumn, KeyPlan, Keys, Schema, Table, flag, key_columns, read_table
+from colonnade.tables.normal import BLANKS, Accents, Blanks, Case, Form
+from colonnade.tables.parse import Place
+
+SCHEMA = Schema({"smoker": flag()})
+HIDDEN = "73519"
+ALL_RULES = [
+    Key("k", unicode=form, accents=accents, case=case, blanks=blanks)
+    for form, accents, case, blanks in product(get_args(Form), get_args(Accents), get_args(Case), get_args(Blanks))
+]
+STRONGEST = Key("k", unicode="NFKC", accents="strip", case="fold", blanks="remove")
+LETTERS = st.text(
+    st.one_of(
+        st.characters(exclude_categories=["Cs"]),
+        st.sampled_from("aAsS .,'-ßẞéÉèıİǰΐΣςſﬁＫKåÅ각ᄀ\u0301\u0308\u0345\u037a\xa0\u2003\u3000\u200b\x1c\t"),
+    ),
+    max_size=12,
+)
+
+
+def table(plan: KeyPlan | None = None, id: str | None = None, **columns: Any) -> Table:
+    rows = len(next(iter(columns.values())))
+    plan = plan or KeyPlan(tuple(Key(name) for name in columns))
+    cells = {name: cells if isinstance(cells, pa.Array) else pa.array(cells) for name, cells in columns.items()}
+    return read_table(pa.table({**cells, "smoker": [1] * rows}), SCHEMA, id=id, keys=plan)
+
+
+def keys(plan: KeyPlan | None = None, **columns: Any) -> Keys:
+    found = table(plan, **columns).keys
+    assert found is not None
+    return found
+
+
+def one(key: Key, cells: Any, format: str | None = None) -> list[str | None]:
+    array = cells if isinstance(cells, pa.Array) else pa.array(cells)
+    found: list[str | None] = key.normalise(array, Place("bank", "k", np.arange(1, len(array) + 1)), format).to_pylist()
+    return found
+
+
+def test_rules_for_text() -> None:
+    cells = ["  Anna\t\xa0Müller ", "ANNA MU\u0308LLER", "ﬁＫ", "straße", "STRASSE", None, "", " \u3000"]
+    assert one(Key("k"), cells) == ["Anna\t\xa0Müller", "ANNA MÜLLER", "ﬁＫ", "straße", "STRASSE", None, "", ""]
+    folded = one(Key("k", case="fold", blanks="collapse"), cells)
+    assert folded == ["anna müller", "anna müller", "fiｋ", "strasse", "strasse", None, "", ""]
+    bare = one(Key("k", case="fold", blanks="remove", accents="strip", unicode="NFKC"), cells)
+    assert bare == ["annamuller", "annamuller", "fik", "strasse", "strasse", None, "", ""]
+    assert one(Key("k", blanks="keep", unicode="keep"), cells) == cells
+    assert one(Key("k", unicode="keep", accents="strip"), ["e\u0301각ø"]) == ["e각ø"]
+    assert one(Key("k"), [7, None, 12]) == one(Key("k"), [7.0, None, 12.0]) == ["7", None, "12"]
+    assert one(Key("k"), pa.array(["a", "b", "a"]).dictionary_encode()) == ["a", "b", "a"]
+
+
+def test_every_white_space_is_a_blank() -> None:
+    spaces = [char for code in range(0x110000) if (char := chr(code)).isspace()]
+    assert set(BLANKS) == set(spaces) - set("\x1c\x1d\x1e\x1f")
+    for rule, wanted in (("trim", "a b"), ("collapse", "a b"), ("remove", "ab")):
+        key = Key("k", blanks=rule)  # type: ignore[arg-type]
+        assert one(key, [f"{blank}{blank}a b{blank}" for blank in BLANKS]) == [wanted] * len(BLANKS)
+        middle = [f"a{blank}b" for blank in BLANKS]
+        assert one(key, middle) == (one(Key("k", blanks="keep"), middle) if rule == "trim" else [wanted] * len(BLANKS))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(LETTERS, max_size=6), st.sampled_from(ALL_RULES))
+def test_normal_text_stays_as_it_is(cells: list[str], key: Key) -> None:
+    once = one(key, pa.array(cells, pa.string()))
+    assert one(key, pa.array(once, pa.string())) == once
+
+
+@pytest.mark.parametrize("key", [STRONGEST, Key("k", case="fold")])
+def test_every_character_has_one_normal_form(key: Key) -> None:
+    every = [chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000]
+    once = one(key, every)
+    assert one(key, once) == once
+    assert one(key, [f"e{char}i" for char in once]) == one(key, one(key, [f"e{char}i" for char in once]))
+
+
+@settings(deadline=None, max_examples=50)
+@given(LETTERS, LETTERS)
+def test_rules_make_equal_what_they_should(left: str, right: str) -> None:
+    words = f"{left} {right}"
+    decomposed, composed = unicodedata.normalize("NFD", words), unicodedata.normalize("NFC", words)
+    for key in (Key("k"), Key("k", case="fold"), STRONGEST):
+        assert len(set(one(key, [decomposed, composed]))) == 1
+    assert len(set(one(Key("k", case="fold"), [composed, composed.casefold()]))) == 1
+    assert len(set(one(Key("k", blanks="remove"), [f"{left}\xa0{right}", f" {left}{right}\t"]))) == 1
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(st.characters(max_codepoint=0x2FF), max_size=8), min_size=1), st.sampled_from(ALL_RULES))
+def test_a_cell_is_normalised_on_its_own(cells: list[str], key: Key) -> None:
+    assert one(key, cells) == [one(key, [cell])[0] for cell in cells]
+
+
+def test_numbers() -> None:
+    key = Key("k", kind="number")
+    texts = [" 007\xa0", "+7", "7.00", "7.", "70e-1", "0.7E1", "0.07e+2"]
+    assert one(key, texts) == ["7"] * 7
+    assert one(key, [7, 0, -3]) == ["7", "0", "-3"]
+    assert one(key, [7.0, None, -0.0, float("nan")]) == ["7", None, "0", None]
+    assert one(key, ["-0", "-0.00", "+.0", "000", "-0e5"]) == ["0"] * 5
+    assert one(key, ["-00.50", ".5", "100", "1e3", "10.010"]) == ["-0.5", "0.5", "100", "1000", "10.01"]
+    assert one(key, [Decimal("7.10"), Decimal("-0.00"), None]) == ["7.1", "0", None]
+    assert one(key, [None, "", "NA", "1"]) == [None, None, None, "1"]
+    assert one(key, ["9007199254740993", "123456789012345678901234567890"])[0] == "9007199254740993"
+    assert one(key, pa.array([2**64 - 1], pa.uint64())) == ["18446744073709551615"]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30, places=6))
+def test_numbers_are_what_they_were(value: Decimal) -> None:
+    key = Key("k", kind="number")
+    padded = f"00{value:f}0" if value >= 0 else f"{value:f}00"
+    found = one(key, [str(value), f"{value:f}", f"{value:e}", padded])
+    assert len(set(found)) == 1
+    assert found[0] is not None
+    assert Decimal(found[0]) == value
+    assert "e" not in found[0].lower()
+    assert one(key, found) == found
+
+
+BAD_NUMBERS: list[tuple[list[Any], str]] = [
+    (["1", HIDDEN + "x"], "bank: column 'k', row 2: the cell is not a number"),
+    (["1", "1,5"], "row 2: the cell is not a number"),
+    (["inf", "1"], "row 1: the cell is not a number"),
+    (["1", "1e99999999"], "row 2: the number has more than 400 digits"),
+    ([1.0, 7351.9], "row 2: the key is not a whole number"),
+    ([1.0, float("inf")], "row 2: the key is not a whole number"),
+    ([True, False], "the key column 'k' holds bool cells"),
+]
+
+
+@pytest.mark.parametrize(("cells", "said"), BAD_NUMBERS)
+def test_wrong_numbers(cells: list[Any], said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        one(Key("k", kind="number"), cells)
+    assert said in str(caught.value)
+    assert "7351" not in str(caught.value)
+
+
+def test_dates() -> None:
+    key, days = Key("k", kind="date"), [date(1990, 2, 1), None, date(7, 12, 31)]
+    wanted = ["1990-02-01", None, "0007-12-31"]
+    assert one(key, days) == one(key, pa.array(days, pa.date64())) == wanted
+    for unit in ("s", "ms", "us"):
+        stamps = pa.array([d and datetime(d.year, d.month, d.day) for d in days], pa.timestamp(unit))
+        assert one(key, stamps) == wanted
+    here = pa.array([datetime(1990, 1, 31, 23)], pa.timestamp("us")).cast(pa.timestamp("us", "Europe/Berlin"))
+    assert one(key, here) == ["1990-02-01"]
+    assert one(key, ["1990-02-01", " 1990-2-1\xa0", "", None, "NA"]) == ["1990-02-01", "1990-02-01", None, None, None]
+    assert one(key, ["01.02.1990", "1.2.1990"], "%d.%m.%Y") == ["1990-02-01"] * 2
+    assert one(key, ["19900201 00:00"], "%Y%m%d %H:%M") == ["1990-02-01"]
+    assert one(key, pa.nulls(2)) == [None, None]
+    frame = pd.DataFrame({"k": pd.to_datetime(pd.Series(["1990-02-01", None])), "smoker": [1, 0]})
+    found = read_table(frame, SCHEMA, id=None, keys=KeyPlan((key,)))
+    assert found.keys is not None
+    assert (found.keys.parts(0), found.keys.missing) == (("1990-02-01",), 1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.dates(), min_size=1, max_size=10),
+    st.sampled_from(["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%d %b %Y"]),
+)
+def test_dates_are_what_they_were(days: list[date], format: str) -> None:
+    key = Key("k", kind="date")
+    padded = [day.strftime(format.replace("%Y", f"{day.year:04d}")) for day in days]
+    assert one(key, padded, format) == one(key, days) == [day.isoformat() for day in days]
+    assert one(key, one(key, days)) == one(key, days)
+
+
+BAD_DATES: list[tuple[Any, str | None, str]] = [
+    (["1990-02-01", "1990-02-30"], None, "bank: column 'k', row 2: the cell is not a date written as %Y-%m-%d"),
+    (["01.02.1990"], None, "row 1: the cell is not a date"),
+    (["1990-02-01"], "%d.%m.%Y", "row 1: the cell is not a date written as %d.%m.%Y"),
+    (["1990-02-01 00:00", "1990-02-01 07:35"], "%Y-%m-%d %H:%M", "row 2: the date has a time of day"),
+    ([datetime(1990, 2, 1), datetime(1990, 2, 1, 7, 35, 19)], None, "row 2: the date has a time of day"),
+    (pa.array([10**15], pa.timestamp("s")), None, "row 1: the year is not within"),
+    ([19900201], None, "holds int64 cells"),
+]
+
+
+@pytest.mark.parametrize(("cells", "format", "said"), BAD_DATES)
+def test_wrong_dates(cells: Any, format: str | None, said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        one(Key("k", kind="date"), cells, format)
+    assert said in str(caught.value)
+    assert "1990" not in str(caught.value)
+
+
+@pytest.mark.parametrize("format", ["%d.%m.%y", "%d.%m.", "%Y", "%Y-%d", "date", "%", "%Q-%Y-%m-%d", ""])
+def test_formats_without_a_whole_date(format: str) -> None:
+    with pytest.raises(DataError, match="does not read a whole date"):
+        KeyColumn("k", format)
+
+
+def test_declarations() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"kind": "int"},
+        {"case": "lower"},
+        {"blanks": ""},
+        {"unicode": "NFD"},
+        {"accents": 1},
+    ]
+    for rule in wrong:
+        with pytest.raises(StudyError, match=f"key 'k': {next(iter(rule))} must be"):
+            Key("k", **rule)
+    with pytest.raises(StudyError, match="needs a name"):
+        Key(" ")
+    with pytest.raises(StudyError, match="at least one column"):
+        KeyPlan(())
+    with pytest.raises(StudyError, match="'k' more than once"):
+        KeyPlan((Key("k"), Key("k", kind="date")))
+    with pytest.raises(StudyError, match="duplicates must be"):
+        KeyPlan((Key("k"),), "keep")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="name of a column"):
+        KeyColumn("")
+
+
+def test_where_the_parts_of_a_key_are() -> None:
+    name, birth = Key("name"), Key("birth", kind="date")
+    assert key_columns([name], {}, "person_id") == {"name": KeyColumn("person_id")}
+    assert key_columns([name], {}, None) == {"name": KeyColumn("name")}
+    assert key_columns([name], {"name": "Naam", "other": "x"}, "person_id") == {"name": KeyColumn("Naam")}
+    dob = KeyColumn("dob", "%d.%m.%Y")
+    assert key_columns([name, birth], {"birth": dob}, "id") == {"name": KeyColumn("name"), "birth": dob}
+    with pytest.raises(DataError, match="key 'name' is a text, so it has no format"):
+        key_columns([name], {"name": dob}, None)
+
+
+def test_composite_keys_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "bank.csv"
+    path.write_text("nr,Naam,dob,smoker\n1, Anna ,1.2.1990,1\n1,BOB,,0\n,Eve,3.2.1990,1\n", encoding="utf-8")
+    plan = KeyPlan((Key("name", case="fold"), Key("birth", kind="date")))
+    columns = {"name": KeyColumn("Naam"), "birth": KeyColumn("dob", "%d.%m.%Y")}
+    found = read_table(path, SCHEMA, id=None, keys=plan, columns=columns)
+    assert found.keys is not None
+    assert [found.keys.parts(index) for index in range(2)] == [("anna", "1990-02-01"), ("eve", "1990-02-03")]
+    assert found.keys.values[0] == struct.pack("<I", 4) + b"anna" + struct.pack("<I", 10) + b"1990-02-01"
+    assert (found.keys.rows.tolist(), found.keys.missing, found.keys.repeated) == ([0, 2], 1, 0)
+    assert found.keys.examples == ("name 'anna', birth '1990-02-01'", "name 'eve', birth '1990-02-03'")
+    assert "anna" not in repr(found.keys)
+    assert found.ids == found.own_ids == [" Anna  | 1.2.1990", "BOB | ", "Eve | 3.2.1990"]
+    assert found.matrix().ravel().tolist() == [1, 0, 1]
+    assert read_table(path, SCHEMA, id="nr", keys=plan, columns=columns).own_ids == ["1", "1", ""]
+    assert found.select(["smoker"]).unclipped().keys is found.keys
+    assert found.take_rows([1, 0]).keys is None
+
+
+def test_reading_with_keys_goes_wrong_by_name(tmp_path: Path) -> None:
+    source = pa.table({"mail": ["a", HIDDEN], "smoker": [1, 0], "ids": [[1], [2]]})
+    plan = KeyPlan((Key("e-mail"),))
+    with pytest.raises(DataError, match="bank: the key: column 'e-mail' is not there; did you mean 'mail'"):
+        read_table(source, SCHEMA, id=None, name="bank", keys=plan)
+    with pytest.raises(SchemaError, match="bank: the key column 'smoker' must not be in the schema"):
+        read_table(source, SCHEMA, id=None, name="bank", keys=plan, columns={"e-mail": KeyColumn("smoker")})
+    with pytest.raises(DataError, match="the key column 'ids' holds list<"):
+        read_table(source, SCHEMA, id=None, keys=plan, columns={"e-mail": KeyColumn("ids")})
+    with pytest.raises(DataError, match="the id column 'ids' holds list<"):
+        read_table(source, SCHEMA, id="ids", keys=plan, columns={"e-mail": KeyColumn("mail")})
+    with pytest.raises(DataError, match="the table has no rows"):
+        read_table(source.slice(0, 0), SCHEMA, id=None, keys=KeyPlan((Key("mail"),)))
+    with pytest.raises(DataError, match="the key column 'mail' holds date32"):
+        keys(mail=[date(1990, 1, 1)])
+    broken = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], "<i4")), pa.py_buffer(b"\xff7")]
+    )
+    with pytest.raises(DataError, match="not UTF-8"):
+        keys(mail=broken)
+    with pytest.raises(DataError, match="no row has a key, because a cell of 'a', 'b' is missing in each"):
+        keys(a=["x", None], b=["", "y"])
+
+
+def test_duplicates() -> None:
+    key = Key("k", case="fold")
+    cells = ["B", "a", None, "A", "c", "b", "d", "B"]
+    with pytest.raises(DataError, match=r"table: rows 1, 2, 4, 6, 8: the key in 'k' occurs more than once"):
+        keys(KeyPlan((key,)), k=cells)
+    first = keys(KeyPlan((key,), "first"), k=cells)
+    assert [first.parts(index)[0] for index in range(len(first))] == ["b", "a", "c", "d"]
+    assert (first.rows.tolist(), first.missing, first.repeated) == ([0, 1, 4, 6], 1, 3)
+    drop = keys(KeyPlan((key,), "drop"), k=cells)
+    assert [drop.parts(index)[0] for index in range(len(drop))] == ["c", "d"]
+    assert (drop.rows.tolist(), drop.missing, drop.repeated) == ([4, 6], 1, 5)
+    with pytest.raises(DataError, match="no row is left, because every key in 'k' is repeated"):
+        keys(KeyPlan((key,), "drop"), k=["a", "A"])
+
+
+PAIRS = st.lists(st.tuples(LETTERS, LETTERS), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=50)
+@given(PAIRS)
+def test_composite_keys_never_run_together(pairs: list[tuple[str, str]]) -> None:
+    raw = [Key("a", blanks="keep", unicode="keep"), Key("b", blanks="keep", unicode="keep")]
+    whole = [(left + "x", right + "x") for left, right in pairs]
+    found = keys(KeyPlan(tuple(raw), "first"), a=[left for left, _ in whole], b=[right for _, right in whole])
+    assert len(found) == len(set(found.values)) == len(set(whole))
+    assert [found.parts(index) for index in range(len(found))] == list(dict.fromkeys(whole))
+    assert [whole[row] for row in found.rows] == list(dict.fromkeys(whole))
+
+
+@settings(deadline=None, max_examples=50)
+@given(PAIRS, st.sampled_from(["first", "drop"]), st.randoms(use_true_random=False))
+def test_a_reordered_file_has_the_same_keys(pairs: list[tuple[str, str]], rule: Any, random: Any) -> None:
+    plan = KeyPlan((Key("a", case="fold"), Key("b", accents="strip")), rule)
+    shuffled = random.sample(pairs, len(pairs))
+
+    def values(rows: list[tuple[str, str]]) -> set[bytes] | str:
+        try:
+            found = keys(plan, a=[left for left, _ in rows], b=[right for _, right in rows])
+        except DataError as error:
+            return str(error)
+        assert len(found) + found.missing + found.repeated == len(rows)
+        return set(found.values)
+
+    assert values(pairs) == values(shuffled)
+
+
+def test_files_and_frames_agree(tmp_path: Path) -> None:
+    cells = {"k": ["Ä b", "007", "ß"], "smoker": ["1", "0", "1"]}
+    frame = pd.DataFrame(cells)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    pq.write_table(pa.table(cells), tmp_path / "t.parquet")
+    plan = KeyPlan((Key("k", case="fold"),))
+    found = [
+        read_table(source, SCHEMA, id=None, keys=plan).keys
+        for source in (tmp_path / "t.csv", tmp_path / "t.parquet", frame, pa.table(cells))
+    ]
+    assert {tuple(keys.values) for keys in found if keys} == {
+        tuple(struct.pack("<I", len(part)) + part for part in ("ä b".encode(), b"007", b"ss"))
+    }
+
+
+def test_examples_are_short_and_printable() -> None:
+    found = keys(KeyPlan((Key("k", blanks="keep"),)), k=["x" * 100, "a\x1b[31m\nb", "c", "d"])
+    assert found.examples == ("k '" + "x" * 39 + "…'", "k 'a\\x1b[31m\\nb'", "k 'c'")
