@@ -10,6 +10,7 @@ wrong, where, and what to do; it never carries a value from a party's table, a s
     ├── DataError          a party's own file does not fit its schema
     ├── DatasetError       a named data set is missing, damaged or cannot be fetched
     ├── StudyError         the study file is wrong, or participants hold different ones
+    │   └── AlignmentError too few people are common to the parties
     ├── PolicyError        a party's policy does not allow the study
     ├── BudgetError        a privacy budget would be exceeded
     ├── LedgerError        the ledger cannot be read, written or trusted
@@ -64,6 +65,13 @@ class StudyError(ColonnadeError):
     """The study file is wrong, or participants hold different ones."""
 
     exit_code = 13
+
+
+class AlignmentError(StudyError):
+    """Too few people are common to the parties."""
+
+    examples: tuple[str, ...] = ()
+    """Some of this party's own keys as they were compared: for its own terminal, never for a log or a peer."""
 
 
 class PolicyError(ColonnadeError):

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.blinding import POINT_BYTES, Blind, hashed
+from colonnade.randomness import Stream
+
+KEYS = [f"person {n}".encode() for n in range(300)]
+
+
+def test_blinds_commute_and_come_off():
+    points = hashed(KEYS)
+    a, b = Blind.fresh(Stream.fresh()), Blind.fresh(Stream.fresh())
+    both = b.on(a.on(points))
+    np.testing.assert_array_equal(both, a.on(b.on(points)))
+    np.testing.assert_array_equal(a.inverse().on(both), b.on(points))
+    assert not (a.on(points) == points).all(axis=1).any()
+
+
+def test_hashing_is_a_function_of_the_key_alone_and_separates_keys():
+    points = hashed(KEYS)
+    np.testing.assert_array_equal(hashed(KEYS[::-1])[::-1], points)
+    assert len({point.tobytes() for point in points}) == len(KEYS)
+    assert points.shape == (len(KEYS), POINT_BYTES)
+
+
+def test_hashing_uses_the_one_way_map_of_the_standard():
+    """RFC 9496, appendix A.3: the 64 bytes are the SHA-512 of these words."""
+    import hashlib
+
+    import rbcl
+
+    words = b"Ristretto is traditionally a short shot of espresso coffee"
+    expected = "3066f82a1a747d45120d1740f14358531a8f04bbffe6a819f86dfe50f44a0a46"
+    assert rbcl.crypto_core_ristretto255_from_hash(hashlib.sha512(words).digest()).hex() == expected
+
+
+def test_no_keys_are_no_points():
+    assert hashed([]).shape == (0, POINT_BYTES)
+    assert Blind.fresh(Stream.fresh()).on(hashed([])).shape == (0, POINT_BYTES)
+
+
+@pytest.mark.parametrize("bad", [bytes(POINT_BYTES), b"\xff" * POINT_BYTES, b"\x01" + bytes(POINT_BYTES - 1)])
+def test_what_is_no_element_of_the_group_is_refused(bad):
+    """Zero bytes are the neutral element, which would make all tags equal; the others are no encodings at all."""
+    points = np.vstack([hashed(KEYS[:3]), np.frombuffer(bad, np.uint8)[None]])
+    with pytest.raises(ProtocolError, match="bank sent something else"):
+        Blind.fresh(Stream.fresh()).on(points, "bank")
+
+
+def test_a_secret_is_not_shown():
+    assert repr(Blind.fresh(Stream.fresh())) == "Blind(...)"
+
+
+def test_the_library_is_loaded_only_when_it_is_needed():
+    code = "import colonnade, sys; print('rbcl' in sys.modules, 'clkhash' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "False False"
