@@ -44,6 +44,7 @@ class Whole:
 
     ids: list[str]
     values: NDArray[np.int64]
+    places: None = None
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
         return (self.values[start : start + rows] / GAMMA for start in range(0, len(self.values), rows))

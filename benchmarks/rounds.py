@@ -53,6 +53,7 @@ class Stored:
 
     ids: list[str]
     values: NDArray[np.float64]
+    places: None = None
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
         return (self.values[start : start + rows] for start in range(0, len(self.values), rows))

@@ -14,7 +14,18 @@ from colonnade.models import (
 )
 from colonnade.privacy import Adjacency, Ledger, Observer, Statement
 from colonnade.study import PartyConfig, Study, preflight
-from colonnade.tables import Schema, Table, category, fetch_dataset, flag, load_dataset, number, read_table
+from colonnade.tables import (
+    Key,
+    KeyColumn,
+    Schema,
+    Table,
+    category,
+    fetch_dataset,
+    flag,
+    load_dataset,
+    number,
+    read_table,
+)
 
 __version__ = "0.1.0"
 
@@ -24,6 +35,8 @@ __all__ = [
     "ColonnadeError",
     "Federation",
     "JointPrediction",
+    "Key",
+    "KeyColumn",
     "Ledger",
     "LinearRegression",
     "LogisticRegression",

@@ -29,13 +29,9 @@ def made_up(rows=3000, seed=0, label_low=0.0, label_high=40.0, **label):
     return {"left": left, "right": right}, schemas
 
 
-def federation(frames, schemas):
-    return Federation([Party(name, frames[name], schema=schemas[name], id="id") for name in schemas])
-
-
 @pytest.fixture(scope="module")
-def people():
-    return federation(*made_up())
+def people(aligned):
+    return aligned(*made_up(), "id")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +40,7 @@ def model(people):
 
 
 def encoded(people, label="y"):
-    """The encoded features of everybody, in the order of the ids."""
+    """The encoded features of everybody, in the order of the alignment."""
     tables = people.tables().values()
     return np.hstack([t.without([label]).matrix() if label in t.schema.names else t.matrix() for t in tables])
 
@@ -147,13 +143,13 @@ def test_predictions_need_no_label_column(model, people):
     np.testing.assert_allclose(model.answers(model.scores(read)), by_table)
 
 
-def test_a_logarithmic_label_is_predicted_in_its_unit():
+def test_a_logarithmic_label_is_predicted_in_its_unit(aligned):
     frames, schemas = made_up(4000, transform="log1p", scale="unit")
     frames["left"]["y"] = np.expm1(frames["left"]["y"] / 10)
-    people = federation(frames, schemas)
+    people = aligned(frames, schemas, "id")
     fitted = LinearRegression(epsilon=20.0, label="left.y", rows_at_most=10_000).fit(people)
     np.testing.assert_allclose(fitted.coef_, [[0.3, -0.2, 0.5, 0.0]], atol=0.05)
-    true = frames["left"].set_index("id")["y"].sort_index().to_numpy()
+    true = frames["left"].set_index("id")["y"].loc[people.tables()["right"].own_ids].to_numpy()
     assert np.corrcoef(fitted.predict(people), true)[0, 1] > 0.95
     assert fitted.score(people) > 0.9
 
@@ -169,10 +165,10 @@ def test_without_an_intercept(people):
     np.testing.assert_allclose(fitted.coef_[0], best, atol=0.3)
 
 
-def test_a_row_clip_of_the_schema_is_kept_in_training_and_prediction(stream):
+def test_a_row_clip_of_the_schema_is_kept_in_training_and_prediction(aligned, stream):
     frames, schemas = made_up(1000)
     schemas["left"] = schemas["left"].with_clip(0.8)
-    people = federation(frames, schemas)
+    people = aligned(frames, schemas, "id")
     fitted = LinearRegression(epsilon=20.0, label="left.y", rows_at_most=10_000)
     task = fitted.plan(people.roster)
     fitted.simulate(people.tables(), people.roster, stream, task=task)
@@ -181,15 +177,16 @@ def test_a_row_clip_of_the_schema_is_kept_in_training_and_prediction(stream):
     assert task.blocks[0].clip < fitted.plan(free).blocks[0].clip
 
 
-def test_a_party_may_hold_the_label_alone(stream):
+def test_a_party_may_hold_the_label_alone(aligned):
     frames, schemas = made_up(2000)
     frames["court"] = frames["left"][["id", "y"]]
     schemas["court"] = schemas["left"].select(["y"])
     frames["left"], schemas["left"] = frames["left"].drop(columns="y"), schemas["left"].without(["y"])
-    people = federation(frames, schemas)
+    people = aligned(frames, schemas, "id")
     fitted = LinearRegression(epsilon=20.0, rows_at_most=10_000).fit(people, label="court.y")
     np.testing.assert_allclose(fitted.coef_, [list(TRUE.values())], atol=0.5)
-    ordered = {name: frame.sort_values("id") for name, frame in frames.items()}
+    order = people.tables()["court"].own_ids
+    ordered = {name: frame.set_index("id").loc[order].reset_index() for name, frame in frames.items()}
     np.testing.assert_allclose(
         fitted.predict({name: ordered[name] for name in ("left", "right")}), fitted.predict(people)
     )

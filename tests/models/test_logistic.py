@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
 
-from colonnade import Federation, Observer, Party, Schema, category, flag, load_dataset, number
+from colonnade import Observer, Schema, category, flag, load_dataset, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.models import LogisticRegression, Roster
 from colonnade.protocols.gradients_task import Gradients
@@ -22,10 +23,8 @@ def population():
 
 
 @pytest.fixture(scope="module")
-def people(population):
-    return Federation(
-        [Party(n, population.arrow[n], schema=population.schemas[n], id="person_id") for n in population.parties]
-    )
+def people(population, aligned):
+    return aligned(population.arrow, population.schemas)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +65,11 @@ def flagged(rows=1500, seed=0):
     return frames, schemas
 
 
-def federation(frames, schemas):
-    return Federation([Party(name, frames[name], schema=schemas[name], id="id") for name in schemas])
+@pytest.fixture(scope="module")
+def flagged_people(aligned):
+    """The federation of a label, aligned once."""
+    frames, schemas = flagged()
+    return cache(lambda label: aligned(frames, schemas[label], "id"))
 
 
 # --- second moments
@@ -137,11 +139,10 @@ def test_the_functional_mechanism_is_pure(people, population):
 
 
 @pytest.mark.parametrize("label", ["pair", "three"])
-def test_a_category_is_predicted_by_its_values(label):
-    frames, schemas = flagged()
-    people = federation(frames, schemas[label])
+def test_a_category_is_predicted_by_its_values(label, flagged_people):
+    people = flagged_people(label)
     found = LogisticRegression(epsilon=20.0, label=f"left.{label}", method="one-shot", rows_at_most=10_000).fit(people)
-    assert found.classes_.tolist() == list(schemas[label]["left"].columns[label].values)
+    assert found.classes_.tolist() == list(people.roster.schemas["left"].columns[label].values)
     assert found.coef_.shape == ((1, 3) if label == "pair" else (3, 3))
     assert set(found.predict(people)) <= set(found.classes_)
     assert found.score(people) > majority(found, people.tables()) + 0.15
@@ -171,9 +172,8 @@ def test_every_party_may_name_its_own_epsilon(people, population):
     assert found.method_ in ("one-shot", "functional")
 
 
-def test_without_an_intercept():
-    frames, schemas = flagged()
-    people = federation(frames, schemas["y"])
+def test_without_an_intercept(flagged_people):
+    people = flagged_people("y")
     found = LogisticRegression(epsilon=20.0, label="left.y", intercept=False, method="one-shot", rows_at_most=10_000)
     found.fit(people)
     assert found.intercept_.tolist() == [0.0]
@@ -186,9 +186,8 @@ def test_without_an_intercept():
 @pytest.mark.parametrize(
     "settings", [{}, {"sampling": "disjoint", "noise": "discrete-gaussian"}, {"expansion": 3}], ids=str
 )
-def test_gradients_over_threads(settings):
-    frames, schemas = flagged()
-    people = federation(frames, schemas["y"])
+def test_gradients_over_threads(settings, flagged_people):
+    people = flagged_people("y")
     found = LogisticRegression(
         epsilon=20.0, label="left.y", method="sqm", rows=1500, rate=0.1, epochs=5, rows_at_most=4000, **settings
     ).fit(people)
@@ -200,9 +199,8 @@ def test_gradients_over_threads(settings):
     assert set(found.protection_) == {"left", "right"}
 
 
-def test_gradients_of_several_classes():
-    frames, schemas = flagged()
-    people = federation(frames, schemas["three"])
+def test_gradients_of_several_classes(flagged_people):
+    people = flagged_people("three")
     found = LogisticRegression(
         epsilon=20.0, label="left.three", method="sqm", rows=1500, rate=0.1, epochs=10, rows_at_most=4000
     ).fit(people)
@@ -210,7 +208,7 @@ def test_gradients_of_several_classes():
     assert found.score(people) > majority(found, people.tables()) + 0.15
 
 
-def test_a_label_that_is_all_its_party_holds():
+def test_a_label_that_is_all_its_party_holds(aligned):
     frames, schemas = flagged()
     frames["court"] = frames["left"][["id", "y"]]
     parts = {
@@ -218,15 +216,14 @@ def test_a_label_that_is_all_its_party_holds():
         "right": schemas["y"]["right"],
         "court": Schema({"y": flag()}),
     }
-    people = federation(frames, parts)
+    people = aligned(frames, parts, "id")
     settings = {"method": "sqm", "rows": 1500, "rate": 0.1, "epochs": 3}
     found = LogisticRegression(epsilon=20.0, label="court.y", rows_at_most=4000, **settings).fit(people)
     assert found.score(people) > 0.75
 
 
-def test_simulated_gradients_are_like_those_of_the_protocol(stream):
-    frames, schemas = flagged()
-    people = federation(frames, schemas["y"])
+def test_simulated_gradients_are_like_those_of_the_protocol(flagged_people, stream):
+    people = flagged_people("y")
     found = LogisticRegression(epsilon=20.0, label="left.y", method="sqm", rows=1500, rate=0.1, epochs=10)
     fitted = found.fit(people).decision_function(people)
     drawn = found.simulate(people.tables(), people.roster, stream).decision_function(people)
@@ -235,8 +232,7 @@ def test_simulated_gradients_are_like_those_of_the_protocol(stream):
 
 
 def test_the_parameters_of_batches():
-    frames, schemas = flagged(50)
-    roster = federation(frames, schemas["y"]).roster
+    roster = Roster.of(flagged(50)[1]["y"])
     poisson = LogisticRegression(epsilon=5.0, label="left.y", method="sqm", **RATE).plan(roster)
     assert isinstance(poisson, Gradients)
     assert (poisson.rows, poisson.batch, poisson.rounds) == (3000, 150, 200)
@@ -251,8 +247,7 @@ def test_the_parameters_of_batches():
 @pytest.mark.parametrize("sampling", ["poisson", "disjoint"])
 @pytest.mark.parametrize(("rows", "rate"), [(10, 0.001), (30, 0.05), (999, 0.0035), (7, 1.0), (10, 0.6)])
 def test_rounds_keep_the_epochs_whatever_the_batch_is_rounded_to(sampling, rows, rate):
-    frames, schemas = flagged(20)
-    roster = federation(frames, schemas["y"]).roster
+    roster = Roster.of(flagged(20)[1]["y"])
     settings = {"method": "sqm", "rows": rows, "rate": rate, "epochs": 4, "sampling": sampling}
     task = LogisticRegression(epsilon=8.0, label="left.y", **settings).plan(roster)
     assert task.batch == max(1, round(rate * rows))
@@ -314,13 +309,13 @@ def test_scores_of_arrays_need_their_labels(model):
 
 
 @pytest.mark.parametrize("method", ["one-shot", "sqm"])
-def test_save_and_load(tmp_path, method):
+def test_save_and_load(tmp_path, method, aligned):
     frames, schemas = flagged(500)
-    people = federation(frames, schemas["three"])
+    people = aligned(frames, schemas["three"], "id")
     found = LogisticRegression(epsilon=20.0, label="left.three", method=method, rows=500, rate=0.2, epochs=2).fit(
         people
     )
-    path = found.fit(people).save(tmp_path / "model.json")
+    path = found.save(tmp_path / "model.json")
     again = LogisticRegression.load(path)
     np.testing.assert_array_equal(again.predict_proba(people), found.predict_proba(people))
     assert again.classes_.tolist() == found.classes_.tolist()

@@ -31,8 +31,13 @@ def parties(population):
 
 
 @pytest.fixture(scope="module")
-def model(parties):
-    return PCA(n_components=3, epsilon=8.0, delta=1e-5, rows_at_most=10_000).fit(Federation(parties))
+def people(population, aligned):
+    return aligned(population.arrow, population.feature_schemas)
+
+
+@pytest.fixture(scope="module")
+def model(people):
+    return PCA(n_components=3, epsilon=8.0, delta=1e-5, rows_at_most=10_000).fit(people)
 
 
 def joint(population):
@@ -48,10 +53,10 @@ def test_components_are_orthonormal_and_named(model, population):
     assert all(a >= b for a, b in zip(model.explained_variance_, model.explained_variance_[1:], strict=False))
 
 
-def test_with_a_large_epsilon_it_is_nearly_scikit_learns_pca(parties, population):
+def test_with_a_large_epsilon_it_is_nearly_scikit_learns_pca(people, population):
     from sklearn import decomposition
 
-    fitted = PCA(n_components=3, epsilon=50.0, gamma=2**15, rows_at_most=10_000).fit(Federation(parties))
+    fitted = PCA(n_components=3, epsilon=50.0, gamma=2**15, rows_at_most=10_000).fit(people)
     X = joint(population)
     plain = decomposition.PCA(3).fit(X)
     overlap = np.abs(fitted.components_ @ plain.components_.T)
@@ -61,18 +66,21 @@ def test_with_a_large_epsilon_it_is_nearly_scikit_learns_pca(parties, population
 
 
 def test_row_order_and_kind_of_table_do_not_matter(population, tmp_path):
-    """The same people in any order, as a path, a pandas and an Arrow table, meet on their ids."""
+    """People in any order, as a path, a pandas and an Arrow table, meet on their ids; some are not everywhere."""
     paths = population.write(tmp_path, seed=5)
     schemas = population.feature_schemas
     shuffled = population.arrow["shop"].to_pandas().sample(frac=1, random_state=1)
     people = Federation(
         [
             Party("bank", str(paths["bank"][0]), schema=schemas["bank"], id="person_id"),
-            Party("shop", shuffled, schema=schemas["shop"], id="person_id"),
-            Party("clinic", population.arrow["clinic"], schema=schemas["clinic"], id="person_id"),
+            Party("shop", shuffled[:2980], schema=schemas["shop"], id="person_id"),
+            Party("clinic", population.arrow["clinic"].slice(15), schema=schemas["clinic"], id="person_id"),
         ]
     )
+    common = set(shuffled[:2980]["person_id"]) & set(population.arrow["clinic"]["person_id"].to_pylist()[15:])
+    assert people.align(on="person_id", mode="helper").alignment.count == len(common) < 2980
     fitted = PCA(n_components=2, epsilon=50.0, rows_at_most=10_000).fit(people)
+    assert fitted.count_ == pytest.approx(len(common), abs=20)
     exact = baselines.exact(joint(population), 2, center=True)
     np.testing.assert_allclose(np.abs(np.diag(fitted.components_ @ exact.T)), 1, atol=5e-3)
 
@@ -199,7 +207,7 @@ def test_a_party_without_a_schema_is_refused():
         Party("bank", "bank.csv", id="person_id")
 
 
-def test_two_parties_take_the_coordinator_as_third_seat():
+def test_two_parties_take_the_coordinator_as_third_seat(aligned):
     rng = np.random.default_rng(0)
     frames = [
         pd.DataFrame({"id": [f"p{i}" for i in range(400)], **{c: rng.uniform(-1, 1, 400) for c in columns}})
@@ -210,7 +218,7 @@ def test_two_parties_take_the_coordinator_as_third_seat():
         Schema({"a": number(-1, 1), "b": number(-1, 1)}),
         Schema({"c": number(-1, 1)}),
     ]
-    people = Federation([Party(n, f, schema=s, id="id") for n, f, s in zip("xy", frames, schemas, strict=True)])
+    people = aligned(dict(zip("xy", frames, strict=True)), dict(zip("xy", schemas, strict=True)), "id")
     assert people.roster.trust.committee == ("x", "y", "coordinator")
     fitted = PCA(n_components=1, epsilon=50.0, rows_at_most=1000).fit(people)
     assert abs(fitted.components_[0, 0]) == pytest.approx(0.74, abs=0.05)
@@ -230,7 +238,7 @@ def test_tables_of_different_people_stop_the_fit(population):
     fewer = population.arrow["clinic"].slice(0, 2900)
     tables = dict(population.arrow) | {"clinic": fewer}
     people = Federation([Party(n, tables[n], schema=schemas[n], id="person_id") for n in schemas])
-    with pytest.raises(StudyError, match="do not hold the same people"):
+    with pytest.raises(StudyError, match=r"do not hold the same people: call people\.align\(on=\.\.\.\)"):
         PCA(epsilon=1.0).fit(people)
 
 

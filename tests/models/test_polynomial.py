@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from colonnade import Federation, Observer, Party, Schema, category, flag, load_dataset, number
+from colonnade import Observer, Schema, category, flag, load_dataset, number
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.models import Roster
 from colonnade.models.base import Estimator
@@ -17,10 +17,9 @@ pd = pytest.importorskip("pandas")
 
 
 @pytest.fixture(scope="module")
-def people():
+def people(aligned):
     population = load_dataset("population", rows=1500)
-    schemas = population.feature_schemas
-    return Federation([Party(n, population.arrow[n], schema=schemas[n], id="person_id") for n in population.parties])
+    return aligned(population.arrow, population.feature_schemas)
 
 
 def columns(people):
@@ -110,20 +109,23 @@ def test_the_scale_is_chosen_by_what_fits(people):
         PolynomialSum("1e6 * bank.income^4 * shop.visits^4", epsilon=1.0, rows_at_most=2**40).plan(roster)
 
 
-def flags():
+@pytest.fixture(scope="module")
+def flags(aligned):
     rng = np.random.default_rng(0)
     ids = [f"p{i}" for i in range(300)]
     city, smokes = rng.choice(["a", "b", "c"], 300), rng.random(300) < 0.4
     shop = pd.DataFrame({"id": ids, "city": city, "spend": rng.uniform(-1, 1, 300)})
     clinic = pd.DataFrame({"id": ids, "smokes": smokes})
-    schemas = Schema({"city": category(["a", "b", "c"]), "spend": number(-1, 1)}), Schema({"smokes": flag()})
-    parties = zip(("shop", "clinic"), (shop, clinic), schemas, strict=True)
-    return Federation([Party(n, f, schema=s, id="id") for n, f, s in parties]), city, smokes
+    schemas = {
+        "shop": Schema({"city": category(["a", "b", "c"]), "spend": number(-1, 1)}),
+        "clinic": Schema({"smokes": flag()}),
+    }
+    return aligned({"shop": shop, "clinic": clinic}, schemas, "id", mode="dh"), city, smokes
 
 
-def test_a_joint_table_of_counts(stream):
+def test_a_joint_table_of_counts(flags):
     """Every person is in one cell, so all six cells together cost what one does."""
-    people, city, smokes = flags()
+    people, city, smokes = flags
     cells = [f"shop.city={c} * {s}" for c in "abc" for s in ("clinic.smokes", "(1 - clinic.smokes)")]
     task = PolynomialSum(cells[::2], epsilon=1.0, rows_at_most=1000).plan(people.roster)
     assert task.sensitivity.l2_squared == task.program.scale**2
@@ -133,8 +135,8 @@ def test_a_joint_table_of_counts(stream):
     assert np.all(np.abs(found.values_ - want) < 5 * found.deviations_)
 
 
-def test_a_count_alone_and_an_owner_without_columns():
-    people, _, _ = flags()
+def test_a_count_alone_and_an_owner_without_columns(flags):
+    people, _, _ = flags
     found = polynomial_sum(people, "1", epsilon=1.0)
     assert found.values_[0] == pytest.approx(300, abs=5 * found.deviations_[0])
     # Everyone at the table knows how many rows there are, so nothing is at stake for them.

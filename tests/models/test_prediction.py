@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade import Federation, Ledger, Party, Schema, Statement, category, flag, number, read_table
+from colonnade import Ledger, Schema, Statement, category, flag, number, read_table
 from colonnade.errors import BudgetError, StudyError
 from colonnade.models import PCA, Estimator, Roster
 from colonnade.models.linear import LinearRegression
@@ -60,13 +60,22 @@ def frames(rows, seed=0):
     return {name: table.sample(frac=1, random_state=seed + k) for k, (name, table) in enumerate(tables.items())}
 
 
-def federation(rows=50, schemas=NEW, seed=0, **arrangement):
-    tables = frames(rows, seed)
-    return Federation([Party(name, tables[name], schema=schemas[name], id="id") for name in schemas], **arrangement)
+@pytest.fixture(scope="module")
+def federation(aligned):
+    def make(rows=50, schemas=NEW, seed=0, mode="helper"):
+        return aligned(frames(rows, seed), schemas, "id", mode=mode, seed=seed)
+
+    return make
 
 
-def in_the_clear(model, people):
-    parts = [model.partial(name, table.select(features(model, name))) for name, table in people.tables().items()]
+@pytest.fixture(scope="module")
+def people(federation):
+    return federation(mode="dh")
+
+
+def in_the_clear(model, people, parties=None):
+    tables = people.tables()
+    parts = [model.partial(name, tables[name].select(features(model, name))) for name in parties or tables]
     return sum(parts) + model.intercept_
 
 
@@ -81,25 +90,27 @@ def several():
 
 
 @pytest.mark.parametrize("to", ["bank", "shop", "clinic"])
-def test_exact_scores_are_those_of_the_model(several, to):
-    people = federation()
+def test_exact_scores_are_those_of_the_model(several, to, people):
     found = joint_scores(several, people, to=to, exact=True)
     want = in_the_clear(several, people)
     np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
-    assert found.ids == sorted(found.ids)
+    assert sorted(found.ids) == [f"p{i:04d}" for i in range(50)]
+    assert found.ids == people.tables()[to].own_ids != people.tables()[to].ids
     assert np.array_equal(found.predictions, several.answers(found.scores))
     assert np.mean(found.predictions == several.answers(want)) > 0.99
     assert math.isinf(found.privacy_.epsilon(to))
     assert found.privacy_.epsilon("analyst") == 0
 
 
-def test_the_label_may_be_there_and_is_not_looked_at(binary):
+def test_the_label_may_be_there_and_is_not_looked_at(binary, people, federation):
     with_label = joint_scores(binary, federation(schemas=SCHEMAS), to="shop", exact=True)
-    without = joint_scores(binary, federation(), to="shop", exact=True)
-    assert np.array_equal(with_label.scores, without.scores)
+    without = joint_scores(binary, people, to="shop", exact=True)
+    assert with_label.ids != without.ids  # the order is drawn anew
+    by_id = [dict(zip(found.ids, found.scores[:, 0], strict=True)) for found in (with_label, without)]
+    assert by_id[0] == by_id[1]
 
 
-def test_two_parties_and_the_coordinators_seat():
+def test_two_parties_and_the_coordinators_seat(federation):
     pair = {name: NEW[name] for name in ("bank", "shop")}
     model = Weights([[1.0, 2.0, 3.0, -1.0]], [0.0], pair, NAMES[:4])
     people = federation(schemas=pair)
@@ -108,7 +119,7 @@ def test_two_parties_and_the_coordinators_seat():
     np.testing.assert_allclose(found.scores, in_the_clear(model, people), atol=1 / 2**16)
 
 
-def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary):
+def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary, federation):
     people = federation(rows=2000)
     fitted = JointPrediction(binary, to="bank", epsilon=8.0).fit(people)
     task = fitted.plan(people.roster)
@@ -122,8 +133,8 @@ def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary):
     assert "joint-prediction" in str(fitted.privacy_)
 
 
-def test_the_statement_names_the_reason_for_infinity(binary):
-    text = str(joint_scores(binary, federation(), to="bank", exact=True).privacy_)
+def test_the_statement_names_the_reason_for_infinity(binary, people):
+    text = str(joint_scores(binary, people, to="bank", exact=True).privacy_)
     said = (
         "bank receives the exact score of every person, hence exactly what the columns of shop, clinic add up to in it"
     )
@@ -174,12 +185,12 @@ def test_a_category_that_must_be_there_cannot_add_nothing():
     assert (part_of(clipped, "shop", 1).low, part_of(clipped, "shop", 1).high) == ((0,), (3,))
 
 
-def test_a_party_without_weights_takes_part_and_adds_nothing(binary):
+def test_a_party_without_weights_takes_part_and_adds_nothing(binary, aligned):
     more = NEW | {"insurer": Schema({"policy": flag()})}
     tables = frames(20) | {"insurer": pd.DataFrame({"id": [f"p{i:04d}" for i in range(20)], "policy": [True] * 20})}
-    people = Federation([Party(name, tables[name], schema=more[name], id="id") for name in more])
+    people = aligned(tables, more, "id")
     found = joint_scores(binary, people, to="insurer", exact=True)
-    want = in_the_clear(binary, Federation([people.parties[name] for name in NEW]))
+    want = in_the_clear(binary, people, NEW)
     np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
 
 
@@ -187,11 +198,11 @@ def test_a_party_without_weights_takes_part_and_adds_nothing(binary):
 
 
 @pytest.mark.parametrize("given", [{}, {"epsilon": 1.0, "exact": True}])
-def test_one_of_two_prices_must_be_chosen(binary, given):
+def test_one_of_two_prices_must_be_chosen(binary, given, people):
     with pytest.raises(
         StudyError, match="by epsilon or by exact = true, and not by both: epsilon adds noise"
     ) as caught:
-        joint_scores(binary, federation(), to="bank", **given)
+        joint_scores(binary, people, to="bank", **given)
     assert "epsilon adds noise to each score until bank learns at most that much" in str(caught.value)
     assert "lets bank learn the exact scores, which no epsilon bounds" in str(caught.value)
 
@@ -211,7 +222,7 @@ def test_one_of_two_prices_must_be_chosen(binary, given):
 )
 def test_bad_parameters_are_named(binary, changes, message):
     with pytest.raises(StudyError, match=message):
-        JointPrediction(**{"model": binary, "to": "bank", "exact": True} | changes).plan(federation().roster)
+        JointPrediction(**{"model": binary, "to": "bank", "exact": True} | changes).plan(Roster.of(NEW))
 
 
 def test_people_must_have_the_models_columns(binary):
@@ -226,7 +237,7 @@ def test_people_must_have_the_models_columns(binary):
         plan(NEW | {"clinic": Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})})
 
 
-def test_a_model_without_scores_is_refused(tmp_path):
+def test_a_model_without_scores_is_refused(tmp_path, federation):
     people = federation(schemas=SCHEMAS)
     path = PCA(n_components=1, epsilon=5.0, rows_at_most=1000).fit(people).save(tmp_path / "pca.json")
     with pytest.raises(StudyError, match=r"path of its model\.json, not pca"):
@@ -235,13 +246,12 @@ def test_a_model_without_scores_is_refused(tmp_path):
         joint_scores(tmp_path / "nothing.json", people, to="bank", exact=True)
 
 
-def test_weights_that_are_no_numbers_are_refused(binary):
+def test_weights_that_are_no_numbers_are_refused(binary, people):
     with pytest.raises(StudyError, match="not finite"):
-        joint_scores(Weights(binary.coef_ * np.inf, [0.0]), federation(), to="bank", exact=True)
+        joint_scores(Weights(binary.coef_ * np.inf, [0.0]), people, to="bank", exact=True)
 
 
-def test_a_model_that_changed_after_planning_is_refused(binary):
-    people = federation()
+def test_a_model_that_changed_after_planning_is_refused(binary, people):
     predictor = JointPrediction(binary, to="bank", exact=True)
     task = replace(predictor.plan(people.roster), model="another")
     with pytest.raises(StudyError, match="not the one that the study was planned with"):
@@ -249,7 +259,7 @@ def test_a_model_that_changed_after_planning_is_refused(binary):
 
 
 def test_tasks_under_other_weights_are_other_tasks(binary, several):
-    roster = federation().roster
+    roster = Roster.of(NEW)
     found = {
         json.dumps(JointPrediction(model, to="bank", exact=True).plan(roster).agreement)
         for model in (
@@ -265,8 +275,7 @@ def test_tasks_under_other_weights_are_other_tasks(binary, several):
 # --- what is kept
 
 
-def test_everybody_else_holds_an_empty_result(binary, tmp_path):
-    people = federation()
+def test_everybody_else_holds_an_empty_result(binary, tmp_path, people):
     outcomes = {}
 
     def owner(me, table):
@@ -290,9 +299,9 @@ def test_everybody_else_holds_an_empty_result(binary, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["binary", "several"])
-def test_save_and_load(kind, request, tmp_path):
+def test_save_and_load(kind, request, tmp_path, people):
     model = request.getfixturevalue(kind)
-    fitted = JointPrediction(model, to="clinic", epsilon=5.0).fit(federation())
+    fitted = JointPrediction(model, to="clinic", epsilon=5.0).fit(people)
     again = Estimator.load(fitted.save(tmp_path / "model.json"))
     assert isinstance(again, JointPrediction)
     assert again.ids_ == fitted.ids_
@@ -304,7 +313,7 @@ def test_save_and_load(kind, request, tmp_path):
 
 def test_the_ledger_charges_every_question(binary, tmp_path):
     """Questions about the same people add up until a cap is met; the exact answer meets every cap at once."""
-    roster = federation().roster
+    roster = Roster.of(NEW)
     task = JointPrediction(binary, to="bank", epsilon=1.0).plan(roster)
     caps = parse_budgets({"party": 1.3}, 1e-5)
     ledger = Ledger(tmp_path / "ledger.sqlite")
@@ -317,8 +326,7 @@ def test_the_ledger_charges_every_question(binary, tmp_path):
     ledger.reserve("not about shop", "d" * 64, exact.events, roster.trust, parse_budgets({"shop": 0.1}, 1e-5))
 
 
-def test_a_simulation_is_what_the_protocol_gives(binary, stream):
-    people = federation()
+def test_a_simulation_is_what_the_protocol_gives(binary, stream, people):
     simulated = JointPrediction(binary, to="bank", exact=True).simulate(people.tables(), people.roster, stream)
     assert np.array_equal(simulated.scores_, joint_scores(binary, people, to="bank", exact=True).scores)
 
@@ -331,17 +339,14 @@ def test_the_stand_in_is_what_is_asked_for(binary):
 # --- with the real models
 
 
-def known(schemas):
-    tables = frames(400, seed=3)
-    tables["bank"]["default"] = tables["bank"]["age"] > 50
-    return Federation([Party(name, tables[name], schema=schemas[name], id="id") for name in schemas])
-
-
 @pytest.mark.parametrize("method", ["one-shot", "functional"])
 @pytest.mark.parametrize("clip", [None, 0.8])
-def test_joint_scores_of_a_logistic_regression_are_its_own(method, clip, tmp_path):
+def test_joint_scores_of_a_logistic_regression_are_its_own(method, clip, tmp_path, federation, aligned):
     schemas = {name: schema.with_clip(clip) for name, schema in SCHEMAS.items()}
-    model = LogisticRegression(epsilon=50.0, label="bank.default", method=method, rows_at_most=1000).fit(known(schemas))
+    known = frames(400, seed=3)
+    known["bank"]["default"] = known["bank"]["age"] > 50
+    model = LogisticRegression(epsilon=50.0, label="bank.default", method=method, rows_at_most=1000)
+    model.fit(aligned(known, schemas, "id"))
     new = federation(schemas={name: schema.with_clip(clip) for name, schema in NEW.items()}, seed=9)
     found = joint_scores(model.save(tmp_path / "model.json"), new, to="clinic", exact=True)
     np.testing.assert_allclose(found.scores, model.scores(new), atol=2 / 2**16)
@@ -349,12 +354,12 @@ def test_joint_scores_of_a_logistic_regression_are_its_own(method, clip, tmp_pat
     assert found.predictions.dtype == model.predict(new).dtype
 
 
-def test_joint_scores_of_several_classes_and_of_numbers():
+def test_joint_scores_of_several_classes_and_of_numbers(aligned):
     schemas = SCHEMAS | {"shop": SCHEMAS["shop"].without("city"), "bank": SCHEMAS["bank"]}
     schemas["clinic"] = Schema({**SCHEMAS["clinic"].columns, "ward": category(["a", "b", "c"])})
     tables = frames(300, seed=4)
     tables["clinic"]["ward"] = np.random.default_rng(0).choice(["a", "b", "c"], 300)
-    people = Federation([Party(name, tables[name], schema=schemas[name], id="id") for name in schemas])
+    people = aligned(tables, schemas, "id")
     wards = LogisticRegression(epsilon=20.0, label="clinic.ward", method="one-shot", rows_at_most=1000).fit(people)
     found = joint_scores(wards, people, to="bank", exact=True)
     assert found.scores.shape == (300, 3)

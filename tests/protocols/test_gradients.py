@@ -22,6 +22,8 @@ from colonnade.wire import Identity, Switchboard, codec
 
 
 class Rows:
+    places = None
+
     def __init__(self, values):
         self.values = values
         self.ids = [f"p{i:05}" for i in range(len(values))]

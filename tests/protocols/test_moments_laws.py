@@ -29,6 +29,8 @@ OWN = (5, 11, 5)
 
 
 class Rows:
+    places = None
+
     def __init__(self, values):
         self.values = np.asarray(values, dtype=float)
         self.ids = [f"p{i:06d}" for i in range(len(self.values))]

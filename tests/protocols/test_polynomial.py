@@ -23,6 +23,8 @@ from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 class Rows:
     """Encoded rows with ids, as a table would give them."""
 
+    places = None
+
     def __init__(self, values):
         self.values = np.asarray(values, dtype=float)
         self.ids = [f"p{i:06d}" for i in range(len(self.values))]

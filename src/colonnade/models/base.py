@@ -89,7 +89,7 @@ class Estimator(ABC):
 
     def conclude(self, roster: Roster, task: Any, result: Any) -> Self:
         """Become the fitted model that a published result describes."""
-        self.privacy_ = _statement(tuple(task.events), roster.trust, self.get_params()["delta"])
+        self.privacy_ = _statement(tuple(task.events), roster.trust, self.get_params()["delta"], roster.assumptions)
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self
@@ -145,9 +145,9 @@ class Estimator(ABC):
 
 
 @lru_cache(maxsize=16)
-def _statement(events: tuple[Event, ...], trust: Trust, delta: float) -> Statement:
+def _statement(events: tuple[Event, ...], trust: Trust, delta: float, also: tuple[str, ...]) -> Statement:
     """The statement of these events; draws of one task have the same."""
-    return Statement.of(events, trust, delta)
+    return Statement.of(events, trust, delta, also=also)
 
 
 def _read(path: Path) -> dict[str, Any]:

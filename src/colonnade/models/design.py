@@ -21,6 +21,7 @@ from colonnade.protocols.moments_task import Block, Moments
 from colonnade.tables import Category, Column, Schema, Table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.columns import NOWHERE
+from colonnade.tables.places import Places
 from colonnade.tables.wording import listed, suggestion
 
 Matrix = NDArray[np.float64]
@@ -162,6 +163,11 @@ class Weighted:
     def ids(self) -> Sequence[str]:
         """The sorted ids."""
         return self.rows.ids
+
+    @property
+    def places(self) -> Places | None:
+        """The slots of the rows, where nobody knows whom all parties hold."""
+        return self.rows.places
 
     def blocks(self, rows: int, /) -> Iterator[Matrix]:
         """The rows, some at a time."""

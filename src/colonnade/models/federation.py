@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import PeerLost, PeerStopped, SchemaError, StudyError
+from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError, StudyError
+from colonnade.models.alignment import Summary, keys_of, keys_on
 from colonnade.privacy import Trust
-from colonnade.protocols.roles import COORDINATOR, Progress, silent
+from colonnade.protocols import align
+from colonnade.protocols.align import Aligning, Mode
+from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
 from colonnade.protocols.session import Played, Task, partners, play
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.keys import Duplicates, Key, KeyColumn, KeyPlan, key_columns
 from colonnade.wire import Identity, Switchboard, check_name
 
 Result = TypeVar("Result")
 
 
 class Party:
-    """One organisation: a name, its table (a path, a pandas or a pyarrow table), its public schema, its ids."""
+    """One organisation: a name, its table (a path, a pandas or a pyarrow table), its public schema, its ids.
 
-    def __init__(self, name: str, source: Any, *, schema: Schema | str | Path | None = None, id: str) -> None:
+    ``id`` is the column that names people. ``keys`` says where the columns that people are aligned on are in this
+    table, where they are called otherwise than the keys: ``{"birth": KeyColumn("dob", format="%d.%m.%Y")}``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Any,
+        *,
+        schema: Schema | str | Path | None = None,
+        id: str | None = None,
+        keys: Mapping[str, KeyColumn | str] | None = None,
+    ) -> None:
         if schema is None:
             raise SchemaError(
                 f"{name} has no schema, and bounds are never read off private data: run `colonnade schema draft FILE`, "
@@ -36,11 +53,24 @@ class Party:
         self.schema = schema if isinstance(schema, Schema) else Schema.load(schema)
         self._source = source
         self._id = id
+        self._keys = dict(keys or {})
 
     @cached_property
     def table(self) -> Table:
         """The party's table, read and checked against its schema on this machine."""
-        return read_table(self._source, self.schema, id=self._id)
+        if self._id is None:
+            raise StudyError(f"{self.name} has no id column: pass id=, or call people.align(on=...) on its federation")
+        return read_table(self._source, self.schema, id=self._id, name=self._called)
+
+    def keyed(self, plan: KeyPlan) -> Table:
+        """The party's table with its keys, by which it can be aligned with others."""
+        columns = key_columns(plan.keys, self._keys, self._id)
+        return read_table(self._source, self.schema, id=self._id, name=self._called, keys=plan, columns=columns)
+
+    @property
+    def _called(self) -> str | None:
+        """What stands for the table in errors: the path, or else whose it is."""
+        return None if isinstance(self._source, str | Path) else self.name
 
     def __repr__(self) -> str:
         return f"Party({self.name!r}, {len(self.schema.names)} columns)"
@@ -48,24 +78,36 @@ class Party:
 
 @dataclass(frozen=True)
 class Roster:
-    """The public description of who takes part: each owner's schema, and the committee."""
+    """The public description of who takes part: each owner's schema, and the committee.
+
+    With ``hidden`` no owner knows which of its people the others hold too; only some protocols can work so.
+    ``assumptions`` are sentences for the privacy statement, such as what an alignment told.
+    """
 
     schemas: Mapping[str, Schema]
     trust: Trust
+    hidden: bool = False
+    assumptions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, schemas: Mapping[str, Schema], committee: Sequence[str] = (), threshold: int | None = None) -> Roster:
+    def of(
+        cls,
+        schemas: Mapping[str, Schema],
+        committee: Sequence[str] = (),
+        threshold: int | None = None,
+        hidden: bool = False,
+    ) -> Roster:
         """Fill in the committee: the first seven owners, or two owners and the coordinator."""
         owners = tuple(schemas)
         if len(owners) < 2:
             raise StudyError("a study needs at least two parties: one alone has nothing to compute together")
         seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
         most = max(1, (len(seats) - 1) // 2)
-        return cls(dict(schemas), Trust(owners, seats, most if threshold is None else threshold))
+        return cls(dict(schemas), Trust(owners, seats, most if threshold is None else threshold), hidden)
 
 
 class Federation:
-    """Parties that hold different columns about the same people.
+    """Parties that hold different columns about the same people, or about people that :meth:`align` finds.
 
     Here all of them run in this process, a thread each, as a notebook or a test wants it; ``colonnade run`` and
     ``colonnade party`` run the same programs in processes and on machines of their own.
@@ -87,16 +129,76 @@ class Federation:
         self.parties = {party.name: party for party in parties}
         self.roster = Roster.of({p.name: p.schema for p in parties}, committee, threshold)
         self.progress = progress
+        self.alignment: Summary | None = None
+        self._aligned: dict[str, Table] = {}
+
+    def align(
+        self,
+        on: str | Key | Sequence[str | Key],
+        *,
+        mode: Mode = "dh",
+        hidden: bool = False,
+        duplicates: Duplicates = "refuse",
+        at_least: int = 1,
+        similarity: float = 0.85,
+        pad_to: int | None = None,
+    ) -> Federation:
+        """Find the people whom all parties hold; whatever is computed afterwards is about them.
+
+        What was found is in ``alignment``. Aligning again replaces it; an alignment that fails leaves it as it was.
+        Its :class:`~colonnade.errors.AlignmentError` holds as ``examples`` some keys of the first party, as compared.
+
+        Args:
+            on: the key columns, by name or as a :class:`Key` with rules for how its cells are compared.
+            mode: ``"dh"`` trusts no helper, ``"helper"`` is faster and trusts the coordinator not to collude,
+                ``"fuzzy"`` pairs keys that are only similar, for two parties.
+            hidden: no party learns which of its people the others hold.
+            duplicates: what happens to rows with the same key: the first is kept, or all are left out, or an error.
+            at_least: with fewer people in common it is an error.
+            similarity: how similar keys must be, from 0 to 1, in mode ``"fuzzy"``.
+            pad_to: fill every list up to this public length, so that nobody learns how long it is.
+        """
+        task = Aligning(
+            trust=self.roster.trust,
+            keys=keys_on(on),
+            mode=mode,
+            hidden=hidden,
+            duplicates=duplicates,
+            at_least=at_least,
+            similarity=similarity,
+            pad_to=pad_to,
+        )
+        started = time.perf_counter()
+        tables = {name: party.keyed(task.plan) for name, party in self.parties.items()}
+        found: dict[str, Table] = {}
+
+        def owner(me: Owner, table: Table) -> None:
+            found[me.name] = align.owner(me, keys_of(table), task).table(table)
+
+        try:
+            played = self._play(task, tables, owner, lambda me: align.coordinator(me, task))
+        except AlignmentError as error:
+            error.examples = keys_of(next(iter(tables.values()))).examples
+            raise
+        self._aligned = {name: found[name] for name in tables}
+        self.alignment = Summary.of(task, tables, played.result, time.perf_counter() - started)
+        self.roster = replace(self.roster, hidden=hidden, assumptions=(task.sentence,))
+        return self
 
     def tables(self) -> dict[str, Table]:
-        """Everyone's table in the order of the ids, which must be the same for all."""
-        tables = {name: party.table.sorted_by_id() for name, party in self.parties.items()}
+        """Everyone's table of the same people in the same order: that of the ids, or that of the alignment."""
+        if self.roster.hidden:
+            raise StudyError(
+                "the alignment was hidden, so nobody knows whose rows belong together; align with hidden=False to get "
+                "the tables of the people in common"
+            )
+        tables = {name: table.sorted_by_id() for name, table in self._held().items()}
         if len({tuple(table.ids) for table in tables.values()}) > 1:
-            raise StudyError("the parties do not hold the same people: bring their tables to the same ids")
+            raise StudyError("the parties do not hold the same people: call people.align(on=...) first")
         return tables
 
     def __repr__(self) -> str:
-        return f"Federation({', '.join(self.parties)})"
+        return f"Federation({', '.join(self.parties)}{'; aligned' if self.alignment else ''})"
 
     def __enter__(self) -> Federation:
         return self
@@ -111,12 +213,30 @@ class Federation:
         coordinator: Callable[[Any], Result],
     ) -> Played[Result]:
         """Play every role in its own thread and return what the coordinator has in hand."""
-        programs: dict[str, Callable[[Any], Result]] = {COORDINATOR: coordinator}
-        for name, party in self.parties.items():
-            programs[name] = _bound(owner, party.table)
+        try:
+            return self._play(task, self._held(), owner, coordinator)
+        except StudyError:
+            if self.alignment is None:
+                self.tables()  # says what to do where the reason is that the people differ
+            raise
+
+    def _held(self) -> dict[str, Table]:
+        """The tables that everything is computed on."""
+        return self._aligned or {name: party.table for name, party in self.parties.items()}
+
+    def _play(
+        self,
+        task: Task,
+        tables: Mapping[str, Table],
+        owner: Callable[[Any, Table], object],
+        coordinator: Callable[[Any], Result],
+    ) -> Played[Result]:
+        programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
+        for name, table in tables.items():
+            programs[name] = _bound(owner, table)
         identities = {name: Identity.create(name) for name in programs}
         board = Switchboard(identity.certificate for identity in identities.values())
-        outcomes: dict[str, Played[Result] | BaseException] = {}
+        outcomes: dict[str, Played[Any] | BaseException] = {}
 
         def take_part(name: str) -> None:
             try:
@@ -134,18 +254,17 @@ class Federation:
                 thread.start()
             for thread in threads:
                 thread.join()
-        return _conclude(outcomes)
+        return _conclude({name: outcomes[name] for name in (*self.parties, COORDINATOR)})
 
 
-def _bound(owner: Callable[[Any, Table], Result], table: Table) -> Callable[[Any], Result]:
+def _bound(owner: Callable[[Any, Table], object], table: Table) -> Callable[[Any], object]:
     return lambda me: owner(me, table)
 
 
-def _conclude(outcomes: Mapping[str, Played[Result] | BaseException]) -> Played[Result]:
-    """The coordinator's outcome, or the error that was the cause of all others."""
+def _conclude(outcomes: Mapping[str, Played[Any] | BaseException]) -> Played[Any]:
+    """The coordinator's outcome, or the error of the first whom no other's error stopped."""
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
-    causes = [error for error in errors if not isinstance(error, PeerStopped | PeerLost)]
-    for error in (*causes, *errors):
+    for error in sorted(errors, key=lambda error: isinstance(error, PeerStopped | PeerLost)):
         raise error
     outcome = outcomes[COORDINATOR]
     assert not isinstance(outcome, BaseException)  # noqa: S101 - for the type checker; raised above

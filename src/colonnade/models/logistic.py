@@ -14,6 +14,7 @@ from colonnade.errors import StudyError
 from colonnade.models import forecast, quadratic
 from colonnade.models.federation import Roster
 from colonnade.models.forecast import Forecast
+from colonnade.models.members import require_known_members
 from colonnade.models.regression import Matrix, People, Published, Regression, Task, whole
 from colonnade.protocols.gradients_task import Gradients, Learned
 from colonnade.protocols.moments_task import NoisyMoments
@@ -114,10 +115,11 @@ class LogisticRegression(Regression):
     def forecast(self, roster: Roster) -> list[Forecast]:
         """The expected error of each method that these parameters allow, the best one first.
 
-        Without ``rows`` gradients are left out. What it is computed from is public; see docs/regression.md.
+        Gradients are left out without ``rows``, and after a hidden alignment. What it is computed from is public; see
+        docs/regression.md.
         """
         methods = ["one-shot", "functional"]
-        if self.rows is not None and self.epsilon_by_party is None and self.intercept:
+        if self.rows is not None and self.epsilon_by_party is None and self.intercept and not roster.hidden:
             methods.append("sqm")
         design = self.design(roster.schemas)
         columns = len(design.features)
@@ -139,6 +141,7 @@ class LogisticRegression(Regression):
 
     def _plan_gradients(self, roster: Roster) -> Gradients:
         """Rounds of noisy gradients; rows are scaled to norm 1 by a public number."""
+        require_known_members(roster, 'method="sqm"')
         self.check_common()
         rows, batch = self._batches()
         design = self.design(roster.schemas)

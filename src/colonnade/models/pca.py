@@ -63,7 +63,9 @@ class PCA(Estimator):
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         norm = float(np.sqrt(sum(block.clip**2 for block in blocks)))
         constant = max(1, round(_CONSTANT_SHARE[bool(self.center)] * norm * self.gamma))
-        draft = Moments(blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks))
+        draft = Moments(
+            blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks), hidden=roster.hidden
+        )
         return calibrated(draft, budgets)
 
     def owner(self, me: Owner, table: Table, task: Moments) -> NoisyMoments:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.members import require_known_members
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols import polynomial
@@ -66,6 +67,7 @@ class PolynomialSum(Estimator):
 
     def plan(self, roster: Roster) -> Polynomials:
         """The least noise that meets every budget."""
+        require_known_members(roster, "a sum of polynomials")
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         _whole("rows_at_most", self.rows_at_most, 1, 2**40)
         polynomials = [self._read(index, roster) for index in range(len(self.expressions))]
@@ -178,6 +180,7 @@ class _Named:
         self._width = len(columns)
         self._rows = table.rows
         self.ids = table.ids
+        self.places = table.places
         known = self._table.schema.encoded_names if self._table else ()
         self._places = [known.index(column) for column in columns]
 

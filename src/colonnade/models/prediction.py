@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.members import require_known_members
 from colonnade.privacy import Statement, least_noise, parse_budgets
 from colonnade.protocols import scores
 from colonnade.protocols.roles import Coordinator, Owner
@@ -51,7 +52,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class JointScores:
-    """What the entitled party received: a row of scores and a prediction for each id, and what that cost."""
+    """What the entitled party received: a row of scores and a prediction for each of its ids, and what that cost."""
 
     ids: list[str]
     scores: NDArray[np.float64]
@@ -110,6 +111,7 @@ class JointPrediction(Estimator):
 
     def plan(self, roster: Roster) -> Scores:
         """Bounds from the public weights and schemas; the least noise that meets the budgets, or none."""
+        require_known_members(roster, "joint prediction")
         if (self.epsilon is None) != (self.exact is True):
             raise StudyError(
                 f"say what the scores may cost, by epsilon or by exact = true, and not by both: epsilon adds noise to "
@@ -198,9 +200,9 @@ class JointPrediction(Estimator):
     def _parts(self, party: str, table: Table, task: Scores) -> Parts:
         ordered, used = table.sorted_by_id(), features(self.scorer, party)
         if not used:
-            return Parts(ordered.ids, np.zeros((ordered.rows, task.classes)))
+            return Parts(ordered.ids, np.zeros((ordered.rows, task.classes)), ordered.own_ids)
         values = np.asarray(self.scorer.partial(party, ordered.select(used)), dtype=np.float64)
-        return Parts(ordered.ids, values)
+        return Parts(ordered.ids, values, ordered.own_ids)
 
 
 def joint_scores(

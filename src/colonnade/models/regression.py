@@ -157,6 +157,7 @@ class Regression(Estimator):
             noise=1 if laplace else len(roster.schemas),
             law=law,
             known=most_known(roster.trust, budgets) if laplace else 0,
+            hidden=roster.hidden,
         )
         if self.epsilon_by_party is not None:
             return with_own_budgets(draft, dict(self.epsilon_by_party), self.delta)

@@ -10,7 +10,7 @@ import html
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
@@ -24,6 +24,7 @@ VERSION = 1
 PROVEN = "proven"
 PUBLISHED = "as published, not proven"
 NO_GUARANTEE = "no guarantee"
+UNMATCHED = "matching people between the parties is outside this statement"
 CLIPPED = "rows are clipped to their public bounds by this code, on each party's own machine"
 _LISTED_OWNERS = 4
 _WIDTH = 108
@@ -60,8 +61,20 @@ class Statement:
     delta: float
 
     @classmethod
-    def of(cls, events: Iterable[Event], trust: Trust, delta: float, *, clipped: str = CLIPPED) -> Statement:
-        """Account for the events of one study, observer by observer; ``clipped`` says who keeps the bounds."""
+    def of(
+        cls,
+        events: Iterable[Event],
+        trust: Trust,
+        delta: float,
+        *,
+        clipped: str = CLIPPED,
+        also: Sequence[str] = (),
+    ) -> Statement:
+        """Account for the events of one study, observer by observer.
+
+        ``clipped`` says who keeps the bounds. ``also`` are assumptions of a study that matched people itself, in place
+        of the one that nothing is said about that.
+        """
         check_delta(delta)
         known = tuple(events)
         if len(trust.owners) <= _LISTED_OWNERS:
@@ -69,7 +82,7 @@ class Statement:
             rows = tuple(_row(known, seen, trust, delta) for seen in trust.standard_observers(larger=same))
         else:
             rows = _grouped(known, trust, delta)
-        return cls(rows, _assumptions(trust, known, clipped), known, trust, delta)
+        return cls(rows, (*_assumptions(trust, known, clipped), *(also or (UNMATCHED,))), known, trust, delta)
 
     def epsilon(self, observer: Observer | str, delta: float | None = None) -> float:
         """What any observer learns, not rounded to the printed digits; infinite where unprotected."""
@@ -113,20 +126,25 @@ class Statement:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Statement:
-        """Read a statement and account for its events anew; a figure below what they prove is refused."""
+        """Read a statement and account for its events anew; a figure below what they prove is refused.
+
+        Assumptions besides those that follow from the events are kept as they are.
+        """
         if value.get("version") != VERSION:
             raise PrivacyError(f"privacy statement of version {value.get('version')!r}; expected {VERSION}")
         try:
             events = [from_dict(event) for event in value["events"]]
             stated = {row["observer"]: row["epsilon"] for row in value["rows"]}
             fresh = cls.of(events, Trust.from_dict(value["trust"]), value["delta"])
-        except (KeyError, TypeError) as error:
+            known = _assumptions(fresh.trust, events, CLIPPED)
+            also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
+        except (KeyError, TypeError, AttributeError) as error:
             raise PrivacyError("a privacy statement is incomplete or malformed") from error
         for row in fresh.rows:
             said = stated.get(row.observer.label, -1.0)
             if row.epsilon > (math.inf if said is None else said * (1 + 1e-9)):
                 raise PrivacyError(f"the stated epsilon for {row.observer} does not follow from the events")
-        return fresh
+        return replace(fresh, assumptions=(*known, *(also or (UNMATCHED,))))
 
     def __str__(self) -> str:
         lines = []
@@ -218,7 +236,6 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
         "public: schema, clips, scales, noise sizes, and the number of rows for all but the analyst",
         "every table fits its schema; a party whose table does not is seen to stop, which is not counted here",
-        "matching people between the parties is outside this statement",
     )
 
 

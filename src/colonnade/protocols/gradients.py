@@ -40,7 +40,7 @@ Batches = Iterator[NDArray[np.int64]]
 def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: Gradients) -> Learned:
     """An owner's program; ``labels`` are zeros and ones in the order of the ids, at the label's owner."""
     stream = Stream.fresh()
-    rows = agree_on_rows(me, task.owners, features.ids)
+    rows = agree_on_rows(me, task.owners, features)
     check_count(rows, task.rows_at_most)
     secret = _share_draw(me, features.ids, task)
     seat = Seat(me, task, rows) if me.hand.seated else None

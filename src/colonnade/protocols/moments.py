@@ -8,6 +8,8 @@ together with its noise. A public constant column gives the count and the means 
 The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above it, which is the full matrix
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
+
+Where nobody knows whom all owners hold, the seats compute own blocks too (``moments_hidden``).
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import ProtocolError, StudyError
 from colonnade.mpc import Shares
 from colonnade.privacy.noise import discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
+from colonnade.protocols.moments_hidden import HiddenSeat, beside
 from colonnade.protocols.moments_task import Moments, NoisyMoments
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.randomness import Stream
+from colonnade.tables.places import Places, Spread
 
 _FEW = 8
 
@@ -38,6 +42,10 @@ class Rows(Protocol):
     def ids(self) -> Sequence[str]:
         """The sorted ids."""
 
+    @property
+    def places(self) -> Places | None:
+        """The slots of the rows, in their order, where nobody knows whom all owners hold."""
+
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
         """The encoded rows in that order, some at a time."""
 
@@ -47,18 +55,20 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     stream = Stream.fresh()
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
-    rows = agree_on_rows(me, task.owners, table.ids)
+    _check_places(table, task)
+    rows = agree_on_rows(me, task.owners, table)
     check_count(rows, task.rows_at_most)
     own = OwnBlock(task, me.name)
-    seat = Seat(me, task) if me.hand.seated else None
-    blocks = table.blocks(task.rows_per_block)
+    seat = _seat(me, task)
+    blocks = own.blocks(table, stream)
     for index, size in enumerate(_sizes(rows, task)):
         with me.meter.phase("encode"):
-            whole = own.quantise(next(blocks), stream)
+            whole = next(blocks)
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
-        with me.meter.phase("own block"):
-            own.add(whole)
+        if not task.hidden:
+            with me.meter.phase("own block"):
+                own.add(whole)
         if seat:
             seat.multiply(size, mine)
         me.progress("multiply", index + 1, len(_sizes(rows, task)))
@@ -71,9 +81,9 @@ def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task.owners)
     check_count(rows, task.rows_at_most)
-    if not me.hand.seated:
+    seat = _seat(me, task)
+    if seat is None:
         return _open(me, None, task)
-    seat = Seat(me, task)
     for index, size in enumerate(_sizes(rows, task)):
         seat.multiply(size, None)
         me.progress("multiply", index + 1, len(_sizes(rows, task)))
@@ -81,17 +91,25 @@ def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
-    """The same integers in the clear, before noise."""
+    """The same integers in the clear, before noise.
+
+    The tables hold what owners deal: where members are hidden, a row a slot, and last whether there is anybody.
+    """
     parts = [tables[owner].astype(object) for owner in task.owners]
-    joint = np.hstack([*parts, np.full((len(parts[0]), 1), task.constant, dtype=object)])
-    gram = joint.T @ joint
+    held = np.ones((len(parts[0]), 1), dtype=object)
+    if task.hidden:
+        held = np.prod([part[:, -1:] for part in parts], axis=0)
+        parts = [part[:, :-1] for part in parts]
+    joint = np.hstack([*parts, np.full(held.shape, task.constant, dtype=object)])
+    gram = (held * joint).T @ joint
     return np.array(gram[np.triu_indices(task.width)] * task.weights, dtype=np.int64)
 
 
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: Stream) -> NoisyMoments:
     """What the protocol would publish, computed in one place: the same rounding, integers and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    For evaluation on data that may lie in one place; a study never calls it. The rows are those of the people whom all
+    owners hold, whether or not owners would know that.
     """
     whole = [OwnBlock(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
@@ -160,6 +178,16 @@ class OwnBlock:
         self.sums = np.zeros(width, dtype=np.int64)
         self.rows = 0
 
+    def blocks(self, table: Rows, stream: Stream) -> Iterator[NDArray[np.float64]]:
+        """The integers that are dealt: rounded rows; where members are hidden, of all slots, and last who is there."""
+        step = self.task.rows_per_block
+        if table.places is None:
+            for rows in table.blocks(step):
+                yield self.quantise(rows, stream)
+            return
+        for rows, present in Spread(table, table.places).blocks(step):
+            yield np.column_stack([self.quantise(rows, stream), present])
+
     def quantise(self, rows: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
         """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
         whole = stochastic_round(rows * float(self.task.gamma), stream)
@@ -209,7 +237,7 @@ class Seat:
             ]
         with self.me.meter.phase("multiply"):
             for left, right in self.pairs:
-                product = hand.inner(_side_by_side(shares[left]), _side_by_side(shares[right]))
+                product = hand.inner(beside(*shares[left]), beside(*shares[right]))
                 self.cross[:, self._columns(left), self._columns(right)] += product.values
             hand.system.reduce(self.cross)
 
@@ -226,6 +254,25 @@ class Seat:
         for owner in task.owners:
             parts.append(mine if owner == me.name and mine else me.hand.receive(owner, (task.entries,)))
         return me.hand.add(parts)
+
+
+def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
+    if not me.hand.seated:
+        return None
+    return HiddenSeat(me, task) if task.hidden else Seat(me, task)
+
+
+def _check_places(table: Rows, task: Moments) -> None:
+    """Rows that were aligned in one way are not computed on in the other."""
+    if task.hidden and table.places is None:
+        raise StudyError(
+            "the study hides whom all parties hold, and this table was not aligned so: align it with hidden = true"
+        )
+    if table.places is not None and not task.hidden:
+        raise StudyError(
+            "this table was aligned so that nobody knows whom all parties hold, and the study does not hide that: "
+            "plan the study with hidden = true"
+        )
 
 
 def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
@@ -255,12 +302,6 @@ def _halves(start: int, stop: int) -> Iterator[tuple[slice, slice]]:
     yield slice(start, middle), slice(middle, stop)
     yield from _halves(start, middle)
     yield from _halves(middle, stop)
-
-
-def _side_by_side(shares: Sequence[Shares]) -> Shares:
-    if len(shares) == 1:
-        return shares[0]
-    return Shares(np.concatenate([share.values for share in shares], axis=2), shares[0].degree)
 
 
 def _sizes(rows: int, task: Moments) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Literal
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
-from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity
+from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from colonnade.protocols.blocks import Block
 
 Law = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
@@ -43,12 +43,16 @@ class Level:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on the integer rows of all owners, with a constant column."""
+    """Bounds on the integer rows of all owners, with a constant column.
+
+    With ``hidden`` one record of one owner decides whether a whole row is there (docs/theory/hidden-members.md).
+    """
 
     blocks: tuple[Block, ...]
     gamma: int
     constant: int
     law: Law
+    hidden: bool = False
 
     def __post_init__(self) -> None:
         for block in self.blocks if self.law == LAPLACE else ():
@@ -99,6 +103,9 @@ class Limits:
 
     def changed(self, owners: Collection[str]) -> tuple[int, int]:
         """L1 and squared L2 of the full matrix when one person's columns of these owners are replaced."""
+        if self.hidden:  # then a whole row can be exchanged for another
+            moved = moments_sensitivity(self.norm_squared, self.width)
+            return moved.replace_l1, moved.replace_l2_squared
         changing = sum(self.norms_squared[owner] for owner in owners)
         return changed_columns_sensitivity(changing, self.norm_squared - changing, self.width)
 
@@ -123,6 +130,11 @@ class Limits:
 
     def replaced_l1(self, level: Level, owners: Collection[str]) -> int:
         """How far a level's entries move when one person's columns of these owners are replaced."""
+        if self.hidden:  # then a whole row can be exchanged for another, appear or disappear
+            return max(self._replaced_l1(level, self.owners), self.added_l1(level))
+        return self._replaced_l1(level, owners)
+
+    def _replaced_l1(self, level: Level, owners: Collection[str]) -> int:
         fresh, lower = (self.radii(set(side) & set(owners)) for side in (level.fresh, level.lower))
         kept, below = (self.radii(set(side) - set(owners)).total for side in (level.fresh, level.lower))
         fixed = kept + below + self.constant

@@ -15,6 +15,7 @@ Release = Normal | DiscreteLaplaceRelease
 NAME = "second moments"
 THEOREM = "moments-sensitivity"
 GROUPED_THEOREM = "functional-sensitivity"
+HIDDEN_THEOREM = "hidden-members"
 _MOST_REFINED = 16  # owners; beyond, what one of them holds of all columns is too little to matter
 
 
@@ -32,7 +33,7 @@ def normal_release(limits: Limits, share: Fraction) -> Normal:
         replace_l1=moved.replace_l1,
         replace_l2_squared=moved.replace_l2_squared,
         tail=float(TAIL),
-        theorem=THEOREM,
+        theorem=_theorems(limits, THEOREM),
         others=tuple(found for found in refined if found[2] < moved.replace_l2_squared),
     )
 
@@ -50,14 +51,19 @@ def laplace_release(limits: Limits, level: Level, share: Fraction) -> DiscreteLa
         l1=limits.added_l1(level),
         replace_l1=replaced,
         tail=float(TAIL),
-        theorem=GROUPED_THEOREM,
-        about=() if level.top else level.about,
+        theorem=_theorems(limits, GROUPED_THEOREM),
+        about=() if level.top or limits.hidden else level.about,
         others=tuple(found for found in refined if found[1] < replaced),
     )
 
 
+def _theorems(limits: Limits, theorem: str) -> str:
+    return f"{theorem}, {HIDDEN_THEOREM}" if limits.hidden else theorem
+
+
 def _refined(limits: Limits) -> tuple[str, ...]:
-    return limits.owners if len(limits.owners) <= _MOST_REFINED else ()
+    """Whose own columns stay the same when others' change; not where a change elsewhere adds or removes its rows."""
+    return limits.owners if len(limits.owners) <= _MOST_REFINED and not limits.hidden else ()
 
 
 def _others(limits: Limits, owner: str) -> tuple[str, ...]:

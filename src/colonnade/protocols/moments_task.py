@@ -35,7 +35,8 @@ class Moments(OfBlocks):
     ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
     all owners' shares together. Of Laplace noise a whole variable is left when the shares of ``known`` owners are
     subtracted (other laws ignore that number). With ``own_noise``, one scale an owner, an entry between two owners
-    gets the larger of theirs; ``noise`` is then the largest of all.
+    gets the larger of theirs; ``noise`` is then the largest of all. With ``hidden`` nobody knows whom all owners hold:
+    rows are dealt for every slot of a common universe, whose size then counts as the number of rows.
     """
 
     blocks: tuple[Block, ...]
@@ -48,6 +49,7 @@ class Moments(OfBlocks):
     known: int = 0
     own_noise: tuple[int, ...] = ()
     block_rows: int = 8192
+    hidden: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.known < len(self.blocks):
@@ -92,7 +94,7 @@ class Moments(OfBlocks):
     @cached_property
     def limits(self) -> Limits:
         """What one row can hold."""
-        return Limits(self.blocks, self.gamma, self.constant, self.law)
+        return Limits(self.blocks, self.gamma, self.constant, self.law, self.hidden)
 
     @property
     def norm_squared(self) -> int:
@@ -196,22 +198,26 @@ class Moments(OfBlocks):
 
     @property
     def rows_per_block(self) -> int:
-        """How many rows are dealt at a time: as many as fit a message of the widest owner."""
-        widest = max(len(block.columns) for block in self.blocks)
+        """How many rows are dealt at a time: as many as fit a message of the widest owner, or of a seat that lowers."""
+        widest = self.width if self.hidden else max(len(block.columns) for block in self.blocks)
         return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * widest * len(self.committee.system.primes))))
 
     @property
     def message_rounds(self) -> int:
-        """How often somebody waits for somebody else."""
-        return 6 + 2 * len(self.events)  # ready, go; salt, digests, verdict; shares; then zero and opening, each time
+        """How often somebody waits for somebody else, in a study of one block of rows."""
+        lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
+        return 6 + lowered + 2 * len(self.events)  # ready, go; salt, digests, verdict; shares; then zero and opening
 
     def cells(self, name: str, rows: int) -> Cells:
-        """How many numbers a participant shares, holds and sends when opening."""
+        """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
         own = next((len(block.columns) for block in self.blocks if block.owner == name), None)
-        seated = name in self.trust.committee
+        seated, flags = name in self.trust.committee, len(self.owners) if self.hidden else 0
+        lowered = rows * (len(self.names) + flags - 1) if self.hidden else 0
+        dealers = self.trust.committee[: 2 * self.trust.threshold + 1]
+        dealt = 0 if own is None else rows * (own + self.hidden) + self.entries
         return Cells(
-            dealt=0 if own is None else rows * own + self.entries,
-            held=rows * len(self.names) if seated else 0,
+            dealt=dealt + lowered * (name in dealers),
+            held=rows * (len(self.names) + flags) + lowered * len(dealers) if seated else 0,
             opened=self.entries * (len(self.everyone) - (name in self.everyone)) if seated else 0,
         )
 
@@ -235,6 +241,7 @@ class Moments(OfBlocks):
             "known": self.known,
             "own_noise": [str(scale) for scale in self.own_noise],
             "primes": list(self.committee.system.primes),
+            **({"hidden": True} if self.hidden else {}),
         }
 
     @property
@@ -249,6 +256,7 @@ class Moments(OfBlocks):
             "gamma": self.gamma,
             "constant": self.constant,
             "columns": len(self.names),
+            **({"hidden": True} if self.hidden else {}),
             "primes": len(self.committee.system.primes),
             "value_bits": self.bound.bit_length() + 1,
             "system_bits": self.committee.system.bits,

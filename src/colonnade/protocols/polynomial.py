@@ -35,7 +35,7 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
     stream = Stream.fresh()
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
-    rows = agree_on_rows(me, task.owners, table.ids)
+    rows = agree_on_rows(me, task.owners, table)
     check_count(rows, task.rows_at_most)
     own = OwnColumns(task, me.name)
     seat = Seat(me, task) if me.hand.seated else None

@@ -2,7 +2,9 @@
 
 A party asks about people whose columns elsewhere are known to everybody: one person's columns with this party are
 replaced, and whoever sees the published result must not be able to tell. It is less than what is promised about a
-whole person, since fewer columns move less (docs/theory/functional-sensitivity.md, moments-sensitivity.md).
+whole person, since fewer columns move less (docs/theory/functional-sensitivity.md, moments-sensitivity.md). Where
+nobody knows who takes part it is no less: a party's record decides whether a whole row is there
+(docs/theory/hidden-members.md).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float
     """The task with the least noise under which no party's columns cost more than the epsilon it names.
 
     With Laplace noise each party gets a scale of its own, and an entry between two parties the larger one; with the
-    other laws there is one noise for all.
+    other laws, and where each record moves all entries because members are hidden, there is one noise for all.
     """
     if set(epsilons) != set(draft.owners):
         raise StudyError(
@@ -44,7 +46,7 @@ def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float
         check_epsilon(value)
     if draft.laplace:
         scales = tuple(_least_scale(draft, owner, epsilons[owner]) for owner in draft.owners)
-        return replace(draft, noise=max(scales), own_noise=scales)
+        return replace(draft, noise=max(scales), own_noise=() if draft.hidden else scales)
     noise = max(_least_noise(draft, owner, Budget(COORDINATOR, epsilons[owner], delta)) for owner in draft.owners)
     return replace(draft, noise=noise)
 
@@ -65,7 +67,7 @@ def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
     """Descriptions of the release under this relation; each of them bounds what it costs."""
     if task.law != LAPLACE:
         return [_normal(task, owner)]
-    levels = [level for level in task.levels if owner in level.about]
+    levels = [level for level in task.levels if task.hidden or owner in level.about]
     by_level = [
         replace(event, replace_l1=task.limits.replaced_l1(level, [owner]), others=(), about=())
         for level, event in zip(task.levels, task.events, strict=True)

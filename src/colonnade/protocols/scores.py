@@ -25,15 +25,28 @@ from colonnade.randomness import Stream
 
 @dataclass(frozen=True)
 class Parts:
-    """One owner's summands: sorted ids, and a row of numbers for each of them, one a class."""
+    """One owner's summands: the ids that all have in common, and a row of numbers for each of them, one a class.
+
+    ``own_ids`` is what this owner itself calls these people, where that is something else.
+    """
 
     ids: Sequence[str]
     values: NDArray[np.float64]
+    own_ids: Sequence[str] | None = None
+
+    @property
+    def places(self) -> None:
+        """None: scores go to somebody who knows whose they are, so members are never hidden."""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The people, as this owner calls them."""
+        return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
 @dataclass(frozen=True)
 class OpenedScores:
-    """What the entitled party holds in the end: the others' sum as it was opened, and its own part."""
+    """What the entitled party holds in the end: the others' sum as it was opened, and its own part, by its own ids."""
 
     task: Scores
     ids: tuple[str, ...]
@@ -57,14 +70,14 @@ def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
             whole = quantise(parts.values, task, me.name)
         with me.meter.phase("noise"):
             whole += noise_share(task, len(whole), Stream.fresh())
-    rows = agree_on_rows(me, task.owners, parts.ids)
+    rows = agree_on_rows(me, task.owners, parts)
     check_count(rows, task.rows_at_most)
     mine = None
     if whole is not None:
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
     opened = _open(me, rows, mine, task)
-    return None if opened is None else OpenedScores(task, tuple(parts.ids), opened, parts.values)
+    return None if opened is None else OpenedScores(task, parts.called, opened, parts.values)
 
 
 def coordinator(me: Coordinator, task: Scores) -> None:
@@ -89,7 +102,7 @@ def simulate(parts: Mapping[str, Parts], task: Scores, stream: Stream) -> Opened
     opened = reference({name: parts[name].values for name in task.dealers}, task)
     for _ in task.dealers:
         opened += noise_share(task, len(opened), stream)
-    return OpenedScores(task, tuple(own.ids), opened, own.values)
+    return OpenedScores(task, own.called, opened, own.values)
 
 
 def quantise(values: NDArray[np.float64], task: Scores, name: str) -> NDArray[np.int64]:

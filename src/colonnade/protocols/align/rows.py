@@ -1,29 +1,43 @@
 """Agree that every owner holds the same people, in the same order, before anything is computed.
 
-Here the owners already share an id column. Each sorts its rows by id. The owners share a salt that the
-coordinator does not see, and the coordinator compares salted digests that it cannot look behind: nobody holds
-both another's digest and the salt. Private alignment of unequal lists takes the same place: whatever it does,
-it ends with equal lists and this check.
+Without an alignment the owners share an id column and each sorts its rows by id; after one, ids are the opaque common
+ones. The owners share a salt that the coordinator does not see, and the coordinator compares salted digests that it
+cannot look behind: nobody holds both another's digest and the salt. Where members are hidden the lists differ, and
+owners compare which universe their slots belong to.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import new_key
+from colonnade.tables.places import Places
 
 _CHUNK = 1 << 14
 _LONGEST_VERDICT = 500
 
 
-def agree_on_rows(me: Owner, owners: Sequence[str], ids: Sequence[str]) -> int:
-    """An owner's side: the common number of rows, or a :class:`StudyError` at everyone."""
+class Listed(Protocol):
+    """Rows with ids, or with places in a universe."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The rows' ids, in order."""
+
+    @property
+    def places(self) -> Places | None:
+        """The rows' slots, where members are hidden."""
+
+
+def agree_on_rows(me: Owner, owners: Sequence[str], rows: Listed) -> int:
+    """An owner's side: the common number of rows or slots, or a :class:`StudyError` at everyone."""
+    size, ids = _described(rows)
     first, *rest = owners
     if me.name == first:
         salt = new_key()
@@ -31,11 +45,11 @@ def agree_on_rows(me: Owner, owners: Sequence[str], ids: Sequence[str]) -> int:
             me.link(owner).send("rows-salt", salt=salt)
     else:
         salt = me.link(first).recv("rows-salt")["salt"]
-    me.link(COORDINATOR).send("rows", rows=len(ids), digest=digest(salt, ids))
+    me.link(COORDINATOR).send("rows", rows=size, digest=digest(salt, ids))
     problem = str(me.link(COORDINATOR).recv("rows-verdict")["problem"])
     if problem:
         raise StudyError(problem[:_LONGEST_VERDICT])
-    return len(ids)
+    return size
 
 
 def compare_rows(me: Coordinator, owners: Sequence[str]) -> int:
@@ -48,6 +62,14 @@ def compare_rows(me: Coordinator, owners: Sequence[str]) -> int:
     if problem:
         raise StudyError(problem)
     return int(answers[first]["rows"])
+
+
+def _described(rows: Listed) -> tuple[int, Sequence[str]]:
+    """How many rows there are, and what must be equal at all owners."""
+    if rows.places is not None:
+        return rows.places.size, [f"hidden {rows.places.token.hex()}"]
+    ids = rows.ids
+    return len(ids), ids
 
 
 def check_count(rows: int, most: int) -> None:
@@ -71,9 +93,10 @@ def mismatch(first: str, own: Mapping[str, Any], owner: str, answer: Mapping[str
     if own.get("rows") != answer.get("rows"):
         return (
             f"{first} and {owner} do not hold the same people: {first} has {own.get('rows')} rows and {owner} has "
-            f"{answer.get('rows')}; bring both tables to the same ids and start again"
+            f"{answer.get('rows')}; let the study align them ([align] in the study file, or align(on=...)), or bring "
+            "both tables to the same ids"
         )
     return (
         f"{first} and {owner} have equally many rows but different ids; check that both use the same id column, "
-        "written the same way"
+        "written the same way, or let the study align them ([align] in the study file, or align(on=...))"
     )

@@ -1,0 +1,112 @@
+"""What became of an alignment, for whoever called it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from colonnade.errors import StudyError
+from colonnade.protocols.align import Aligning, Leak, Matched
+from colonnade.tables import Table
+from colonnade.tables.keys import Key, Keys
+
+_WIDTHS = (14, 44, 44)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many people the parties have in common, how many rows stayed out, and who learned what from finding out.
+
+    ``rows`` counts each party's rows, ``missing`` those left out because their key is incomplete, and ``repeated``
+    those left out because their key occurs more than once. ``count`` is the number of people in common; after a
+    hidden alignment the coordinator knows it and the parties do not.
+    """
+
+    mode: str
+    hidden: bool
+    on: tuple[str, ...]
+    count: int | None
+    rows: Mapping[str, int]
+    missing: Mapping[str, int]
+    repeated: Mapping[str, int]
+    seconds: float
+    leakage: tuple[Leak, ...]
+
+    @classmethod
+    def of(cls, task: Aligning, tables: Mapping[str, Table], matched: Matched, seconds: float) -> Summary:
+        """Counts from all roles of one run."""
+        keys = {name: keys_of(table) for name, table in tables.items()}
+        return cls(
+            mode=task.mode,
+            hidden=task.hidden,
+            on=tuple(key.name for key in task.keys),
+            count=matched.count,
+            rows={name: table.rows for name, table in tables.items()},
+            missing={name: found.missing for name, found in keys.items()},
+            repeated={name: found.repeated for name, found in keys.items()},
+            seconds=seconds,
+            leakage=task.leakage,
+        )
+
+    def __str__(self) -> str:
+        hidden = ", and no party knows which" if self.hidden else ""
+        lines = [
+            f"{_number(self.count)} people in common by {', '.join(self.on)}{hidden} "
+            f"(mode {self.mode}, {self.seconds:.1f} s)",
+            *(f"  {name}: {self._held(name)}" for name in self.rows),
+            "",
+            *_table((("who", "learns", "beyond that"), *((x.who, x.learns, x.beyond) for x in self.leakage))),
+        ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _held(self, name: str) -> str:
+        left_out = [
+            f"{_number(count)} {why}"
+            for count, why in ((self.missing[name], "without a full key"), (self.repeated[name], "with a repeated key"))
+            if count
+        ]
+        return f"{_number(self.rows[name])} rows" + "".join(f", {text}" for text in left_out)
+
+
+def keys_on(on: object) -> tuple[Key, ...]:
+    """The key columns that were named, one alone or several."""
+    listed = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
+    return tuple(_key(given) for given in listed)
+
+
+def keys_of(table: Table) -> Keys:
+    """The keys that a table was read with."""
+    if table.keys is None:
+        raise StudyError(f"{table.source} was read without keys, so its rows cannot be aligned")
+    return table.keys
+
+
+def _key(given: object) -> Key:
+    if isinstance(given, str):
+        return Key(given)
+    if isinstance(given, Key):
+        return given
+    raise StudyError(
+        f'on= takes a name such as "person_id", a Key such as Key("birth", kind="date"), or a list of them, '
+        f"not {type(given).__name__}"
+    )
+
+
+def _number(count: int | None) -> str:
+    return "an unknown number of" if count is None else f"{count:,}"
+
+
+def _table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Rows of wrapped cells under a heading."""
+    lines: list[str] = []
+    for row in rows:
+        cells = [wrap(text, width) or [""] for text, width in zip(row, _WIDTHS, strict=True)]
+        for line in range(max(map(len, cells))):
+            parts = [cell[line] if line < len(cell) else "" for cell in cells]
+            lines.append("  ".join(part.ljust(width) for part, width in zip(parts, _WIDTHS, strict=True)).rstrip())
+    lines.insert(1, "-" * (sum(_WIDTHS) + 4))
+    return lines

@@ -1,0 +1,288 @@
+"""Pair people whose names or dates are written differently: keyed Bloom filters, compared by the coordinator.
+
+**This is the weaker kind of alignment, and off unless asked for.** Each owner turns each of its keys into a Bloom
+filter (a cryptographic linkage key, made by ``clkhash``) under a secret that only the two owners hold and that is
+new in every run. The coordinator gets these filters, in shuffled order, and pairs the most similar ones. To be
+comparable at all, like names must give like filters, and that is what it costs: the coordinator sees which filters
+are alike, within one list and across both, how many bits each has, and which bits often come together. Published
+attacks read frequent names from just that, without the secret. A coordinator that also has the help of one owner
+knows the secret and can test any guess against the other owner's list. With exact keys nobody sees a likeness.
+
+Each owner learns which of its own rows were paired, how many they are, and nothing else about the other's rows. A pair
+may be wrong: the similarity decides, and nobody looks.
+
+How a key becomes 1024 bits: texts are cut into pairs of neighbouring letters, so that a typing error changes only
+two or three of them; dates and numbers into digits with their places. Every part of the key sets equally many bits,
+whatever its length, together so many that about half of the filter is set, which is where such filters tell most.
+Parts that hardly tell people apart, like a sex or a country, therefore weigh as much as a name: leave them out.
+
+A similarity of 0.85 finds most people with one part mistyped and few wrong pairs. Lower it to 0.82 where most rows have
+errors or several; raise it where lists are long or hold many relatives, for a wrong pair mixes two people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, ProtocolError, StudyError
+from colonnade.protocols.align.lists import shuffled
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, silent
+from colonnade.randomness import KEY_BYTES, Stream, new_key
+from colonnade.tables.keys import Key, Keys
+
+GUARANTEE = (
+    "weaker: the coordinator gets one keyed Bloom filter for each row of both owners and sees which are alike; "
+    "such filters are open to frequency and pattern attacks, which may reveal names, also of people who do not match."
+)
+"""What the leakage table says of this mode."""
+
+ROWS_AT_MOST = 50_000
+CANDIDATES_AT_MOST = 1 << 22
+BLOCK = 2048
+BITS = 1024
+
+_BYTES = BITS // 8
+_INSERTIONS = 700  # 1024 (1 - exp(-700 / 1024)) is about half of the bits
+_INDEX_BYTES = 16
+_ROUNDING = 0.01  # far more than float32 loses on numbers up to 1024, far less than one bit
+_LABEL = "Y29sb25uYWRlIGZ1enp5"  # "colonnade fuzzy", in base64 as the linkage schema wants it
+
+Filters = NDArray[np.uint8]
+"""Bloom filters, one a row, eight bits a byte."""
+
+Rows = NDArray[np.int64]
+
+
+class Linking(Protocol):
+    """The public settings."""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The two owners."""
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """The columns of the key."""
+
+    @property
+    def similarity(self) -> float:
+        """From which Dice coefficient on two filters may be a pair."""
+
+
+def check(task: Linking) -> None:
+    """Refuse settings with which fuzzy linkage cannot work."""
+    if len(task.owners) != 2:
+        raise StudyError(
+            f"fuzzy alignment pairs the lists of two owners and this study has {len(task.owners)}: use exact keys"
+        )
+    if not 0 < task.similarity <= 1:
+        raise StudyError("the similarity of a fuzzy alignment lies above 0 and is at most 1: 0.85 is a good start")
+
+
+def owner(me: Owner, keys: Keys, task: Linking) -> tuple[Rows, NDArray[np.uint8]]:
+    """An owner's side: its own matched keys in the common order, and their opaque common index."""
+    check(task)
+    count = len(keys.values)
+    _check_size(count, me.name)
+    _library()
+    secret = _shared_secret(me, task.owners)
+    order = shuffled(count, Stream.fresh())
+    with me.meter.phase("encode"):
+        filters = encode([keys.parts(row) for row in order.tolist()], task.keys, secret, me.progress)
+    me.link(COORDINATOR).send("fuzzy-filters", filters=filters)
+    rows, index = _read_matches(me.link(COORDINATOR).recv("fuzzy-matched"), count)
+    return order[rows], index
+
+
+def coordinator(me: Coordinator, task: Linking) -> int:
+    """The coordinator's side: pair the filters, tell each owner its own rows, and know how many they are."""
+    check(task)
+    left, right = (_read_filters(me.link(name).recv("fuzzy-filters"), name) for name in task.owners)
+    with me.meter.phase("compare"):
+        pairs = pair(left, right, task.similarity, progress=me.progress)
+    stream = Stream.fresh()
+    order = shuffled(len(pairs), stream)
+    index = stream.uint64((len(pairs), _INDEX_BYTES // 8)).view(np.uint8)
+    for name, rows in zip(task.owners, pairs[order].T, strict=True):
+        me.link(name).send("fuzzy-matched", rows=np.ascontiguousarray(rows), index=index)
+    return len(pairs)
+
+
+def encode(
+    records: Sequence[Sequence[str]], keys: Sequence[Key], secret: bytes, progress: Progress = silent
+) -> Filters:
+    """The filters of some records, each a part for each of the keys."""
+    clk, schema = _library()
+    plan = schema.from_json_dict(_schema(keys))
+    dates = [key.kind == "date" for key in keys]
+    plain = [
+        [part.replace("-", "") if date else part for part, date in zip(record, dates, strict=True)]
+        for record in records
+    ]
+    done = 0
+
+    def count(more: int, weights: Sequence[int]) -> None:
+        nonlocal done
+        done += more
+        progress("align", done, len(plain))
+
+    # The library's own checks would put cells into messages, and its pool would fork a process that has threads.
+    filters = clk.generate_clks(plain, schema=plan, secret=secret, validate=False, callback=count, max_workers=1)
+    packed = b"".join(bits.tobytes() for bits in filters)
+    return np.frombuffer(packed, dtype=np.uint8).reshape(len(plain), _BYTES)
+
+
+def pair(left: Filters, right: Filters, similarity: float, *, block: int = BLOCK, progress: Progress = silent) -> Rows:
+    """Pairs of a left and a right row, most similar first; no row is in two of them.
+
+    Of all pairs with at least this similarity the most similar is taken, then the most similar of those that share
+    no row with it, and so on; of equally similar ones that with the lowest left row, then the lowest right row.
+    """
+    found: list[tuple[NDArray[np.float64], Rows]] = []
+    for i, j in product(range(0, len(left), block), range(0, len(right), block)):
+        upper, lower = left[i : i + block], right[j : j + block]
+        scores, rows = _similar(upper, lower, similarity)
+        found.append((scores, rows + np.array((i, j))))
+        if sum(len(scores) for scores, _ in found) > CANDIDATES_AT_MOST:
+            raise CapacityError(
+                f"more than {CANDIDATES_AT_MOST} pairs of rows reach the similarity {similarity}: raise it, or add a "
+                "part to the key"
+            )
+        progress("align", i + len(upper) * (j + len(lower)) // len(right), len(left))
+    if not found:
+        return np.empty((0, 2), dtype=np.int64)
+    scores, rows = (np.concatenate(column) for column in zip(*found, strict=True))
+    ranked = rows[np.lexsort((rows[:, 1], rows[:, 0], -scores))]
+    return np.array(list(_greedy(ranked)), dtype=np.int64).reshape(-1, 2)
+
+
+def reference(left_bits: Filters, right_bits: Filters, similarity: float) -> list[tuple[int, int]]:
+    """What :func:`pair` must find, written as it is defined: one pair at a time, with whole numbers."""
+    lefts, rights = ([int.from_bytes(row.tobytes(), "big") for row in bits] for bits in (left_bits, right_bits))
+    scored: list[tuple[float, int, int]] = []
+    for i, a in enumerate(lefts):
+        for j, b in enumerate(rights):
+            weight = a.bit_count() + b.bit_count()
+            score = 2 * (a & b).bit_count() / weight if weight else 0.0
+            if score >= similarity:
+                scored.append((-score, i, j))
+    chosen: list[tuple[int, int]] = []
+    while scored:
+        _, i, j = min(scored)
+        chosen.append((i, j))
+        scored = [other for other in scored if other[1] != i and other[2] != j]
+    return chosen
+
+
+def _similar(left: Filters, right: Filters, similarity: float) -> tuple[NDArray[np.float64], Rows]:
+    """The similar pairs of one block: a coarse look at all of them in float32, and an exact one at what is left."""
+    a, b = _unpacked(left), _unpacked(right)
+    common = a @ b.T
+    weights_a, weights_b = a.sum(axis=1), b.sum(axis=1)
+    needed = np.add.outer(weights_a, weights_b)
+    needed *= np.float32(similarity / 2)
+    needed -= np.float32(_ROUNDING)
+    rows = np.argwhere((common >= needed) & (common > 0))
+    i, j = rows.T
+    scores = 2 * common[i, j].astype(np.float64) / (weights_a[i].astype(np.float64) + weights_b[j])
+    exact = scores >= similarity
+    return scores[exact], rows[exact]
+
+
+def _greedy(ranked: Rows) -> Iterator[tuple[int, int]]:
+    left_taken: set[int] = set()
+    right_taken: set[int] = set()
+    for i, j in zip(*ranked.T.tolist(), strict=True):
+        if i not in left_taken and j not in right_taken:
+            left_taken.add(i)
+            right_taken.add(j)
+            yield i, j
+
+
+def _unpacked(filters: Filters) -> NDArray[np.float32]:
+    return np.unpackbits(filters, axis=1).astype(np.float32)
+
+
+def _schema(keys: Sequence[Key]) -> dict[str, Any]:
+    """The linkage schema: the same at both owners, because it follows from the public settings."""
+    each = max(_INSERTIONS // len(keys), 1)
+    return {
+        "version": 3,
+        "clkConfig": {"l": BITS, "kdf": {"type": "HKDF", "hash": "SHA256", "info": _LABEL}},
+        "features": [_feature(key, each) for key in keys],
+    }
+
+
+def _feature(key: Key, bits: int) -> dict[str, Any]:
+    comparison = {"type": "ngram", "n": 2} if key.kind == "text" else {"type": "ngram", "n": 1, "positional": True}
+    return {
+        "identifier": key.name,
+        "format": {"type": "string", "encoding": "utf-8"},
+        # Independent hash functions: the library's other construction, double hashing, has patterns of its own.
+        "hashing": {
+            "comparison": comparison,
+            "strategy": {"bitsPerFeature": bits},
+            "hash": {"type": "blakeHash"},
+        },
+    }
+
+
+def _library() -> tuple[Any, Any]:
+    try:
+        from clkhash import clk, schema
+    except ImportError as error:
+        raise StudyError("fuzzy alignment needs a package that is not installed: install colonnade[fuzzy]") from error
+    return clk, schema
+
+
+def _check_size(count: int, name: str) -> None:
+    if count > ROWS_AT_MOST:
+        raise CapacityError(
+            f"fuzzy alignment compares every row with every row and takes at most {ROWS_AT_MOST} rows a side, and "
+            f"{name} has {count}: use exact keys"
+        )
+
+
+def _shared_secret(me: Owner, owners: Sequence[str]) -> bytes:
+    first, second = owners
+    if me.name == first:
+        secret = new_key()
+        me.link(second).send("fuzzy-key", key=secret)
+        return secret
+    received = me.link(first).recv("fuzzy-key").get("key")
+    if not isinstance(received, bytes) or len(received) != KEY_BYTES:
+        raise ProtocolError(f"{first} sent no key for the fuzzy alignment")
+    return received
+
+
+def _read_filters(message: Mapping[str, Any], sender: str) -> Filters:
+    filters = message.get("filters")
+    if not isinstance(filters, np.ndarray) or filters.dtype != np.uint8 or filters.shape[1:] != (_BYTES,):
+        raise ProtocolError(f"{sender} sent something else than Bloom filters of {BITS} bits")
+    _check_size(len(filters), sender)
+    return filters
+
+
+def _read_matches(message: Mapping[str, Any], count: int) -> tuple[Rows, NDArray[np.uint8]]:
+    rows, index = message.get("rows"), message.get("index")
+    if (
+        not isinstance(rows, np.ndarray)
+        or rows.dtype != np.int64
+        or rows.ndim != 1
+        or len(np.unique(rows)) != len(rows)
+        or (len(rows) and not 0 <= rows.min() <= rows.max() < count)
+    ):
+        raise ProtocolError("the coordinator sent matched rows that are not different rows of this owner's list")
+    if (
+        not isinstance(index, np.ndarray)
+        or index.dtype != np.uint8
+        or index.shape != (len(rows), _INDEX_BYTES)
+        or len(np.unique(index, axis=0)) != len(rows)
+    ):
+        raise ProtocolError("the coordinator sent no index, or one in which two rows have the same name")
+    return rows, index

@@ -1,0 +1,117 @@
+"""Members that everybody may know: each owner learns which of its own people all the others hold too.
+
+Every owner has a share for each of its people; the shares of all owners XOR to zero for a person whom all of them
+hold. An owner puts its shares under its tags into an oblivious store, and whoever joins looks the leader's tags up in
+all stores. Where one owner lacks the person its store answers at random, so the sum is random: it does not tell who
+lacks it, or how many do. In ``dh`` the leader joins; in ``helper`` the coordinator does, which knows no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.keyvalue import Store, Words, stored
+from colonnade.protocols.align.lists import positions, receive_words, send_words, shuffled
+from colonnade.protocols.align.tags import Tags, keyed
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.randomness import Stream, new_key
+
+
+@dataclass(frozen=True)
+class Members:
+    """The common people: positions in an owner's own list, in the common order, and an opaque number for each."""
+
+    rows: NDArray[np.int64]
+    index: Words
+
+
+def zero_shares(me: Owner, keys: Sequence[bytes], owners: Sequence[str], seats: Sequence[str]) -> Words:
+    """This owner's shares: for every key that two owners have in common, a keyed hash that occurs at both of them.
+
+    Owners with a seat have such a key with everybody, the others only with them.
+    """
+    pairs = [other for other in owners if other != me.name and (me.name in seats or other in seats)]
+    here = owners.index(me.name)
+    secrets = {other: new_key() for other in pairs if here < owners.index(other)}
+    for other, secret in secrets.items():
+        me.link(other).send("pair-key", key=secret)
+    for other in pairs:
+        if other not in secrets:
+            secrets[other] = bytes(me.link(other).recv("pair-key")["key"])
+    total = np.zeros((len(keys), 2), dtype=np.uint64)
+    for other in pairs:
+        total ^= keyed(keys, secrets[other])
+    return total
+
+
+def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words) -> Members:
+    """``dh``, the leader: look its own people up in everybody's store, and tell everybody its own matches."""
+    for other, own in tags.items():
+        shares = shares ^ own.pads ^ _receive_store(me, other)[own.tags]
+    rows, index = _common(shares)
+    for other, own in tags.items():
+        _tell(me, other, own.tags[rows], index)
+    me.link(COORDINATOR).send("common", count=len(rows))
+    return Members(rows, index)
+
+
+def other_joins(me: Owner, own: Tags, shares: Words, joiner: str) -> Members:
+    """Any other owner: send the store, and find the matches among its own tags."""
+    store = stored(own.tags, shares ^ own.pads, Stream.fresh())
+    me.link(joiner).send("store", seed=store.seed.to_bytes(8, "little"))
+    send_words(me.link(joiner), "cells", store.cells)
+    return _told(me, joiner, own.tags)
+
+
+def leader_asks(me: Owner, tags: Words, shares: Words) -> Members:
+    """``helper``, the leader: the coordinator looks its tags up."""
+    send_words(me.link(COORDINATOR), "tags", tags)
+    send_words(me.link(COORDINATOR), "shares", shares)
+    return _told(me, COORDINATOR, tags)
+
+
+def coordinator_joins(me: Coordinator, leader: str, owners: Sequence[str]) -> int:
+    """``helper``, the coordinator: join what it cannot read; how many people are common."""
+    tags = receive_words(me.link(leader), "tags", leader)
+    shares = receive_words(me.link(leader), "shares", leader)
+    if len(tags) != len(shares):
+        raise ProtocolError(f"{leader} sent lists of different lengths")
+    for step, owner in enumerate(owner for owner in owners if owner != leader):
+        shares = shares ^ _receive_store(me, owner)[tags]
+        me.progress("align", step + 1, len(owners) - 1)
+    rows, index = _common(shares)
+    for owner in owners:
+        _tell(me, owner, tags[rows], index)
+    return len(rows)
+
+
+def _common(total: Words) -> tuple[NDArray[np.int64], Words]:
+    """The rows whose shares cancel, in a random order, and a random number for each."""
+    stream = Stream.fresh()
+    rows = np.flatnonzero(~total.any(axis=1))
+    return rows[shuffled(len(rows), stream)], stream.uint64((len(rows), 2))
+
+
+def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
+    send_words(me.link(owner), "matched", tags)
+    send_words(me.link(owner), "index", index)
+
+
+def _told(me: Owner, joiner: str, tags: Words) -> Members:
+    rows = positions(receive_words(me.link(joiner), "matched", joiner), tags)
+    index = receive_words(me.link(joiner), "index", joiner)
+    if len(rows) != len(index) or len(np.unique(rows)) != len(rows) or (rows < 0).any():
+        raise ProtocolError(f"{joiner} named people that {me.name} never sent")
+    return Members(rows, index)
+
+
+def _receive_store(me: Role, owner: str) -> Store:
+    seed = me.link(owner).recv("store").get("seed")
+    if not isinstance(seed, bytes) or len(seed) != 8:
+        raise ProtocolError(f"{owner} sent something else than a store")
+    return Store(int.from_bytes(seed, "little"), receive_words(me.link(owner), "cells", owner))

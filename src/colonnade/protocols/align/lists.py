@@ -1,0 +1,67 @@
+"""Long lists on the wire: in pieces, checked as they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc import Link
+from colonnade.mpc.keyvalue import WORDS, Words
+from colonnade.randomness import Stream
+
+LONGEST = 1 << 28
+_PIECE = 1 << 16
+
+
+def send_words(link: Link, kind: str, words: Words) -> None:
+    """Send 128-bit words, however many."""
+    link.send(f"{kind}-size", size=len(words))
+    for start in range(0, len(words), _PIECE):
+        link.send(kind, words=words[start : start + _PIECE])
+
+
+def receive_words(link: Link, kind: str, peer: str) -> Words:
+    """What :func:`send_words` sent."""
+    size = received_size(link, f"{kind}-size", peer)
+    found = np.empty((size, WORDS), dtype=np.uint64)
+    for start in range(0, size, _PIECE):
+        piece = link.recv(kind).get("words")
+        due = (min(_PIECE, size - start), WORDS)
+        found[start : start + _PIECE] = checked(piece, due, np.uint64, peer)
+    return found
+
+
+def received_size(link: Link, kind: str, peer: str) -> int:
+    """The announced length of a list."""
+    size = link.recv(kind).get("size")
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= LONGEST:
+        raise ProtocolError(f"{peer} announced no length of a list")
+    return size
+
+
+def checked(array: object, shape: Sequence[int], dtype: type[np.generic], peer: str) -> NDArray[np.generic]:
+    """An array of the shape and type that was due."""
+    if not isinstance(array, np.ndarray) or array.shape != tuple(shape) or array.dtype != dtype:
+        raise ProtocolError(f"{peer} sent something else than the list that was due")
+    return array
+
+
+def shuffled(count: int, stream: Stream) -> NDArray[np.int64]:
+    """The numbers below ``count`` in a uniformly random order."""
+    return np.argsort(stream.uint64(count), kind="stable").astype(np.int64)
+
+
+def positions(wanted: Words, among: Words) -> NDArray[np.int64]:
+    """Where each wanted word stands among others, or -1."""
+    found = pc.fill_null(pc.index_in(_opaque(wanted), _opaque(among)), -1)
+    return np.asarray(found, dtype=np.int64)
+
+
+def _opaque(words: Words) -> pa.Array:
+    plain = np.ascontiguousarray(words, dtype="<u8")
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(8 * WORDS), len(plain), [None, pa.py_buffer(plain.data)])

@@ -1,0 +1,223 @@
+"""Both sides of an alignment: settle who leads, make tags, join them or give them slots.
+
+Nothing here is a share, and nothing is spent: an alignment that ends early costs no budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import AlignmentError, CapacityError, PeerLost, PeerStopped, ProtocolError
+from colonnade.protocols.align import fuzzy, join, tags, universe
+from colonnade.protocols.align.lists import LONGEST, shuffled
+from colonnade.protocols.align.tags import Tags
+from colonnade.protocols.align.task import Aligning
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.randomness import KEY_BYTES, Stream
+from colonnade.tables import Table
+from colonnade.tables.keys import Keys
+
+TOKEN_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """What an owner holds after an alignment.
+
+    ``rows`` are positions among its keys: in the common order, with an opaque ``index`` for each; or, where members
+    are hidden, in ascending order of their ``slots`` among ``size``. Of an alignment that is used again there is
+    nothing but its ``token``: the owner has the rest from before.
+    """
+
+    token: bytes
+    size: int
+    rows: NDArray[np.int64]
+    index: NDArray[np.uint8] | None = None
+    slots: NDArray[np.int64] | None = None
+    reused: bool = False
+
+    def table(self, table: Table) -> Table:
+        """The rows of the table that take part, in the common order or at their slots."""
+        if table.keys is None:
+            raise ValueError("a table without keys cannot be aligned")
+        where = table.keys.rows[self.rows]
+        if self.slots is not None:
+            return table.placed(where, self.slots, self.size, self.token)
+        if self.index is None:
+            raise ValueError("an alignment that is used again has no rows of its own")
+        return table.aligned(where, [row.tobytes().hex() for row in self.index])
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What the coordinator knows after an alignment: sizes, and how many people are common to all."""
+
+    count: int | None
+    sizes: dict[str, int]
+    reused: bool = False
+
+
+def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
+    """An owner's program; ``known`` is the token of an earlier alignment that it still holds."""
+    me.link(COORDINATOR).send("align", rows=_announced(keys, task), token=known)
+    told = me.link(COORDINATOR).recv("align-plan")
+    if told["again"]:
+        return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
+    leader = str(told["leader"])
+    if leader not in task.leaders:
+        raise ProtocolError("the coordinator named a leader that cannot lead")
+    if task.mode == "fuzzy":
+        rows, index = fuzzy.owner(me, keys, task)
+        return _visible(me, rows, index, keys, task)
+    order, values = _mixed(keys, task)
+    made = _tags(me, values, task, leader)
+    if task.hidden:
+        return _hidden(me, made, order, keys, task)
+    shares = join.zero_shares(me, values, task.owners, task.leaders)
+    joiner = leader if task.mode == "dh" else COORDINATOR
+    if isinstance(made, dict):
+        members = join.leader_joins(me, made, shares)
+    elif me.name == leader:
+        members = join.leader_asks(me, made.tags, shares)
+    else:
+        members = join.other_joins(me, made, shares, joiner)
+    index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
+    return _visible(me, order[members.rows], index, keys, task)
+
+
+def coordinator(me: Coordinator, task: Aligning) -> Matched:
+    """The coordinator's program."""
+    lists = {name: me.link(name).recv("align") for name in task.owners}
+    sizes = {name: _length(name, said.get("rows")) for name, said in lists.items()}
+    tokens = {said.get("token") for said in lists.values()}
+    again = len(tokens) == 1 and tokens != {b""}
+    leader = min(task.leaders, key=lambda name: sizes[name])
+    for name in task.owners:
+        me.link(name).send("align-plan", again=again, leader=leader)
+    if again:
+        return Matched(None, sizes, reused=True)
+    if task.mode == "dh":
+        tags.follow(me, leader)
+    if task.hidden:
+        return Matched(_place(me, task, leader), sizes)
+    if task.mode == "fuzzy":
+        count = fuzzy.coordinator(me, task)
+    elif task.mode == "helper":
+        count = join.coordinator_joins(me, leader, task.owners)
+    else:
+        count = _length(leader, me.link(leader).recv("common").get("count"))
+    _tell_verdict(me, count, task)
+    return Matched(count, sizes)
+
+
+def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
+    """Who is common to all lists, in the clear."""
+    return set.intersection(*(set(values) for values in keys))
+
+
+def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Tags | dict[str, Tags]:
+    """This owner's tags; the leader of ``dh`` has a list of them for every other owner."""
+    if task.mode == "helper":
+        return Tags.keyed(values, tags.shared_key(me, task.leaders[:1] + _rest(task)))
+    if me.name == leader:
+        return tags.leader_blinded(me, values, [name for name in task.owners if name != leader])
+    return tags.other_blinded(me, values, leader)
+
+
+def _rest(task: Aligning) -> tuple[str, ...]:
+    return tuple(name for name in task.owners if name != task.leaders[0])
+
+
+def _announced(keys: Keys, task: Aligning) -> int:
+    """How long this owner's list is, as the others may know it."""
+    if task.pad_to is None:
+        return len(keys.values)
+    if len(keys.values) > task.pad_to:
+        error = CapacityError(f"there are {len(keys.values)} keys and lists are padded to {task.pad_to}: raise pad_to")
+        error.told = "it has more keys than pad_to allows"
+        raise error
+    return task.pad_to
+
+
+def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
+    """The list in an order that tells nothing about the file, filled up with keys that nobody has where it is padded.
+
+    Real keys start with the length of their first part, and no part is so long.
+    """
+    stream, fill = Stream.fresh(), _announced(keys, task) - len(keys.values)
+    values = [*keys.values, *(b"\xff" * 4 + stream.bytes(KEY_BYTES) for _ in range(fill))]
+    order = shuffled(len(values), stream)
+    return order, [values[place] for place in order.tolist()]
+
+
+def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning) -> Aligned:
+    _hear_verdict(me, len(rows), task, keys)
+    token = hashlib.sha256(index.tobytes()).digest()[:TOKEN_BYTES]
+    return Aligned(token, len(rows), rows, index=index)
+
+
+def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], keys: Keys, task: Aligning) -> Aligned:
+    universe.send_tags(me, [own.tags for own in (made.values() if isinstance(made, dict) else [made])])
+    _hear_verdict(me, None, task, keys)
+    slots, size, token = universe.receive_slots(me, len(order))
+    ascending = np.argsort(slots)
+    rows, slots = order[ascending], slots[ascending]
+    real = rows < len(keys.values)
+    return Aligned(token, size, rows[real], slots=slots[real])
+
+
+def _place(me: Coordinator, task: Aligning, leader: str) -> int:
+    others = [name for name in task.owners if name != leader]
+    stream = Stream.fresh()
+    found = universe.receive_tags(me, leader, others, len(others) if task.mode == "dh" else 1)
+    first, rest, size, count = universe.settled(found, stream)
+    _tell_verdict(me, count, task)
+    token = stream.bytes(TOKEN_BYTES)
+    for name, slots in {leader: first, **rest}.items():
+        me.link(name).send("slots", slots=slots, size=size, token=token)
+    return count
+
+
+def _tell_verdict(me: Coordinator, count: int, task: Aligning) -> None:
+    """Say whether enough people are common; where not, nobody leaves before all have heard it."""
+    for name in task.owners:
+        me.link(name).send("enough", enough=count >= task.at_least)
+    if count < task.at_least:
+        for name in task.owners:
+            me.link(name).recv("heard")
+        with suppress(PeerStopped, PeerLost):  # who has the first of these leaves
+            for name in task.owners:
+                me.link(name).send("end")
+        raise _too_few(None if task.hidden else count, task)
+
+
+def _hear_verdict(me: Owner, count: int | None, task: Aligning, keys: Keys) -> None:
+    if me.link(COORDINATOR).recv("enough")["enough"] is True:
+        return
+    me.link(COORDINATOR).send("heard")
+    with suppress(PeerStopped, PeerLost):  # somebody was quicker to leave, and all have heard
+        me.link(COORDINATOR).recv("end")
+    raise _too_few(count, task, keys)
+
+
+def _too_few(count: int | None, task: Aligning, keys: Keys | None = None) -> AlignmentError:
+    """The sentence that everyone sees, and an owner's own examples beside it."""
+    found = "too few people are" if count is None else "nobody is" if not count else f"only {count} are"
+    error = AlignmentError(
+        f"{found} common to {', '.join(task.owners)} (at_least = {task.at_least}): check that all compare the same "
+        f"thing under {', '.join(key.name for key in task.keys)}, written the same way; nothing was spent"
+    )
+    error.examples = keys.examples if keys is not None else ()
+    return error
+
+
+def _length(name: str, rows: object) -> int:
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= LONGEST:
+        raise ProtocolError(f"{name} announced no length of a list")
+    return rows

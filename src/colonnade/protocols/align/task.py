@@ -1,0 +1,210 @@
+"""The public settings of an alignment, and what it tells to whom."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from colonnade.errors import StudyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.mpc.blinding import POINT_BYTES, SECONDS_PER_HASH, SECONDS_PER_PRODUCT, processors
+from colonnade.mpc.keyvalue import cells_for
+from colonnade.privacy import Trust
+from colonnade.privacy.events import Event
+from colonnade.protocols.align.tags import TAG_BYTES
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.tables.keys import Duplicates, Key, KeyPlan
+
+Mode = Literal["dh", "helper", "fuzzy"]
+MODES: tuple[Mode, ...] = ("dh", "helper", "fuzzy")
+
+PROTOCOL = "alignment 1"
+_SECONDS_PER_KEY = 8e-6  # hashing, storing and looking up, without group operations
+_SECONDS_PER_PAIR = 7e-8  # comparing two linkage keys
+_SECONDS_PER_FILTER = 2e-4
+_LINKAGE_BYTES = 128
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What somebody learns, and what it would take to learn more."""
+
+    who: str
+    learns: str
+    beyond: str
+
+
+@dataclass(frozen=True)
+class Aligning:
+    """How owners find the people they have in common. Equal at every participant."""
+
+    trust: Trust
+    keys: tuple[Key, ...]
+    mode: Mode = "dh"
+    hidden: bool = False
+    duplicates: Duplicates = "refuse"
+    at_least: int = 1
+    similarity: float = 0.85
+    pad_to: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise StudyError(f"alignment has the modes {', '.join(MODES)}, not {self.mode!r}")
+        if not _counts(self.at_least):
+            raise StudyError("at_least must be a whole number, one or more")
+        if self.mode == "fuzzy" and (self.hidden or len(self.owners) != 2):
+            raise StudyError("fuzzy alignment is for two parties, and it cannot hide who matched: use exact keys")
+        if not isinstance(self.similarity, int | float) or not 0 < self.similarity <= 1:
+            raise StudyError("similarity must be a number above 0 and at most 1")
+        if self.pad_to is not None and not _counts(self.pad_to):
+            raise StudyError("pad_to must be a whole number, one or more")
+        if self.pad_to is not None and self.mode == "fuzzy":
+            raise StudyError("fuzzy alignment cannot pad lists: made-up people would look unlike real ones")
+        self.plan  # noqa: B018 - checks the keys
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who brings a list."""
+        return self.trust.owners
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        """Of whom one can lead: owners with a seat, who talk to everybody anyway."""
+        return tuple(owner for owner in self.owners if owner in self.trust.committee)
+
+    @property
+    def plan(self) -> KeyPlan:
+        """How keys are read."""
+        return KeyPlan(self.keys, self.duplicates)
+
+    @property
+    def committee(self) -> Committee:
+        """The seats; an alignment shares no numbers."""
+        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(1))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Nothing leaves the shares."""
+        return ()
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant."""
+        settings = {"mode": self.mode, "hidden": self.hidden, "duplicates": self.duplicates, "at_least": self.at_least}
+        similarity = {"similarity": float(self.similarity).hex()} if self.mode == "fuzzy" else {}
+        padded = {"pad_to": self.pad_to} if self.pad_to is not None else {}
+        return {
+            "protocol": PROTOCOL,
+            "owners": list(self.owners),
+            "seats": list(self.trust.committee),
+            "keys": [asdict(key) for key in self.keys],
+            **settings,
+            **similarity,
+            **padded,
+        }
+
+    # --- what it tells
+
+    @cached_property
+    def leakage(self) -> tuple[Leak, ...]:
+        """Who learns what; all of it is outside every epsilon."""
+        if self.mode == "fuzzy":
+            return _FUZZY
+        hidden, several = self.hidden, len(self.owners) > 2
+        counted = _OVERLAPS if hidden and several else _COUNT
+        pooled = _WITH_COORDINATOR[self.mode, hidden]
+        among = _AMONG_OWNERS[self.mode, hidden] if several else _ALONE
+        padded = self.pad_to is not None
+        own, all_lengths = (_PADDED, _PADDED) if padded else (_LENGTHS[self.mode, hidden], "the length of every list")
+        owners = Leak("each owner", f"{_MEMBERS[hidden]}; {own}", f"{_TRY[self.mode]}; {among}")
+        return (owners, Leak(COORDINATOR, f"{counted}; {all_lengths}; never a key", pooled), _NOBODY)
+
+    @property
+    def sentence(self) -> str:
+        """What alignment tells outside every epsilon, for a privacy statement."""
+        lengths = "" if self.pad_to is not None else ", and the lengths of lists,"
+        if self.hidden:
+            return (
+                "who is common to the parties is hidden from each owner alone and within its figure; for the "
+                "coordinator and for groups figures are about values only, because the coordinator knows how many are "
+                f"common and a group can compare slots; that{lengths} is outside every epsilon"
+            )
+        found = "which of its people all the others hold too" + (", roughly" if self.mode == "fuzzy" else "")
+        return (
+            f"the figures are about people in the joint table: alignment ({self.mode}) told every owner {found}, and "
+            f"the coordinator how many; that{lengths} is outside every epsilon"
+        )
+
+    # --- what it takes
+
+    def load(self, name: str, rows: int) -> tuple[float, int]:
+        """Seconds and bytes sent of one participant, for lists of so many rows; the first that can leads."""
+        rows = rows if self.pad_to is None else self.pad_to
+        others, leads = len(self.owners) - 1, name == self.leaders[0]
+        store = 8 * 2 * cells_for(rows)
+        if self.mode == "fuzzy":
+            if name == COORDINATOR:
+                return _SECONDS_PER_PAIR * rows**2, 24 * rows * len(self.owners)
+            return _SECONDS_PER_FILTER * rows, _LINKAGE_BYTES * rows
+        seconds = _SECONDS_PER_KEY * rows * (1 + others)
+        sent = 2 * TAG_BYTES * rows if leads or self.hidden else store
+        if name == COORDINATOR:
+            told = (8 if self.hidden else 2 * TAG_BYTES) * rows * len(self.owners)
+            return seconds, told if self.hidden or self.mode == "helper" else 0
+        if self.mode == "dh":
+            products = rows * (1 + others if leads else 2)
+            seconds += (products * SECONDS_PER_PRODUCT + rows * SECONDS_PER_HASH) / processors()
+            sent = rows * others * (POINT_BYTES + 2 * TAG_BYTES) if leads else rows * POINT_BYTES + store
+        return seconds, sent
+
+
+_MEMBERS = {
+    False: "which of its own people all the others hold too, and so how many",
+    True: "nothing about who is common, but that there are at least `at_least`",
+}
+_LENGTHS = {
+    ("dh", False): "the leader (the shortest list) also the length of every list, the others that of the leader's",
+    ("dh", True): "the length of the leader's list, and that of the longest other list",
+    ("helper", False): "no length but its own",
+    ("helper", True): "the sum of the leader's length and the longest other",
+}
+_PADDED = "no lengths, as lists are padded"
+_TRY = {
+    "dh": "it cannot try out keys on another's list",
+    "helper": "it has the key of the hashes, but sees no other hashes than its own",
+}
+_ALONE = "there is nobody to pool with but the other owner"
+_AMONG_OWNERS = {
+    ("dh", False): "with others: whom of the leader's people all owners outside their group hold",
+    ("helper", False): "with others: nothing more",
+    ("dh", True): "with another: who is on both lists, and whom of these the leader holds",
+    ("helper", True): "with another: who is on both lists, and whom of these the leader holds",
+}
+_COUNT = "how many people all hold"
+_OVERLAPS = "how many of the leader's people each group of the others holds"
+_WITH_COORDINATOR = {
+    ("dh", False): "with an owner: nothing more",
+    ("dh", True): "with an owner: who else holds that owner's people, as far as the leader does; no other key",
+    ("helper", False): "with any one owner: every key of every list that can be guessed",
+    ("helper", True): "with any one owner: every key of every list that can be guessed",
+}
+_NOBODY = Leak("anybody else", "nothing", "")
+_FUZZY = (
+    Leak(
+        "each owner",
+        "which of its own people resemble somebody the other holds, and so how many; no length but its own",
+        "nothing by itself; it has the key of the linkage keys",
+    ),
+    Leak(
+        COORDINATOR,
+        "the length of both lists, how similar any two people on them are, and how often names recur",
+        "Bloom filters give way to attacks by frequency and pattern, so assume that it can guess common names; with an "
+        "owner: every key that can be guessed",
+    ),
+    _NOBODY,
+)

@@ -1,0 +1,70 @@
+"""Members that nobody knows: a common universe of slots, of which every owner knows those of its own rows.
+
+The coordinator sees tags, which tell it nothing about people, gives equal tags the same random slot and every other
+tag a slot of its own, and tells each owner the slots of its own list. These are a random choice of slots whether or
+not anybody else is there, so an owner learns the size of the universe and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.keyvalue import Words
+from colonnade.protocols.align.lists import LONGEST, checked, positions, receive_words, send_words, shuffled
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.randomness import Stream
+
+Slots = NDArray[np.int64]
+
+
+def send_tags(me: Owner, tags: Sequence[Words]) -> None:
+    """An owner's side: its tags; the leader has a list for each other owner, or one for all of them."""
+    for words in tags:
+        send_words(me.link(COORDINATOR), "tags", words)
+
+
+def receive_slots(me: Owner, rows: int) -> tuple[Slots, int, bytes]:
+    """The slots of this owner's rows, the size of the universe, and the name of the alignment."""
+    told = me.link(COORDINATOR).recv("slots")
+    slots, size, token = told.get("slots"), told.get("size"), told.get("token")
+    found = np.asarray(checked(slots, (rows,), np.int64, COORDINATOR), dtype=np.int64)
+    if not isinstance(size, int) or not rows <= size <= LONGEST or not isinstance(token, bytes):
+        raise ProtocolError("the coordinator sent no universe")
+    if rows and (found.min() < 0 or found.max() >= size or len(np.unique(found)) != rows):
+        raise ProtocolError("the coordinator sent slots outside the universe")
+    return found, size, token
+
+
+def receive_tags(me: Coordinator, leader: str, others: Sequence[str], lists: int) -> dict[str, tuple[Words, Words]]:
+    """For every other owner the leader's tags and its own; the leader sends so many lists."""
+    link = me.link(leader)
+    theirs = [receive_words(link, "tags", leader) for _ in range(lists)]
+    if len({len(words) for words in theirs}) != 1:
+        raise ProtocolError(f"{leader} sent lists of different lengths")
+    found = {}
+    for step, other in enumerate(others):
+        found[other] = theirs[step % lists], receive_words(me.link(other), "tags", other)
+        me.progress("align", step + 1, len(others))
+    return found
+
+
+def settled(tags: Mapping[str, tuple[Words, Words]], stream: Stream) -> tuple[Slots, dict[str, Slots], int, int]:
+    """The leader's slots, everybody else's, the size of the universe, and how many people are common to all."""
+    rows = len(next(iter(tags.values()))[0])
+    size = rows + max(len(own) for _, own in tags.values())
+    order = shuffled(size, stream)
+    common = np.ones(rows, dtype=bool)
+    slots = {}
+    for other, (theirs, own) in tags.items():
+        place = positions(own, theirs)
+        held = np.zeros(rows, dtype=bool)
+        held[place[place >= 0]] = True
+        common &= held
+        apart = place < 0
+        place[apart] = rows + np.arange(int(apart.sum()))
+        slots[other] = order[place]
+    return order[:rows], slots, size, int(common.sum())

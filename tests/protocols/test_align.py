@@ -1,0 +1,540 @@
+from __future__ import annotations
+
+import struct
+import threading
+import unicodedata
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from colonnade.errors import AlignmentError, CapacityError, ColonnadeError, ProtocolError, StudyError
+from colonnade.privacy import Trust
+from colonnade.protocols import align
+from colonnade.protocols.align import Aligning
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.session import play
+from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
+from colonnade.wire import Identity, Switchboard
+
+BOTH = pytest.mark.parametrize("mode", ["dh", "helper"])
+SEEN_OR_NOT = pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
+QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+ID = (Key("id"),)
+
+
+def make_task(owners, seats=None, keys=ID, **settings_):
+    seats = seats or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
+    return Aligning(Trust(tuple(owners), tuple(seats), 1), tuple(keys), **settings_)
+
+
+def plain_keys(values):
+    found = [struct.pack("<I", len(value.encode())) + value.encode() for value in values]
+    return Keys(("id",), found, np.arange(len(found)), 0, 0)
+
+
+class Recorded:
+    """A link that remembers what arrived."""
+
+    def __init__(self, link, log):
+        self.link, self.log = link, log
+
+    def send(self, kind, **fields):
+        self.link.send(kind, **fields)
+
+    def recv(self, kind):
+        fields = self.link.recv(kind)
+        self.log.append((kind, fields))
+        return fields
+
+
+def execute(in_threads, task, lists, known=None, logs=None):
+    """Run an alignment; what everybody holds in the end. ``logs`` takes down what arrives: name -> peer -> messages."""
+
+    def role(kind, name, links):
+        if logs is not None:
+            links = {peer: Recorded(link, logs.setdefault((name, peer), [])) for peer, link in links.items()}
+        return kind(name, links, task.committee, planned={})
+
+    programs = {
+        name: (lambda links, n=name: align.owner(role(Owner, n, links), lists[n], task, (known or {}).get(n, b"")))
+        for name in task.owners
+    }
+    programs[COORDINATOR] = lambda links: align.coordinator(role(Coordinator, COORDINATOR, links), task)
+    return in_threads(programs)
+
+
+def common_of(task, lists, found):
+    """The keys that the alignment joins, after checking that everybody means the same by each row."""
+    if task.hidden:
+        at = {
+            name: {s: lists[name].values[r] for s, r in zip(got.slots.tolist(), got.rows.tolist(), strict=True)}
+            for name, got in found.items()
+            if name != COORDINATOR
+        }
+        shared = set.intersection(*(set(slots) for slots in at.values()))
+        for slot in shared:
+            assert len({slots[slot] for slots in at.values()}) == 1
+        return [next(iter(at.values()))[slot] for slot in sorted(shared)]
+    owners = [name for name in found if name != COORDINATOR]
+    orders = [[lists[name].values[row] for row in found[name].rows.tolist()] for name in owners]
+    assert all(order == orders[0] for order in orders)
+    assert all(np.array_equal(found[name].index, found[owners[0]].index) for name in owners)
+    return orders[0]
+
+
+# --- equal to the plaintext join
+
+
+@BOTH
+@SEEN_OR_NOT
+@settings(max_examples=6, **QUIET)
+@given(data=st.data())
+def test_the_result_is_the_plaintext_join(in_threads, mode, hidden, data):
+    count = data.draw(st.integers(2, 4))
+    owners = tuple(f"o{i}" for i in range(count))
+    people = st.lists(st.text(min_size=1, max_size=6), unique=True, max_size=40)
+    everyone = data.draw(people)
+    lists = {}
+    for owner in owners:
+        held = [person for person in everyone if data.draw(st.booleans())] + data.draw(people)
+        lists[owner] = plain_keys(list(dict.fromkeys(data.draw(st.permutations(held)))))
+    expected = align.reference([keys.values for keys in lists.values()])
+    task = make_task(owners, mode=mode, hidden=hidden)
+    if not expected:
+        with pytest.raises(AlignmentError, match="too few people are" if hidden else "nobody is common"):
+            execute(in_threads, task, lists)
+        return
+    found = execute(in_threads, task, lists)
+    assert Counter(common_of(task, lists, found)) == Counter(expected)
+    assert found[COORDINATOR].count == len(expected)
+    assert found[COORDINATOR].sizes == {name: len(keys) for name, keys in lists.items()}
+    assert len({found[name].token for name in owners}) == 1
+
+
+@pytest.mark.parametrize("sizes", [(10_000, 7_000), (1, 10_000, 300), (4_097, 8_192, 4_096)])
+@SEEN_OR_NOT
+def test_long_lists_in_helper_mode(in_threads, sizes, hidden, stream):
+    people = [f"p{number}" for number in range(12_000)]
+    lists = {
+        f"o{i}": plain_keys(["both", *(people[at] for at in np.argsort(stream.uint64(len(people)))[:size].tolist())])
+        for i, size in enumerate(sizes)
+    }
+    task = make_task(tuple(lists), mode="helper", hidden=hidden)
+    found = execute(in_threads, task, lists)
+    assert set(common_of(task, lists, found)) == align.reference([keys.values for keys in lists.values()])
+
+
+def test_blinding_in_several_pieces(in_threads, monkeypatch):
+    monkeypatch.setattr("colonnade.protocols.align.tags._PIECE", 16)
+    lists = {"a": plain_keys(f"{n}" for n in range(3, 163)), "b": plain_keys(f"{n}" for n in range(150))}
+    lists |= {"c": plain_keys(f"{n}" for n in range(0, 400, 2))}
+    for owners in (("a", "b"), ("b", "a"), ("a", "b", "c"), ("c", "b")):
+        chosen = {name: lists[name] for name in owners}
+        task = make_task(owners)
+        found = execute(in_threads, task, chosen)
+        assert set(common_of(task, chosen, found)) == align.reference([keys.values for keys in chosen.values()])
+
+
+@pytest.mark.slow
+def test_ten_thousand_people_without_a_helper(in_threads):
+    lists = {"a": plain_keys(f"{n}" for n in range(10_000)), "b": plain_keys(f"{n}" for n in range(5_000, 14_000))}
+    task = make_task(("a", "b"))
+    found = execute(in_threads, task, lists)
+    assert set(common_of(task, lists, found)) == align.reference([keys.values for keys in lists.values()])
+
+
+def plain_text(cell):
+    """What the rules used below make of a cell, said once more in other words."""
+    plain = "".join(c for c in unicodedata.normalize("NFD", cell) if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", " ".join(plain.casefold().split()))
+
+
+names = st.sampled_from(
+    ["Ana", " ana", "ANA  ", "Ána", "Zoë  van Dam", "zoe van\u00a0dam", "ZOË VAN DAM", "Œ", "œ", "李"]
+)
+days = st.sampled_from(["1990-02-01", "1991-02-01", None])
+rows_of_people = st.lists(st.tuples(names, days), min_size=1, max_size=12)
+
+
+@settings(max_examples=25, **QUIET)
+@given(
+    left=rows_of_people,
+    right=rows_of_people,
+    mode=st.sampled_from(["helper", "dh"]),
+    rule=st.sampled_from(["first", "drop"]),
+)
+def test_composite_keys_unicode_and_duplicates(in_threads, left, right, mode, rule):
+    keys = (Key("name", case="fold", blanks="collapse", accents="strip"), Key("born", kind="date"))
+    columns = {"name": KeyColumn("name"), "born": KeyColumn("born")}
+
+    def held(rows):
+        counts = Counter((plain_text(name), day) for name, day in rows if day)
+        return {key for key, often in counts.items() if rule == "first" or often == 1}
+
+    sides = {"a": left, "b": right}
+    if not all(held(rows) for rows in sides.values()):
+        return
+    lists = {
+        owner: collect_keys(
+            pa.table({"name": [name for name, _ in rows], "born": pa.array([day for _, day in rows], pa.string())}),
+            KeyPlan(keys, rule),
+            columns,
+            owner,
+        )
+        for owner, rows in sides.items()
+    }
+    expected = held(left) & held(right)
+    task = make_task(("a", "b"), keys=keys, mode=mode, duplicates=rule)
+    if not expected:
+        with pytest.raises(AlignmentError):
+            execute(in_threads, task, lists)
+        return
+    found = execute(in_threads, task, lists)
+    joined = {lists["a"].parts(row) for row in found["a"].rows.tolist()}
+    assert joined == expected
+    assert joined == {lists["b"].parts(row) for row in found["b"].rows.tolist()}
+
+
+@BOTH
+@SEEN_OR_NOT
+def test_a_party_that_reorders_its_file_gets_the_same_people(in_threads, mode, hidden):
+    people = [f"p{n}" for n in range(60)]
+    task = make_task(("a", "b"), mode=mode, hidden=hidden)
+    results = []
+    for left in (people[:40], people[39::-1], people[:40:2] + people[1:40:2]):
+        lists = {"a": plain_keys(left), "b": plain_keys(people[20:])}
+        results.append(set(common_of(task, lists, execute(in_threads, task, lists))))
+    assert results[0] == results[1] == results[2] == set(plain_keys(people[20:40]).values)
+
+
+# --- what is seen
+
+
+def received(logs, name):
+    """Everything that a participant received, by kind."""
+    found: dict[str, list] = {}
+    for (who, _), messages in logs.items():
+        if who == name:
+            for kind, fields in messages:
+                found.setdefault(kind, []).append(fields)
+    return found
+
+
+def rows_in(fields):
+    arrays = [value for value in fields.values() if isinstance(value, np.ndarray) and value.ndim == 2]
+    return [row.tobytes() for array in arrays for row in np.ascontiguousarray(array)]
+
+
+@BOTH
+@SEEN_OR_NOT
+@pytest.mark.parametrize("owners", [("a", "b"), ("a", "b", "c")], ids=["two", "three"])
+def test_nothing_that_is_received_comes_again_in_another_run(in_threads, mode, hidden, owners):
+    """What anybody receives about anybody is new in every run: no equality across runs, in or between lists."""
+    lists = {name: plain_keys(f"{n}" for n in range(step, 120 + step)) for step, name in enumerate(owners)}
+    task = make_task(owners, mode=mode, hidden=hidden)
+    seen = []
+    for _ in range(2):
+        logs: dict = {}
+        execute(in_threads, task, lists, logs=logs)
+        seen.append({row for messages in logs.values() for _, fields in messages for row in rows_in(fields)})
+    assert len(seen[0]) > 100
+    assert not seen[0] & seen[1]
+    values = {value for keys in lists.values() for value in keys.values}
+    assert not any(value in row for value in values for row in seen[0])
+
+
+def test_the_other_owner_sees_fresh_random_elements_in_no_order(in_threads):
+    """dh: what the second owner receives is as good as uniform, and its order is not that of the leader's file."""
+    from colonnade.mpc import blinding
+
+    task = make_task(("a", "b"))
+    lists = {"a": plain_keys(f"{n:04d}" for n in range(400)), "b": plain_keys(f"{n:04d}" for n in range(395, 900))}
+    captured, orders = [], []
+    real = blinding.hashed
+
+    for _ in range(2):
+        logs: dict = {}
+        hashed_in_order = []
+
+        def spy(keys, log=hashed_in_order):
+            log.extend(keys)
+            return real(keys)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("colonnade.protocols.align.tags.hashed", spy)
+            execute(in_threads, task, lists, logs=logs)
+        captured.append(np.vstack([fields["points"] for fields in received(logs, "b")["blinded"]]))
+        orders.append([key for key in hashed_in_order if key in set(lists["a"].values)][: len(lists["a"])])
+    octets = np.bincount(np.vstack(captured)[:, :31].ravel(), minlength=256)  # the last byte is below 128
+    assert stats.chisquare(octets).pvalue > 1e-4
+    assert not {row.tobytes() for row in captured[0]} & {row.tobytes() for row in captured[1]}
+    assert orders[0] != orders[1] != lists["a"].values
+    assert abs(stats.spearmanr([int(key[4:]) for key in orders[0]], range(len(orders[0]))).statistic) < 0.3
+
+
+def test_the_leader_cannot_tell_who_lacks_a_person(in_threads, monkeypatch):
+    """With three owners, the leader's sums for a person that one or both others lack are random alike."""
+    from colonnade.protocols.align import join
+
+    sums = []
+    real = join._common
+    monkeypatch.setattr(join, "_common", lambda total: sums.append(total) or real(total))
+    everyone, only_b, nobody = (range(0, 50), range(100, 400), range(1000, 1300))
+    lists = {
+        "a": plain_keys(f"{n}" for part in (everyone, only_b, nobody) for n in part),
+        "b": plain_keys(f"{n}" for part in (everyone, only_b, range(5000, 5600)) for n in part),
+        "c": plain_keys(f"{n}" for part in (everyone, range(7000, 7700)) for n in part),
+    }
+    task = make_task(("a", "b", "c"))
+    logs: dict = {}
+    execute(in_threads, task, lists, logs=logs)
+    (total,) = sums
+    apart = total[total.any(axis=1)]
+    assert len(apart) == 600
+    octets = np.bincount(np.ascontiguousarray(apart).view(np.uint8).ravel(), minlength=256)
+    assert stats.chisquare(octets).pvalue > 1e-4
+    told = received(logs, COORDINATOR)
+    assert set(told) == {"align", "aligning", "common"}, "the coordinator learns lengths, progress and the count"
+    assert told["common"] == [{"count": 50}]
+
+
+@BOTH
+def test_hidden_slots_do_not_depend_on_who_matches(in_threads, mode):
+    """An owner's slots are a random choice, whether the others hold all of its people or none but one."""
+    task = make_task(("a", "b"), mode=mode, hidden=True)
+    own = [f"{n}" for n in range(40)]
+    means = []
+    for others in (own, ["0", *(f"x{n}" for n in range(39))]):
+        lists = {"a": plain_keys(own), "b": plain_keys(others)}
+        logs: dict = {}
+        found = execute(in_threads, task, lists, logs=logs)
+        assert found["a"].size == 80
+        assert sorted(found["a"].rows.tolist()) == list(range(40))
+        kinds = set(received(logs, "a"))  # no verdict but that there are enough
+        assert kinds <= {"align-plan", "enough", "slots", "align-key", "blinded twice", "list", "blinded"}
+        assert received(logs, "a")["enough"] == [{"enough": True}]
+        means.append(found["a"].slots.mean())
+    # 40 of 80 slots: the deviation of their mean is about 2.6
+    assert all(abs(mean - 39.5) < 16 for mean in means)
+
+
+def test_pads_hide_what_is_stored_from_a_leader_who_guesses(in_threads):
+    """With two owners the leader can compute the share of any key; what is stored must still look random to it."""
+    from colonnade.protocols.align import join, tags
+
+    kept: dict = {}
+    real_stored, real_shares = join.stored, join.zero_shares
+
+    def spy_stored(own, values, stream):
+        kept["values"] = values
+        return real_stored(own, values, stream)
+
+    def spy_shares(me, keys, owners, seats):
+        shares = real_shares(me, keys, owners, seats)
+        kept[me.name] = dict(zip(keys, (share.tobytes() for share in shares.astype("<u8")), strict=True))
+        return shares
+
+    lists = {"a": plain_keys(["1", "2"]), "b": plain_keys(f"{n}" for n in range(1, 200))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(join, "stored", spy_stored)
+        patch.setattr(join, "zero_shares", spy_shares)
+        execute(in_threads, make_task(("a", "b")), lists)
+    stored = {value.tobytes() for value in np.ascontiguousarray(kept["values"]).astype("<u8")}
+    assert kept["a"][lists["a"].values[0]] == kept["b"][lists["a"].values[0]], "the two shares cancel"
+    assert not stored & set(kept["b"].values())
+    assert tags.Tags.keyed([b"1"], b"k").pads.any() == np.False_
+
+
+# --- who leads, at_least, reuse, bad peers
+
+
+@BOTH
+def test_the_owner_with_a_seat_and_the_shortest_list_leads(in_threads, mode):
+    lists = {
+        "a": plain_keys(f"{n}" for n in range(30)),
+        "b": plain_keys(f"{n}" for n in range(20)),
+        "c": plain_keys(f"{n}" for n in range(10)),
+        "d": plain_keys(f"{n}" for n in range(25)),
+    }
+    logs: dict = {}
+    task = make_task(tuple(lists), seats=("a", "b", COORDINATOR), mode=mode)
+    found = execute(in_threads, task, lists, logs=logs)
+    assert len(common_of(task, lists, found)) == 10
+    assert {fields["leader"] for fields in received(logs, "d")["align-plan"]} == {"b"}
+
+
+@SEEN_OR_NOT
+def test_too_few_matches_end_it_for_everyone_with_own_examples_only(in_threads, hidden):
+    lists = {"a": plain_keys(["ann", "bob"]), "b": plain_keys(["bob", "eve"])}
+    task = make_task(("a", "b"), mode="helper", hidden=hidden, at_least=2)
+    errors = {}
+
+    def noted(name, program):
+        def run(links):
+            try:
+                program(links)
+            except AlignmentError as error:
+                errors[name] = error
+
+        return run
+
+    def role(kind, name, links):
+        return kind(name, links, task.committee, planned={})
+
+    in_threads(
+        {
+            "a": noted("a", lambda links: align.owner(role(Owner, "a", links), lists["a"], task)),
+            "b": noted("b", lambda links: align.owner(role(Owner, "b", links), lists["b"], task)),
+            COORDINATOR: noted(
+                COORDINATOR, lambda links: align.coordinator(role(Coordinator, COORDINATOR, links), task)
+            ),
+        }
+    )
+    assert set(errors) == {"a", "b", COORDINATOR}
+    assert errors["a"].examples == ("id 'ann'", "id 'bob'")
+    assert errors["b"].examples == ("id 'bob'", "id 'eve'")
+    assert errors[COORDINATOR].examples == ()
+    for error in errors.values():
+        assert ("too few people are" if hidden else "only 1 are") in str(error)
+        assert not any(name in str(error) + error.for_peers for name in ("ann", "bob", "eve"))
+
+
+def test_everyone_hears_that_too_few_match_before_anybody_leaves():
+    """Over real channels, where whoever leaves is heard at once: every owner still gets its own error and examples."""
+    task = make_task(("a", "b", "c"), mode="helper")
+    lists = {name: plain_keys([f"{name}1", f"{name}2"]) for name in task.owners}
+    for _ in range(5):
+        errors = over_channels(task, lists)
+        assert set(errors) == {*task.owners, COORDINATOR}
+        for name, error in errors.items():
+            assert isinstance(error, AlignmentError), (name, error)
+            assert error.examples == (() if name == COORDINATOR else (f"id '{name}1'", f"id '{name}2'"))
+
+
+def over_channels(task, lists):
+    """What each participant's program ended with, result or error."""
+    identities = {name: Identity.create(name) for name in (*task.owners, COORDINATOR)}
+    board = Switchboard(identity.certificate for identity in identities.values())
+    ended = {}
+
+    def take_part(name):
+        place = board.endpoint(identities[name])
+        try:
+            if name == COORDINATOR:
+                ended[name] = play(place, task, lambda me: align.coordinator(me, task)).result
+            else:
+                ended[name] = play(place, task, lambda me: align.owner(me, lists[name], task)).result
+        except ColonnadeError as error:
+            ended[name] = error
+
+    threads = [threading.Thread(target=take_part, args=(name,)) for name in identities]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ended
+
+
+@BOTH
+@SEEN_OR_NOT
+def test_padded_lists_have_one_length_and_the_same_members(in_threads, mode, hidden):
+    lists = {"a": plain_keys(f"{n}" for n in range(30)), "b": plain_keys(f"{n}" for n in range(20, 25))}
+    task = make_task(("a", "b"), mode=mode, hidden=hidden, pad_to=50)
+    found = execute(in_threads, task, lists)
+    assert set(common_of(task, lists, found)) == set(lists["b"].values)
+    assert found[COORDINATOR].sizes == {"a": 50, "b": 50}
+    assert found["a"].size == (100 if hidden else 5)
+    assert "no lengths" in task.leakage[0].learns
+    assert "lengths" not in task.sentence
+    with pytest.raises(CapacityError, match="raise pad_to"):
+        execute(in_threads, make_task(("a", "b"), mode=mode, hidden=hidden, pad_to=29), lists)
+
+
+def test_an_alignment_that_all_still_hold_is_not_run_again(in_threads):
+    lists = {name: plain_keys(["1", "2"]) for name in "ab"}
+    task = make_task(("a", "b"))
+    token = execute(in_threads, task, lists)["a"].token
+    logs: dict = {}
+    again = execute(in_threads, task, lists, known={"a": token, "b": token}, logs=logs)
+    assert again["a"].reused
+    assert again["a"].token == token
+    assert again[COORDINATOR].reused
+    assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"}
+    differing = execute(in_threads, task, lists, known={"a": token})
+    assert not differing["a"].reused
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("blinded", {"points": np.zeros((2, 31), np.uint8)}),
+        ("blinded", {"points": np.full((2, 32), 255, np.uint8)}),
+        ("list", {"size": -1}),
+        ("cells", {"words": np.zeros((5, 2))}),
+        ("matched", {"words": np.zeros((2, 2), np.uint64)}),
+        ("store", {"seed": 7}),
+        ("align", {"rows": True}),
+        ("align-plan", {"again": False, "leader": "eve"}),
+    ],
+)
+def test_what_does_not_belong_there_is_refused(in_threads, monkeypatch, kind, change):
+    from tests.conftest import QueueLink
+
+    real = QueueLink.recv
+    monkeypatch.setattr(QueueLink, "recv", lambda self, k, /: real(self, k) | (change if k == kind else {}))
+    lists = {name: plain_keys(["1", "2"]) for name in "ab"}
+    with pytest.raises(ProtocolError):
+        execute(in_threads, make_task(("a", "b")), lists)
+
+
+# --- the public settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mode": "psi"}, "modes dh, helper, fuzzy"),
+        ({"at_least": 0}, "at_least"),
+        ({"mode": "fuzzy", "hidden": True}, "cannot hide"),
+        ({"similarity": 0.0}, "similarity"),
+        ({"similarity": "x"}, "similarity"),
+        ({"pad_to": 0}, "pad_to"),
+        ({"mode": "fuzzy", "pad_to": 10}, "cannot pad"),
+        ({"keys": ()}, "at least one column"),
+    ],
+)
+def test_settings_are_checked(changes, words):
+    with pytest.raises(StudyError, match=words):
+        make_task(("a", "b"), **changes)
+
+
+def test_every_mode_says_who_learns_what():
+    tables = {}
+    for mode, hidden in [("dh", False), ("helper", False), ("dh", True), ("helper", True), ("fuzzy", False)]:
+        task = make_task(("a", "b"), mode=mode, hidden=hidden)
+        assert [leak.who for leak in task.leakage] == ["each owner", COORDINATOR, "anybody else"]
+        tables[mode, hidden] = task.leakage
+        assert "outside every epsilon" in task.sentence
+        seconds, sent = task.load("a", 1000)
+        assert seconds > 0
+        assert sent > 0
+    assert all(one != other for one, other in combinations(tables.values(), 2))
+    assert len({str(make_task(("a", "b"), mode=mode).agreement) for mode in align.MODES}) == 3
+
+
+def test_the_forecast_of_bytes_is_about_what_is_sent(in_threads):
+    lists = {name: plain_keys(f"{n}" for n in range(600)) for name in "ab"}
+    for mode in ("dh", "helper"):
+        task = make_task(("a", "b"), mode=mode)
+        logs: dict = {}
+        execute(in_threads, task, lists, logs=logs)
+        for name in ("a", "b"):
+            arrived = (fields for (_, peer), log in logs.items() if peer == name for _, fields in log)
+            sent = sum(array.nbytes for fields in arrived for array in fields.values() if isinstance(array, np.ndarray))
+            assert task.load(name, 600)[1] == pytest.approx(sent, rel=0.1)

@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.errors import CapacityError, ProtocolError, StudyError
+from colonnade.mpc import Committee
+from colonnade.mpc.residues import ResidueSystem
+from colonnade.protocols.align import fuzzy
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.session import play
+from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
+from colonnade.wire import Identity, Switchboard
+
+KEYS = (Key("first", case="fold"), Key("last", case="fold"), Key("born", kind="date"))
+SECRET = bytes(range(32))
+DEFAULT = 0.85
+
+
+@dataclass(frozen=True)
+class Task:
+    """The public settings, with what a session asks for."""
+
+    owners: tuple[str, ...] = ("east", "west")
+    keys: tuple[Key, ...] = KEYS
+    similarity: float = DEFAULT
+    events: tuple = ()
+
+    @property
+    def committee(self):
+        return Committee((*self.owners[:2], COORDINATOR), 1, ResidueSystem.for_bound(1))
+
+
+def listed(people, keys=KEYS):
+    """The normalised keys of some people, as a party's table has them."""
+    columns = {key.name: [person[i] for person in people] for i, key in enumerate(keys)}
+    places = {key.name: KeyColumn(key.name) for key in keys}
+    return collect_keys(pa.table(columns), KeyPlan(keys), places, "made up")
+
+
+def similarity(one, other, keys=KEYS):
+    records = [listed([person], keys).parts(0) for person in (one, other)]
+    a, b = np.unpackbits(fuzzy.encode(records, keys, SECRET), axis=1).astype(int)
+    return 2 * (a & b).sum() / (a.sum() + b.sum())
+
+
+# ------------------------------------------------------------------------------------------------ what is alike
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(("Katharina", "Hoffmann", "1984-03-17"), id="the same"),
+        pytest.param(("KATHARINA", "hoffmann", "1984-03-17"), id="capitals"),
+        pytest.param(("Catharina", "Hoffmann", "1984-03-17"), id="another letter"),
+        pytest.param(("Katharina", "Hofmann", "1984-03-17"), id="a letter dropped"),
+        pytest.param(("Katharina", "Hoffmannn", "1984-03-17"), id="a letter doubled"),
+        pytest.param(("Kahtarina", "Hoffmann", "1984-03-17"), id="letters swapped"),
+        pytest.param(("Katarina", "Hofmann", "1984-03-17"), id="two errors"),
+        pytest.param(("Katharina", "Hoffmann", "1984-03-18"), id="another day"),
+        pytest.param(("Katharina", "Hofmann", "1984-03-18"), id="a letter dropped and another day"),
+    ],
+)
+def test_a_person_written_differently_is_alike(other):
+    assert similarity(("Katharina", "Hoffmann", "1984-03-17"), other) >= DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("José", "Muñoz", "1990-11-02"), ("Jose", "Munoz", "1990-11-02")),
+        (("Zoë", "Brontë", "1990-11-02"), ("Zoe", "Bronte", "1990-11-02")),
+    ],
+)
+def test_missing_accents_are_alike_and_equal_where_the_key_says_so(one, other):
+    assert similarity(one, other) >= 0.75
+    stripped = (Key("first", accents="strip"), Key("last", accents="strip"), KEYS[2])
+    assert similarity(one, other, stripped) == 1
+
+
+def test_a_second_name_in_another_order_is_alike():
+    assert similarity(("Anna Maria", "Silva", "1970-05-05"), ("Maria Anna", "Silva", "1970-05-05")) >= DEFAULT
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(("Johanna", "Hoffmann", "1986-08-17"), id="a sister"),
+        pytest.param(("Katharina", "Hoffmann", "1951-12-30"), id="the same name, born elsewhen"),
+        pytest.param(("Katharina", "Petersen", "1984-03-17"), id="first name and date"),
+        pytest.param(("Karina", "Hofman", "1992-07-01"), id="a similar name"),
+        pytest.param(("Robert", "Petersen", "1984-03-17"), id="the same date"),
+    ],
+)
+def test_other_people_are_not_alike(other):
+    assert similarity(("Katharina", "Hoffmann", "1984-03-17"), other) < DEFAULT
+
+
+def test_every_part_of_the_key_counts_alike_whatever_its_length():
+    long = similarity(("Bartholomew", "Ng", "1984-03-17"), ("Christopher", "Ng", "1984-03-17"))
+    short = similarity(("Bartholomew", "Ng", "1984-03-17"), ("Bartholomew", "Li", "1984-03-17"))
+    assert abs(long - short) < 0.1
+
+
+def test_numbers_are_compared_digit_by_digit_in_their_places():
+    keys = (Key("name"), Key("postcode", kind="number"))
+    same, close, moved = (
+        similarity(("Anna Silva", "31425"), ("Anna Silva", code), keys) for code in ("31425", "31426", "54231")
+    )
+    assert same == 1
+    assert close >= DEFAULT > moved
+
+
+def test_filters_are_half_full_and_depend_on_the_secret():
+    records = [("katharina", "hoffmann", "1984-03-17")]
+    one, other = fuzzy.encode(records, KEYS, SECRET), fuzzy.encode(records, KEYS, bytes(32))
+    a, b = np.unpackbits(one), np.unpackbits(other)
+    assert one.shape == (1, 128)
+    assert one.dtype == np.uint8
+    assert 0.4 < a.mean() < 0.6
+    assert 2 * (a & b).sum() / (int(a.sum()) + int(b.sum())) < 0.65
+
+
+FIRST_NAMES = """
+anna berta clara dora emma frieda greta hanna ida johanna karla lena maria nora olga paula rosa sophie thea ursula
+anton bruno carl david emil franz georg hugo isaak jakob konrad ludwig max noah otto peter robert simon theo victor
+katharina elisabeth margarethe charlotte alexander benjamin christian sebastian maximilian friedrich
+"""
+LAST_NAMES = """
+abel bauer becker berg braun busch dietrich engel fischer frank fuchs graf gross haas hahn hartmann herrmann
+hoffmann huber jung kaiser keller klein koch koehler krause krueger lang lehmann ludwig maier martin meyer moeller
+mueller neumann otto peters pfeiffer pohl richter roth sauer schmidt schmitt schneider schroeder schubert schulz
+schwarz seidel simon sommer stein thomas vogel vogt wagner walter weber weiss werner winkler wolf ziegler zimmer
+"""
+
+
+def made_up(chance):
+    born = date(1935, 1, 1) + timedelta(days=chance.randrange(75 * 365))
+    return chance.choice(FIRST_NAMES.split()), chance.choice(LAST_NAMES.split()), born.isoformat()
+
+
+def mistyped(word, chance):
+    at, letter = chance.randrange(len(word) - 1), chance.choice("abcdefghijklmnopqrstuvwxyz")
+    return chance.choice(
+        [
+            word[:at] + letter + word[at + 1 :],
+            word[:at] + letter + word[at:],
+            word[:at] + word[at + 1 :],
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+        ]
+    )
+
+
+def corrupted(person, chance, wrong):
+    """With chance ``wrong`` there are errors: in three of four cases in one part of the key, else in two."""
+    first, last, born = person
+    parts = chance.choice([(0,), (1,), (2,), (0,), (1,), (2,), (0, 1), (0, 2)]) if chance.random() < wrong else ()
+    day = f"{born[:8]}{chance.randrange(1, 29):02d}"
+    return (
+        mistyped(first, chance) if 0 in parts else first,
+        mistyped(last, chance) if 1 in parts else last,
+        day if 2 in parts else born,
+    )
+
+
+def quality(seeds, wrong, threshold):
+    """Precision and recall. Few names, so that many people are nearly alike; a third of a list is not in the other."""
+    both, right_pairs, all_pairs = 400, 0, 0
+    for seed in seeds:
+        chance = random.Random(seed)  # noqa: S311
+        people = list(dict.fromkeys(made_up(chance) for _ in range(800)))
+        left = people[: both + 200]
+        right = [corrupted(person, chance, wrong) for person in people[:both]] + people[both + 200 :]
+        pairs = fuzzy.pair(*(fuzzy.encode(side, KEYS, SECRET) for side in (left, right)), threshold)
+        right_pairs += np.count_nonzero((pairs[:, 0] == pairs[:, 1]) & (pairs[:, 0] < both))
+        all_pairs += len(pairs)
+    return right_pairs / all_pairs, right_pairs / (both * len(seeds))
+
+
+@pytest.mark.parametrize(("seeds", "wrong", "threshold"), [((0, 1), 0.4, DEFAULT), ((2,), 0.7, 0.82)])
+def test_precision_and_recall_on_corrupted_lists(seeds, wrong, threshold):
+    """The default where two of five rows have errors; a lower similarity where most have."""
+    precision, recall = quality(seeds, wrong, threshold)
+    assert precision >= 0.95
+    assert recall >= 0.95
+
+
+# ------------------------------------------------------------------------------------------------ the pairing
+
+
+@st.composite
+def filter_lists(draw):
+    """Few different bytes, so that equal rows, equal similarities and empty filters are common."""
+    byte = st.sampled_from([0, 0, 1, 3, 7, 255])
+    row = st.lists(byte, min_size=4, max_size=4).map(lambda head: head + [0] * 124)
+    sides = [draw(st.lists(row, max_size=9)) for _ in range(2)]
+    return [np.array(side, dtype=np.uint8).reshape(-1, 128) for side in sides]
+
+
+@settings(max_examples=60, deadline=None)
+@given(lists=filter_lists(), threshold=st.sampled_from([0.01, 0.3, 2 / 3, 0.8, 0.9, 1.0]), block=st.integers(1, 10))
+def test_block_by_block_equals_the_reference(lists, threshold, block):
+    pairs = fuzzy.pair(*lists, threshold, block=block)
+    assert pairs.shape[1:] == (2,)
+    assert list(map(tuple, pairs.tolist())) == fuzzy.reference(*lists, threshold)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), rows=st.integers(1, 30), threshold=st.floats(0.45, 0.55))
+def test_half_full_filters_equal_the_reference(seed, rows, threshold):
+    rng = np.random.default_rng(seed)
+    left, right = (rng.integers(0, 256, (n, 128), dtype=np.uint8) for n in (rows, 31 - rows))
+    pairs = fuzzy.pair(left, right, threshold, block=7)
+    assert list(map(tuple, pairs.tolist())) == fuzzy.reference(left, right, threshold)
+
+
+@pytest.mark.parametrize("tenths", range(1, 11))
+def test_the_similarity_itself_is_enough(tenths):
+    """Ten bits on either side and some in common: exactly the number that a study would write."""
+    bits = np.zeros((2, 1024), dtype=np.uint8)
+    bits[0, :10] = 1
+    bits[1, 10 - tenths : 20 - tenths] = 1
+    left, right = np.packbits(bits, axis=1)[:, None]
+    assert len(fuzzy.pair(left, right, tenths / 10)) == 1
+    assert len(fuzzy.pair(left, right, np.nextafter(tenths / 10, 2))) == 0
+
+
+def test_too_many_similar_pairs_are_refused(monkeypatch):
+    monkeypatch.setattr(fuzzy, "CANDIDATES_AT_MOST", 24)
+    ones = np.full((5, 128), 255, dtype=np.uint8)
+    assert len(fuzzy.pair(ones[:4], ones, 0.5, block=2)) == 4
+    with pytest.raises(CapacityError, match="raise it"):
+        fuzzy.pair(ones, ones, 0.5, block=2)
+
+
+# ------------------------------------------------------------------------------------------------ the protocol
+
+
+def over_channels(task, lists):
+    """All roles in threads, over real channels."""
+    names = (*task.owners, COORDINATOR)
+    identities = {name: Identity.create(name) for name in names}
+    board = Switchboard(identity.certificate for identity in identities.values())
+
+    def program(name):
+        if name == COORDINATOR:
+            return lambda me: fuzzy.coordinator(me, task)
+        return lambda me: fuzzy.owner(me, lists[name], task)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        parts = {name: pool.submit(play, board.endpoint(identities[name]), task, program(name)) for name in names}
+        return {name: part.result().result for name, part in parts.items()}
+
+
+def small_lists():
+    """Twelve people in common, corrupted, at places that the test knows; others on both sides."""
+    chance = random.Random(3)  # noqa: S311
+    people = [made_up(chance) for _ in range(30)]
+    west = [(mistyped(first, chance), last, born) for first, last, born in people[:12]] + people[22:]
+    order = list(range(len(west)))
+    chance.shuffle(order)
+    partner = {order.index(i): i for i in range(12)}
+    return {"east": listed(people[:22]), "west": listed([west[i] for i in order])}, partner
+
+
+def test_both_owners_end_with_the_same_people_in_one_random_order():
+    lists, partner = small_lists()
+    runs = [over_channels(Task(), lists) for _ in range(2)]
+    for results in runs:
+        (east, index), (west, same) = results["east"], results["west"]
+        assert results[COORDINATOR] == len(partner) == len(east)
+        assert {w: e for e, w in zip(east.tolist(), west.tolist(), strict=True)} == partner
+        assert index.shape == (len(partner), 16)
+        assert np.array_equal(index, same)
+        assert len(np.unique(index, axis=0)) == len(partner)
+    first, second = runs
+    assert not np.array_equal(first["east"][0], second["east"][0])
+    assert not np.array_equal(first["east"][1], second["east"][1])
+
+
+def test_no_one_in_common_is_an_empty_match():
+    chance = random.Random(5)  # noqa: S311
+    lists = {"east": listed([made_up(chance)]), "west": listed([made_up(chance), made_up(chance)])}
+    results = over_channels(Task(), lists)
+    assert results[COORDINATOR] == 0
+    for name in ("east", "west"):
+        rows, index = results[name]
+        assert rows.shape == (0,)
+        assert index.shape == (0, 16)
+
+
+def role(kind, name, links, task):
+    return kind(name, links, task.committee, planned={})
+
+
+def in_the_open(in_threads, task, lists):
+    """One run, and everything that each sent to each."""
+    wires = {}
+
+    def program(name):
+        def run(links):
+            wires[name] = links
+            if name == COORDINATOR:
+                return fuzzy.coordinator(role(Coordinator, name, links, task), task)
+            return fuzzy.owner(role(Owner, name, links, task), lists[name], task)
+
+        return run
+
+    in_threads({name: program(name) for name in (*task.owners, COORDINATOR)})
+    return {(a, b): wires[a][b].sent for a in wires for b in wires if a != b}
+
+
+def test_the_coordinator_sees_shuffled_filters_under_a_new_secret_and_nothing_else(in_threads):
+    lists, partner = small_lists()
+    one, other = (in_the_open(in_threads, Task(), lists) for _ in range(2))
+    secret = one["east", "west"][0]["key"]
+    (seen,) = one["east", COORDINATOR]
+    assert set(seen) == {"filters"}
+    keys = lists["east"]
+    inside = fuzzy.encode([keys.parts(i) for i in range(len(keys))], KEYS, secret)
+    assert not np.array_equal(seen["filters"], inside)
+    assert sorted(map(bytes, seen["filters"])) == sorted(map(bytes, inside))
+    assert not set(map(bytes, seen["filters"])) & set(map(bytes, other["east", COORDINATOR][0]["filters"]))
+    assert one["east", "west"] == [{"key": secret}]
+    assert one["west", "east"] == []
+    (told,) = one[COORDINATOR, "west"]
+    assert set(told) == {"rows", "index"}
+    assert len(told["rows"]) == len(partner)
+
+
+_ROWS, _INDEX = np.arange(3), np.arange(48, dtype=np.uint8).reshape(3, 16)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"rows": [0, 1, 2], "index": _INDEX},
+        {"rows": _ROWS.astype(np.float64), "index": _INDEX},
+        {"rows": _ROWS[:, None], "index": _INDEX},
+        {"rows": _ROWS - 1, "index": _INDEX},
+        {"rows": _ROWS + 20, "index": _INDEX},
+        {"rows": _ROWS * 0, "index": _INDEX},
+        {"rows": _ROWS},
+        {"rows": _ROWS, "index": _INDEX[:2]},
+        {"rows": _ROWS, "index": _INDEX.astype(np.int64)},
+        {"rows": _ROWS, "index": _INDEX * 0},
+    ],
+)
+def test_an_owner_refuses_a_wrong_answer(in_threads, answer):
+    lists, _ = small_lists()
+    task = Task()
+
+    def liar(links):
+        links["east"].recv("fuzzy-filters")
+        links["east"].send("fuzzy-matched", **answer)
+
+    with pytest.raises(ProtocolError, match="the coordinator sent"):
+        in_threads(
+            {
+                "east": lambda links: fuzzy.owner(role(Owner, "east", links, task), lists["east"], task),
+                "west": lambda links: links["east"].recv("fuzzy-key"),
+                COORDINATOR: liar,
+            }
+        )
+
+
+@pytest.mark.parametrize("key", [None, "text", b"short"])
+def test_an_owner_refuses_a_wrong_secret(in_threads, key):
+    lists, _ = small_lists()
+    task = Task()
+    with pytest.raises(ProtocolError, match="east sent no key"):
+        in_threads(
+            {
+                "east": lambda links: links["west"].send("fuzzy-key", key=key),
+                "west": lambda links: fuzzy.owner(role(Owner, "west", links, task), lists["west"], task),
+                COORDINATOR: lambda links: None,
+            }
+        )
+
+
+@pytest.mark.parametrize(
+    ("filters", "error"),
+    [
+        (None, ProtocolError),
+        (np.zeros(128, dtype=np.uint8), ProtocolError),
+        (np.zeros((3, 64), dtype=np.uint8), ProtocolError),
+        (np.zeros((3, 128)), ProtocolError),
+        (np.zeros((fuzzy.ROWS_AT_MOST + 1, 128), dtype=np.uint8), CapacityError),
+    ],
+)
+def test_the_coordinator_refuses_wrong_filters(in_threads, filters, error):
+    task = Task()
+    with pytest.raises(error, match="east"):
+        in_threads(
+            {
+                "east": lambda links: links[COORDINATOR].send("fuzzy-filters", filters=filters),
+                "west": lambda links: None,
+                COORDINATOR: lambda links: fuzzy.coordinator(role(Coordinator, COORDINATOR, links, task), task),
+            }
+        )
+
+
+def test_an_owner_with_too_many_rows_sends_nothing():
+    count = fuzzy.ROWS_AT_MOST + 1
+    keys = Keys(("first",), [b""] * count, np.arange(count), 0, 0)
+    with pytest.raises(CapacityError, match="use exact keys"):
+        fuzzy.owner(role(Owner, "east", {}, Task()), keys, Task())
+
+
+@pytest.mark.parametrize(
+    "task", [Task(owners=("a", "b", "c")), Task(similarity=0), Task(similarity=1.01), Task(similarity=float("nan"))]
+)
+def test_settings_that_cannot_work_are_refused(task):
+    with pytest.raises(StudyError):
+        fuzzy.owner(role(Owner, task.owners[0], {}, task), listed([("a", "b", "2000-01-01")]), task)
+    with pytest.raises(StudyError):
+        fuzzy.coordinator(role(Coordinator, COORDINATOR, {}, task), task)
+
+
+def test_without_the_package_the_module_loads_and_an_owner_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "clkhash", None)
+    spec = importlib.util.spec_from_file_location("loaded_again", fuzzy.__file__)
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    with pytest.raises(StudyError, match=r"install colonnade\[fuzzy\]"):
+        again.owner(role(Owner, "east", {}, Task()), listed([("a", "b", "2000-01-01")]), Task())
+
+
+def test_the_guarantee_says_that_it_is_weaker_and_why():
+    assert "weaker" in fuzzy.GUARANTEE
+    assert "attacks" in fuzzy.GUARANTEE
