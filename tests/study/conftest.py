@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,11 @@ from typing import Any
 import pytest
 
 from colonnade.cli import initialise
+from colonnade.errors import PeerStopped
+from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
-from colonnade.study import Study
+from colonnade.study import Study, run_coordinator, run_party
+from colonnade.study.local import folder_of, local_configs
 from colonnade.tables import load_dataset
 
 STUDY = """\
@@ -44,6 +49,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def scatter(table: Path, place: int) -> None:
+    """Leave every twentieth person out, another one at each party, and write the others in another order."""
+    head, *rows = table.read_text().splitlines(keepends=True)
+    left = [row for number, row in enumerate(rows) if number % 20 != place]
+    left.sort(key=lambda row: hashlib.sha256(f"{place} {row}".encode()).digest())
+    table.write_text(head + "".join(left))
+
+
 @dataclass
 class Ended:
     """How a participant's process ended."""
@@ -60,10 +73,42 @@ class Ended:
         return lines[0]
 
 
-class Trial:
-    """A study folder of bank, shop and clinic, and their processes."""
+def outcomes(study: Study, out: Path) -> dict[str, Estimator | BaseException]:
+    """A study in threads, over TLS through a real hub: everyone's model, or why there is none."""
+    assert study.statement.trust is study.roster.trust  # planned once for all threads
+    key, configs = study.folder / "coordinator" / "coordinator.key", local_configs(study)
+    with ThreadPoolExecutor(len(study.participants)) as pool:
+        jobs = {"coordinator": pool.submit(run_coordinator, study, key, out)}
+        for name, config in configs.items():
+            jobs[name] = pool.submit(run_party, study, config, folder_of(out, name))
+    return {name: job.exception() or job.result() for name, job in jobs.items()}
 
-    def __init__(self, folder: Path, rows: int, parties: int = 3, join: float = 40, reconnect: float = 4) -> None:
+
+def play(study: Study, out: Path) -> dict[str, Estimator]:
+    """The same; everyone's model, or the first cause of failure."""
+    ended = outcomes(study, out)
+    failures = [end for end in ended.values() if isinstance(end, BaseException)]
+    causes = [error for error in failures if not isinstance(error, PeerStopped)]
+    for error in (*causes, *failures):
+        raise error
+    return ended
+
+
+class Trial:
+    """A study folder of bank, shop and clinic, and their processes.
+
+    With ``match`` their tables are as tables are: in different orders, and each lacks some of the others' people.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        rows: int,
+        parties: int = 3,
+        join: float = 40,
+        reconnect: float = 4,
+        match: bool = True,
+    ) -> None:
         self.folder = folder
         self.file = folder / "STUDY.toml"
         self.port = free_port()
@@ -71,12 +116,15 @@ class Trial:
         people = load_dataset("population", rows=rows)
         self.parties = people.parties[:parties]
         text = STUDY.format(port=self.port, join=join, reconnect=reconnect)
+        text += '[align]\non = "person_id"\n' if match else ""
         (folder / "schemas").mkdir(parents=True)
         people.write(folder / "tables")
         for name in self.parties:
             people.feature_schemas[name].save(folder / "schemas" / f"{name}.toml")
             initialise.party(name, folder / name, f"{name}.csv", "person_id", "auto-within-budget")
             (folder / "tables" / f"{name}.csv").rename(folder / name / f"{name}.csv")
+            if match:
+                scatter(folder / name / f"{name}.csv", self.parties.index(name))
             text += f'[parties.{name}]\nschema = "schemas/{name}.toml"\n'
         self.file.write_text(text)
         initialise.trial(self.file)

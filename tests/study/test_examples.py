@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def folder(tmp_path_factory):
     """Both folders, since the tables are those of the other example."""
     place = tmp_path_factory.mktemp("examples")
-    made = shutil.ignore_patterns("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*")
+    made = shutil.ignore_patterns("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*", "alignments")
     for name in ("three-organisations", "private-regression"):
         shutil.copytree(EXAMPLES / name, place / name, ignore=made)
     return place / "private-regression"

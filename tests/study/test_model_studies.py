@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +14,16 @@ import pytest
 from colonnade.cli import initialise, show
 from colonnade.cli.fitted import summary
 from colonnade.cli.publish import publish
-from colonnade.errors import BudgetError, PeerStopped, PolicyError, StudyError
+from colonnade.errors import BudgetError, PolicyError, StudyError
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, NonPrivate, Observer, Statement
 from colonnade.privacy.statement import rounded_up
-from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
+from colonnade.study import PartyConfig, Study, preflight, run_local
+from colonnade.study.local import folder_of
 from colonnade.study.preflight import IterativePreflight
 from colonnade.tables import load_dataset
 
-from .conftest import free_port
+from .conftest import free_port, play, scatter
 
 ROWS = 600
 PARTIES = ("bank", "shop", "clinic")
@@ -53,7 +53,8 @@ class Place:
         people = load_dataset("population", rows=ROWS)
         people.write(folder / "tables")
         (folder / "schemas").mkdir()
-        for name in PARTIES:
+        for place, name in enumerate(PARTIES):
+            scatter(folder / "tables" / f"{name}.csv", place)
             people.schemas[name].save(folder / "schemas" / f"{name}.toml")
             initialise.party(name, folder / name, f"../tables/{name}.csv", "person_id", "auto-within-budget")
             self.allow(name, GENEROUS)
@@ -74,7 +75,7 @@ class Place:
     def study(self, name: str, task: str, budget: str, **columns: list[str]) -> Study:
         """A study of all three parties, with the columns given or a few of each."""
         text = f'name = "{name}"\n[task]\n{task}{budget}[coordinator]\naddress = "127.0.0.1:{free_port()}"\n'
-        text += "[limits]\njoin = 30\n"
+        text += '[limits]\njoin = 30\n[align]\non = "person_id"\n'
         for party in PARTIES:
             chosen = columns.get(party, COLUMNS[party])
             text += f'[parties.{party}]\nschema = "schemas/{party}.toml"\ncolumns = {json.dumps(chosen)}\n'
@@ -85,24 +86,16 @@ class Place:
         return Study.load(path)
 
     def run(self, study: Study) -> dict[str, Estimator]:
-        """Play a study in threads, over TLS through a real hub; everyone's model, or the first cause of failure."""
+        """Play a study in threads and publish it."""
         out = self.folder / "runs" / study.name
-        assert study.statement.trust is study.roster.trust  # planned once for all threads
-        with ThreadPoolExecutor(4) as pool:
-            jobs = {"coordinator": pool.submit(run_coordinator, study, self.key("coordinator"), out)}
-            for name in PARTIES:
-                config = PartyConfig.load(self.folder / name / "party.toml")
-                jobs[name] = pool.submit(run_party, study, config, out / "parties" / name)
-        failures = [job.exception() for job in jobs.values() if job.exception()]
-        causes = [error for error in failures if not isinstance(error, PeerStopped)]
-        for error in (*causes, *failures):
-            raise error
-        folders = {name: out if name == "coordinator" else out / "parties" / name for name in jobs}
-        publish(study, out, folders)
-        return {name: job.result() for name, job in jobs.items()}
+        models = play(study, out)
+        publish(study, out, {name: folder_of(out, name) for name in models})
+        return models
 
-    def key(self, name: str) -> Path:
-        return self.folder / name / f"{name}.key"
+    def common(self) -> set[str]:
+        """Whom all parties hold."""
+        tables = [(self.folder / "tables" / f"{name}.csv").read_text().split()[1:] for name in PARTIES]
+        return set.intersection(*({line.split(",")[0].strip('"') for line in lines} for lines in tables))
 
     def report(self, study: Study) -> str:
         return (self.folder / "runs" / study.name / "report.html").read_text()
@@ -224,7 +217,7 @@ def test_predictions_are_for_one_partys_eyes(place, regression):
     study = place.study("noisy", PREDICTION, FOR_BANK)
     assert "default" not in study.roster.schemas["bank"].names
     models = place.run(study)
-    assert len(models["bank"].ids_) == ROWS
+    assert set(models["bank"].ids_) == place.common()
     out = place.folder / "runs" / study.name
     secret = models["bank"].ids_[0]
     for path in [path for path in out.rglob("*") if path.is_file()]:
@@ -233,7 +226,7 @@ def test_predictions_are_for_one_partys_eyes(place, regression):
     assert "predictions for bank" in page
     assert "noisy scores of the people of this study" in page
     assert "in its model.json and nowhere else" in "\n".join(summary(models["shop"]))
-    assert "scores of 600 people, told to bank alone" in "\n".join(summary(models["bank"]))
+    assert f"scores of {len(place.common())} people, told to bank alone" in "\n".join(summary(models["bank"]))
 
 
 def test_new_people_need_no_label(place, regression):
@@ -273,7 +266,7 @@ def test_exact_answers_need_everybody_elses_word(place, regression):
     models = place.run(study)
     model = Estimator.load(place.folder / "model.json")
     tables = {
-        name: PartyConfig.load(place.folder / name / "party.toml").table(s).sorted_by_id()
+        name: PartyConfig.load(place.folder / name / "party.toml").table(s).take(models["bank"].ids_)
         for name, s in study.roster.schemas.items()
     }
     assert np.abs(models["bank"].scores_ - model.scores(tables)).max() < 1e-3

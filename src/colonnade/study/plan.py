@@ -217,7 +217,6 @@ def _priced(make: Callable[[int], Sketch | MomentsOf]) -> Callable[[int], tuple[
 
 
 def _plan(study: Study, question: Question, task: Sketch | MomentsOf) -> Plan:
-    trust, delta = study.roster.trust, study.content.budget.delta
     return Plan(
         study=study.name,
         question=question,
@@ -225,6 +224,6 @@ def _plan(study: Study, question: Question, task: Sketch | MomentsOf) -> Plan:
         rows=task.rows,
         error=task.error,
         noise_multiplier=task.multiplier,
-        statement=Statement.of(task.events, trust, delta),
-        binding=binding(task.events, trust, study.budgets) if study.budgets else None,
+        statement=study.stated(task.events),
+        binding=binding(task.events, study.roster.trust, study.budgets) if study.budgets else None,
     )

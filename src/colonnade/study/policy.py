@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from colonnade.errors import PolicyError, PrivacyError, StudyError
+from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.privacy import (
     Budget,
     Event,
@@ -24,9 +24,11 @@ from colonnade.privacy import (
 )
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
+from colonnade.protocols.align import Mode
 from colonnade.study.spec import BudgetPart, Study, first_problem, read_toml
 from colonnade.study.tasks import Part
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
 Approval = Literal["ask", "auto-within-budget", "never"]
 Approve = Callable[[Study, Statement], bool]
@@ -51,8 +53,29 @@ class PolicyPart(Part):
     tasks: tuple[str, ...]
     columns: tuple[str, ...] | Literal["all"]
     exact: tuple[str, ...] = ()
+    align: tuple[Mode, ...] = ("dh",)
     budget: CapPart
     periods: tuple[PeriodPart, ...] = ()
+
+
+class KeyColumnPart(Part):
+    """``[keys.NAME]``: where this party keeps a key of studies, and how it writes its dates."""
+
+    column: str = Field(min_length=1)
+    format: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _column_alone(cls, given: Any) -> Any:
+        return {"column": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _readable(self) -> KeyColumnPart:
+        try:
+            KeyColumn(self.column, self.format)
+        except DataError as error:
+            raise ValueError(f"- {error}") from None
+        return self
 
 
 class PartyFile(Part):
@@ -62,7 +85,8 @@ class PartyFile(Part):
 
     name: str
     data: str
-    id: str = Field(min_length=1)
+    id: str | None = Field(default=None, min_length=1)
+    keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
     key: str
     ledger: str
     policy: PolicyPart
@@ -127,6 +151,11 @@ class PartyConfig:
         return self.path.parent / self.content.ledger
 
     @property
+    def alignments(self) -> Path:
+        """Where the party keeps what it knows of earlier alignments."""
+        return self.ledger.parent / "alignments"
+
+    @property
     def caps(self) -> tuple[Budget, ...]:
         """The most that each observer may ever learn."""
         budget = self.content.policy.budget
@@ -159,9 +188,16 @@ class PartyConfig:
             raise PolicyError(f"study {study.name!r} was not approved by {self.name}'s operator; nothing was sent")
         return str(getattr(approve, "how", "the calling program"))
 
-    def table(self, schema: Schema) -> Table:
-        """The party's table, checked row by row before anything is sent."""
-        table = read_table(self.data, schema, id=self.content.id)
+    def table(self, schema: Schema, plan: KeyPlan | None = None) -> Table:
+        """The party's table, checked row by row before anything is sent; with the keys of a study that aligns."""
+        if plan is None and self.content.id is None:
+            raise StudyError(
+                f"{self.path.name} of {self.name} names no id column, and the study has no [align]: "
+                'add id = "COLUMN", whose ids must be those of the other parties'
+            )
+        given = {name: KeyColumn(part.column, part.format) for name, part in self.content.keys.items()}
+        columns = None if plan is None else key_columns(plan.keys, given, self.content.id)
+        table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns)
         table.check()
         return table
 
@@ -192,6 +228,7 @@ class PartyConfig:
                 f"add them to {self.path.name} if you agree"
             )
         self._check_exact(study)
+        self._check_align(study)
 
     def charged(self, study: Study) -> tuple[Event, ...]:
         """What the study reveals that this party answers for: not what is opened to nobody but itself."""
@@ -231,6 +268,16 @@ class PartyConfig:
             raise PolicyError(
                 f"study {study.name!r} tells {', '.join(beyond)} exact answers, without noise, and {self.name}'s "
                 f"policy does not allow that: name them under `exact` in {self.path.name}, and in no cap, if you agree"
+            )
+
+    def _check_align(self, study: Study) -> None:
+        """Weaker ways of matching people are outside every epsilon too: each must have been named beforehand."""
+        aligning, allowed = study.aligning, self.content.policy.align
+        if aligning is not None and aligning.mode not in allowed:
+            raise PolicyError(
+                f"study {study.name!r} matches people by {aligning.mode}, and {self.name}'s policy allows "
+                f"{', '.join(allowed) or 'no matching'}: see what it tells with `colonnade privacy {study.path.name}`, "
+                f"and add it to `align` in {self.path.name} if you agree"
             )
 
     def _check_cap(self, cap: Budget, study: Study) -> None:

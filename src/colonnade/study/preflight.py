@@ -14,14 +14,17 @@ from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.calibrate import Binding, binding
+from colonnade.protocols.align import Leak
 from colonnade.protocols.session import Cells
 from colonnade.protocols.sketch_task import Sketch
 from colonnade.randomness import new_key
 from colonnade.study.spec import Study
+from colonnade.tables.keys import Key
 
 _WORD = 3  # bytes of a residue on the wire
 _WIRE_BYTES_PER_SECOND = 100e6
 _SECONDS_PER_ROUND = 4e-3
+_LISTS = 2  # where nobody knows who matched there are as many rows as in the two longest lists together
 _BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
 
 
@@ -36,6 +39,47 @@ class Load:
 
 
 @dataclass(frozen=True)
+class AlignLoad:
+    """What one participant sends and how long it works to find the common people."""
+
+    participant: str
+    bytes_sent: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How the parties find the people that they all hold, what that tells to whom, and what it takes."""
+
+    mode: str
+    hidden: bool
+    on: tuple[str, ...]
+    keys: tuple[Key, ...]
+    duplicates: str
+    at_least: int
+    reuse: bool
+    sentence: str
+    leakage: tuple[Leak, ...]
+    rows: int
+    """The length of each party's list, for which time and bytes are estimated."""
+    loads: tuple[AlignLoad, ...]
+
+    @property
+    def bytes_total(self) -> int:
+        """Everything on the wire; next to nothing where an earlier alignment is used again."""
+        return sum(load.bytes_sent for load in self.loads)
+
+    @property
+    def seconds(self) -> float:
+        """How long the slowest participant takes."""
+        return max(load.seconds for load in self.loads)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"bytes_total": self.bytes_total, "seconds": self.seconds}
+
+
+@dataclass(frozen=True)
 class Preflight:
     """What any study would cost, for whom, and whose budget decides."""
 
@@ -46,12 +90,15 @@ class Preflight:
     statement: Statement
     binding: Binding | None
     """``None`` where the study states no budget: the task sets its own price then."""
+    alignment: Alignment | None
+    """``None`` where the parties bring equal ids."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         deciding = None if self.binding is None else self.binding.to_dict()
-        return plain | {"statement": self.statement.to_dict(), "binding": deciding}
+        matching = None if self.alignment is None else self.alignment.to_dict()
+        return plain | {"statement": self.statement.to_dict(), "binding": deciding, "alignment": matching}
 
 
 @dataclass(frozen=True)
@@ -151,24 +198,50 @@ class Priced(Protocol):
 
 
 def preflight(study: Study, rows: int | None = None) -> Preflight:
-    """Cost of a study, sized for a given number of rows (default: the number it states, or the most it allows)."""
+    """Cost of a study, sized for tables of so many rows (default: the number it states, or the most it allows)."""
     task, budgets = study.task, study.budgets
+    if isinstance(task, Sketch) and rows is not None:
+        raise StudyError(
+            "the number of rows of a sketch stands in its study file, where it decides the price: "
+            "change task.rows, or ask `colonnade plan`"
+        )
+    sized = _rows(study) if rows is None else rows
     deciding = binding(study.events, study.roster.trust, budgets) if budgets else None
     method = method_of(task) if isinstance(study.planner(), Regression) else None
-    common = (study.name, study.digest, method, study.statement, deciding)
+    common = (study.name, study.digest, method, study.statement, deciding, _alignment(study, sized))
     if isinstance(task, Sketch):
-        if rows is not None:
-            raise StudyError(
-                "the number of rows of a sketch stands in its study file, where it decides the price: "
-                "change task.rows, or ask `colonnade plan`"
-            )
         return _sketch(common, task)
-    sized = getattr(task, "rows", task.rows_at_most) if rows is None else rows
     run = _run(common, task, study, sized)
     return _iterative(run, task) if hasattr(task, "batch") else run
 
 
-_Common = tuple[str, str, str | None, Statement, Binding | None]
+_Common = tuple[str, str, str | None, Statement, Binding | None, Alignment | None]
+
+
+def _rows(study: Study) -> int:
+    """How long the parties' lists may be."""
+    most = int(getattr(study.task, "rows", None) or study.task.rows_at_most)
+    return max(1, most // _LISTS) if study.roster.hidden else most
+
+
+def _alignment(study: Study, rows: int) -> Alignment | None:
+    task, part = study.aligning, study.content.align
+    if task is None or part is None:
+        return None
+    loads = {name: task.load(name, rows) for name in study.participants}
+    return Alignment(
+        mode=task.mode,
+        hidden=task.hidden,
+        on=tuple(key.name for key in task.keys),
+        keys=task.keys,
+        duplicates=task.duplicates,
+        at_least=task.at_least,
+        reuse=part.reuse,
+        sentence=task.sentence,
+        leakage=task.leakage,
+        rows=rows,
+        loads=tuple(AlignLoad(name, sent, seconds) for name, (seconds, sent) in loads.items()),
+    )
 
 
 def _sketch(common: _Common, task: Sketch) -> SketchPreflight:
@@ -199,7 +272,7 @@ def _run(common: _Common, task: Priced, study: Study, rows: int) -> RunPreflight
         law=task.law,
         noise_std=task.noise_std,
         noise_on=_noise_on(task, study.content.task.kind),
-        loads=_loads(task, study.participants, rows),
+        loads=_loads(task, study.participants, _LISTS * rows if study.roster.hidden else rows),
     )
 
 

@@ -16,6 +16,7 @@ from colonnade.models import Estimator
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
+from colonnade.study.matching import Matching, align_as_coordinator
 from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import RunRecord
 from colonnade.study.spec import Study
@@ -38,8 +39,10 @@ def run_party(
         identity = load_identity(config.key, config.name, certificates)
         with _excused(study, identity, certificates):
             config.check(study)
-            table = config.table(study.roster.schemas[config.name])
+            plan = None if study.aligning is None else study.aligning.plan
+            table = config.table(study.roster.schemas[config.name], plan)
             record.note("table checked", rows=table.rows, clipped=sum(table.report.clipped.values()))
+            matching = Matching(study, config, table, record)
             task, model, statement = study.task, study.estimator(), study.statement
             ledger, entry = _reserved(study, config, record, approve)
 
@@ -55,7 +58,7 @@ def run_party(
             record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
             record.statement(statement)
             place = join(study, identity, certificates)
-            result = _play(study, place, lambda me: model.owner(me, table, task), record, progress, spend)
+            result = _play(study, place, lambda me: model.owner(me, matching.owner(me), task), record, progress, spend)
             _save(model.conclude(study.roster, task, result), record)
         _finish(record)
         return model
@@ -79,6 +82,7 @@ def run_coordinator(
         def program(me: Any) -> Any:
             record.note("everyone is here, with the same study")
             record.paid()
+            align_as_coordinator(me, study, record)
             return model.coordinator(me, task)
 
         with Hub(identity, certificates, address=listen or study.content.coordinator.address) as hub:

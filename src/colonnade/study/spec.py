@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +21,9 @@ from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import Budget, Event, Statement, parse_budgets
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.statement import CLIPPED
+from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.aligning import AlignPart
 from colonnade.study.tasks import KINDS, AnyTask, Part, PredictionPart, sensible
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
@@ -106,6 +109,7 @@ class StudyFile(Part):
     description: str = ""
     task: AnyTask
     budget: PricePart = PricePart()
+    align: AlignPart | None = None
     committee: CommitteePart = CommitteePart()
     coordinator: CoordinatorPart
     parties: dict[str, PartyPart] = Field(min_length=2)
@@ -130,6 +134,8 @@ class StudyFile(Part):
         for key, names in named.items():
             if strangers := sorted(set(names) - set(self.parties)):
                 raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
+        if self.align is not None:
+            self.align.check_parties(len(self.parties))
         return self
 
     @model_validator(mode="after")
@@ -188,8 +194,15 @@ class Study:
             schemas[name] = schema if party.columns is None else schema.select(party.columns)
         if self.model is not None:
             schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
-        committee = self.content.committee
-        return Roster.of(schemas, committee.seats, committee.threshold)
+        committee, align = self.content.committee, self.content.align
+        roster = Roster.of(schemas, committee.seats, committee.threshold, hidden=align is not None and align.hidden)
+        told = () if align is None else (align.aligning(roster.trust).sentence,)
+        return replace(roster, assumptions=told)
+
+    @cached_property
+    def aligning(self) -> Aligning | None:
+        """How the parties find the people that they all hold; ``None`` where they bring equal ids."""
+        return None if self.content.align is None else self.content.align.aligning(self.roster.trust)
 
     @property
     def model_file(self) -> Path | None:
@@ -262,8 +275,13 @@ class Study:
     @cached_property
     def statement(self) -> Statement:
         """What the study will cost, for every observer."""
+        return self.stated(self.events)
+
+    def stated(self, events: Iterable[Event]) -> Statement:
+        """What events would cost that take the place of this study's own."""
         clipped = SKETCH_CLIPPED if self.content.task.kind == "sketch" else CLIPPED
-        return Statement.of(self.events, self.roster.trust, self.content.budget.delta, clipped=clipped)
+        roster, delta = self.roster, self.content.budget.delta
+        return Statement.of(events, roster.trust, delta, clipped=clipped, also=roster.assumptions)
 
     @cached_property
     def digest(self) -> str:
@@ -273,6 +291,10 @@ class Study:
         if self.model_file is not None:
             agreed["model"] = hashlib.sha256(self.model_file.read_bytes()).hexdigest()
         agreed["agreement"] = self.task.agreement
+        if self.aligning is None:
+            del agreed["align"]
+        else:
+            agreed["aligning"] = self.aligning.agreement
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,0 +1,92 @@
+"""``[align]`` of a study file: by which keys the parties' people are matched, and who may learn what of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from colonnade.privacy import Trust
+from colonnade.protocols.align import Aligning, Mode
+from colonnade.study.tasks import Part
+from colonnade.tables.keys import Duplicates, Key, Kind
+from colonnade.tables.normal import Accents, Blanks, Case, Form
+
+_LONGEST_NAME = 80
+
+
+class KeyPart(Part):
+    """``[align.keys.NAME]``: how the cells of one key are written before they are compared, at every party alike."""
+
+    kind: Kind = "text"
+    case: Case = "keep"
+    blanks: Blanks = "trim"
+    unicode: Form = "NFC"
+    accents: Accents = "keep"
+
+
+class AlignPart(Part):
+    """``[align]``: find the people that all parties hold, before anything is computed about them."""
+
+    on: tuple[str, ...]
+    mode: Mode = "dh"
+    hidden: bool = False
+    duplicates: Duplicates = "refuse"
+    at_least: int = Field(default=1, ge=1, strict=True)
+    similarity: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False)
+    pad_to: int | None = Field(default=None, ge=1, strict=True)
+    reuse: bool = True
+    keys: dict[str, KeyPart] = Field(default_factory=dict)
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _listed(cls, on: Any) -> Any:
+        return (on,) if isinstance(on, str) else on
+
+    @field_validator("on")
+    @classmethod
+    def _names(cls, on: tuple[str, ...]) -> tuple[str, ...]:
+        if not on:
+            raise ValueError('must name at least one key, such as on = ["person_id"]')
+        for name in on:
+            if not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
+                raise ValueError(f"must hold names of 1 to {_LONGEST_NAME} printable characters")
+        if repeated := sorted({name for name in on if on.count(name) > 1}):
+            raise ValueError(f"names {', '.join(repeated)} more than once")
+        return on
+
+    @model_validator(mode="after")
+    def _sensible(self) -> AlignPart:
+        if strangers := sorted(set(self.keys) - set(self.on)):
+            raise ValueError(f"has keys.{strangers[0]}, and on does not name {strangers[0]}: add it there or delete it")
+        if self.hidden and self.mode == "fuzzy":
+            raise ValueError(
+                'cannot have hidden = true with mode = "fuzzy": linkage by similarity needs somebody who sees the pairs'
+            )
+        if self.similarity is not None and self.mode != "fuzzy":
+            raise ValueError('has similarity, which only mode = "fuzzy" uses: the other modes compare exactly')
+        if self.pad_to is not None and self.mode == "fuzzy":
+            raise ValueError('has pad_to, which mode = "fuzzy" cannot use: made-up people would look unlike real ones')
+        return self
+
+    def check_parties(self, parties: int) -> None:
+        """Refuse a number of parties that the mode is not made for."""
+        if self.mode == "fuzzy" and parties != 2:
+            raise ValueError(f'align.mode = "fuzzy" links two parties, and this study has {parties}: use dh or helper')
+
+    def aligning(self, trust: Trust) -> Aligning:
+        """The public task that follows, for the parties of a study."""
+        written = {name: self.keys.get(name, KeyPart()) for name in self.on}
+        given = {
+            "mode",
+            "hidden",
+            "duplicates",
+            "at_least",
+            "pad_to",
+            *(() if self.similarity is None else ("similarity",)),
+        }
+        return Aligning(
+            trust,
+            tuple(Key(name, **part.model_dump()) for name, part in written.items()),
+            **self.model_dump(include=given),
+        )

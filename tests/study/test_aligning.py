@@ -1,0 +1,335 @@
+"""``[align]`` of a study and ``[keys]`` of a party: what is read, refused, agreed on, priced and kept."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import fields
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.errors import DataError, PolicyError, SchemaError, StorageError, StudyError
+from colonnade.privacy import Statement
+from colonnade.privacy.statement import UNMATCHED
+from colonnade.protocols.align import Aligned
+from colonnade.study import PartyConfig, Study, preflight
+from colonnade.study.aligning import KeyPart
+from colonnade.study.alignments import Store
+from colonnade.tables import Schema, number, read_table
+from colonnade.tables.keys import Key, KeyPlan
+
+STUDY = """\
+name = "s"
+[task]
+kind = "pca"
+[budget]
+epsilon = 1.0
+[coordinator]
+address = "127.0.0.1:7000"
+[parties.a]
+schema = "a.toml"
+[parties.b]
+schema = "b.toml"
+"""
+ALIGN = '[align]\non = ["name", "born"]\n'
+KEYS = '[align.keys.name]\ncase = "fold"\nblanks = "collapse"\naccents = "strip"\n[align.keys.born]\nkind = "date"\n'
+PARTY = """\
+name = "a"
+data = "a.csv"
+key = "a.key"
+ledger = "l.sqlite"
+[keys]
+name = "who"
+[keys.born]
+column = "birth"
+format = "%d.%m.%Y"
+[policy]
+tasks = ["pca"]
+columns = "all"
+[policy.budget]
+epsilon = 3.0
+"""
+THIRD = '[parties.c]\nschema = "c.toml"\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("aligned")
+    for name in "abc":
+        Schema({f"{name}{k}": number(0, 1) for k in range(2)}).save(place / f"{name}.toml")
+    (place / "a.csv").write_text(
+        "who,birth,a0,a1\n Ada  Byron ,10.12.1815,0,1\nADÁ byron,11.12.1815,1,0\n,1.1.1900,0,0\n"
+    )
+    return place
+
+
+def load(folder, text=STUDY + ALIGN):
+    (folder / "STUDY.toml").write_text(text)
+    return Study.load(folder / "STUDY.toml")
+
+
+def party(folder, text=PARTY):
+    (folder / "party.toml").write_text(text)
+    return PartyConfig.load(folder / "party.toml")
+
+
+# --- the study file
+
+
+def test_a_study_says_how_people_are_matched(folder):
+    study = load(folder, STUDY + ALIGN + 'mode = "helper"\nduplicates = "first"\nat_least = 50\n' + KEYS)
+    task = study.aligning
+    assert task.keys == (
+        Key("name", case="fold", blanks="collapse", accents="strip"),
+        Key("born", kind="date"),
+    )
+    assert (task.mode, task.hidden, task.duplicates, task.at_least) == ("helper", False, "first", 50)
+    assert task.trust == study.roster.trust
+    assert study.statement.assumptions[-1] == task.sentence
+    assert UNMATCHED not in study.statement.assumptions
+    assert load(folder, STUDY).statement.assumptions[-1] == UNMATCHED
+    assert load(folder, STUDY).aligning is None
+    assert not load(folder, STUDY).roster.hidden
+    assert load(folder, STUDY + ALIGN + "hidden = true\n").roster.hidden
+    assert load(folder, STUDY + '[align]\non = "id"\n').aligning.keys == (Key("id"),)
+
+
+def test_the_rules_for_keys_are_those_of_tables():
+    for field in fields(Key):
+        if field.name != "name":
+            assert KeyPart.model_fields[field.name].default == field.default
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[align]\n", "align.on is missing"),
+        ("[align]\non = []\n", "align.on must name at least one key"),
+        ('[align]\non = ["id", "id"]\n', "align.on names id more than once"),
+        ('[align]\non = [" "]\n', "align.on must hold names"),
+        ('[align]\non = "id"\nby = 1\n', "align.by is not a key"),
+        ('[align]\non = "id"\nmode = "psi"\n', "align.mode"),
+        ('[align]\non = "id"\nduplicates = "last"\n', "align.duplicates"),
+        ('[align]\non = "id"\nat_least = 0\n', "align.at_least"),
+        ('[align]\non = "id"\nmode = "fuzzy"\npad_to = 9\n', "cannot use: made-up people"),
+        ('[align]\non = "id"\nsimilarity = 0.9\n', 'only mode = "fuzzy" uses'),
+        ('[align]\non = "id"\nmode = "fuzzy"\nhidden = true\n', "cannot have hidden = true"),
+        ('[align]\non = "id"\nmode = "fuzzy"\nsimilarity = 1.5\n', "align.similarity"),
+        ('[align]\non = "id"\n[align.keys.name]\n', "has keys.name, and on does not name name"),
+        ('[align]\non = "id"\n[align.keys.id]\nkind = "float"\n', "align.keys.id.kind"),
+        ('[align]\non = "id"\n[align.keys.id]\nfold = true\n', "align.keys.id.fold is not a key"),
+        (THIRD + '[align]\non = "id"\nmode = "fuzzy"\n', "links two parties, and this study has 3"),
+    ],
+)
+def test_what_is_wrong_is_named(folder, text, message):
+    with pytest.raises(StudyError, match=message):
+        load(folder, STUDY + text)
+
+
+def test_everyone_agrees_on_how_people_are_matched(folder):
+    texts = [ALIGN, ALIGN + 'mode = "helper"\n', ALIGN + "hidden = true\n", ALIGN + "at_least = 2\n", ALIGN + KEYS]
+    digests = {load(folder, STUDY + text).digest for text in ("", *texts, ALIGN + "reuse = false\n")}
+    assert len(digests) == len(texts) + 2
+    same = [ALIGN, ALIGN + 'mode = "dh"\n[align.keys.born]\nkind = "text"\n']
+    assert len({str(load(folder, STUDY + text).aligning.agreement) for text in same}) == 1
+
+
+def test_a_statement_that_is_read_again_keeps_what_alignment_tells(folder):
+    for text in (STUDY, STUDY + ALIGN):
+        statement = load(folder, text).statement
+        assert Statement.from_dict(statement.to_dict()) == statement
+
+
+def test_hidden_members_are_for_second_moments(folder):
+    text = STUDY + ALIGN + "hidden = true\n"
+    assert load(folder, text).task
+    with pytest.raises(StudyError, match="hidden"):
+        _ = load(folder, text.replace('kind = "pca"', 'kind = "polynomial"\nexpressions = ["a.a0 * b.b0"]')).task
+
+
+# --- the party file
+
+
+def test_a_party_says_where_its_keys_are(folder):
+    study, config = load(folder, STUDY + ALIGN + KEYS), party(folder)
+    table = config.table(study.roster.schemas["a"], study.aligning.plan)
+    assert [table.keys.parts(k) for k in range(len(table.keys))] == [
+        ("ada byron", "1815-12-10"),
+        ("ada byron", "1815-12-11"),
+    ]
+    assert (table.rows, table.keys.missing, table.keys.repeated) == (3, 1, 0)
+
+
+def test_a_single_key_is_the_id_column(folder):
+    text = PARTY.replace('key = "a.key"', 'id = "who"\nkey = "a.key"').partition("[keys]")[0]
+    config = party(folder, text + "[policy]" + PARTY.partition("[policy]")[2])
+    study = load(folder, STUDY + '[align]\non = "person"\nduplicates = "drop"\n')
+    assert len(config.table(study.roster.schemas["a"], study.aligning.plan).keys) == 2
+    with pytest.raises(DataError, match=r"a\.csv: the key: columns 'name', 'born' are not there"):
+        config.table(study.roster.schemas["a"], load(folder).aligning.plan)
+
+
+def test_without_alignment_a_party_needs_ids(folder):
+    config, schema = party(folder), load(folder).roster.schemas["a"]
+    with pytest.raises(StudyError, match=r"party\.toml of a names no id column, and the study has no \[align\]"):
+        config.table(schema)
+    with pytest.raises(SchemaError, match="key column 'a0' must not be in the schema"):
+        party(folder, PARTY.replace('"who"', '"a0"')).table(schema, load(folder, STUDY + ALIGN + KEYS).aligning.plan)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "who"', 'name = ""', r"keys\.name"),
+        ('column = "birth"', "", r"keys\.born\.column is missing"),
+        ('column = "birth"', 'colum = "birth"', r"keys\.born"),
+        ('"%d.%m.%Y"', '"%d.%m"', r"keys\.born - .*does not read a whole date"),
+        ("[policy]\n", '[policy]\nalign = ["psi"]\n', r"policy\.align"),
+        ("[policy]\n", '[policy]\nalign = "dh"\n', r"policy\.align"),
+    ],
+)
+def test_what_is_wrong_in_a_party_file_is_named(folder, old, new, message):
+    with pytest.raises(StudyError, match=rf"party\.toml: {message}"):
+        party(folder, PARTY.replace(old, new))
+
+
+@pytest.mark.parametrize("mode", ["helper", "fuzzy"])
+def test_a_policy_names_weaker_modes(folder, mode):
+    study = load(folder, STUDY + ALIGN + f'mode = "{mode}"\n')
+    with pytest.raises(PolicyError, match=f"matches people by {mode}, and a's policy allows dh"):
+        party(folder).check(study)
+    party(folder, PARTY.replace("[policy]", f'[policy]\nalign = ["{mode}"]')).check(study)
+
+
+def test_a_policy_allows_hidden_members_and_may_allow_no_matching(folder):
+    party(folder).check(load(folder, STUDY + ALIGN + "hidden = true\n"))
+    strict = party(folder, PARTY.replace("[policy]", "[policy]\nalign = []"))
+    with pytest.raises(PolicyError, match="policy allows no matching"):
+        strict.check(load(folder))
+    strict.check(load(folder, STUDY))
+
+
+# --- the pre-flight
+
+
+def test_the_preflight_says_what_alignment_tells_and_takes(folder):
+    small, large = (preflight(load(folder), rows).alignment for rows in (1_000, 100_000))
+    assert (small.mode, small.hidden, small.on, small.duplicates) == ("dh", False, ("name", "born"), "refuse")
+    assert small.sentence == load(folder).aligning.sentence
+    assert {"coordinator", "each owner"} <= {leak.who for leak in small.leakage}
+    assert large.seconds > 50 * small.seconds
+    assert large.bytes_total > 50 * small.bytes_total
+    assert preflight(load(folder, STUDY), 1_000).alignment is None
+    plain = preflight(load(folder), 1_000).to_dict()["alignment"]
+    assert plain["leakage"][0].keys() == {"who", "learns", "beyond"}
+    assert {load["participant"] for load in plain["loads"]} == {"a", "b", "coordinator"}
+    assert plain["seconds"] == small.seconds
+
+
+def test_hidden_members_cost_a_row_for_every_slot_of_the_universe(folder):
+    seen = preflight(load(folder), 1_000)
+    hidden = preflight(load(folder, STUDY + ALIGN + "hidden = true\n"), 1_000)
+    assert hidden.rows == seen.rows == hidden.alignment.rows == 1_000
+    assert hidden.bytes_total > 1.8 * seen.bytes_total
+    most = preflight(load(folder, STUDY.replace('"pca"', '"pca"\nrows_at_most = 1_000') + ALIGN + "hidden = true\n"))
+    assert most.rows == 500
+
+
+# --- what a party keeps
+
+
+def keys_of(people):
+    frame = pa.table({"id": [f"p{person}" for person in people], "a0": [0.5] * len(people)})
+    schema = Schema({"a0": number(0, 1)})
+    return read_table(frame, schema, id="id", keys=KeyPlan((Key("id"),))).keys
+
+
+def made(keys, rows, hidden):
+    rows = np.array(rows, dtype=np.int64)
+    index = np.arange(16 * len(rows), dtype=np.uint8).reshape(-1, 16)
+    slots = 2 * np.arange(len(rows), dtype=np.int64)
+    if hidden:
+        return Aligned(b"t" * 16, 2 * len(keys), rows, slots=slots)
+    return Aligned(b"t" * 16, len(rows), rows, index=index)
+
+
+def people_at(keys, aligned):
+    return [keys.values[row] for row in aligned.rows]
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), hidden=st.booleans())
+def test_a_reordered_table_gets_the_same_alignment(folder, data, hidden):
+    count = data.draw(st.integers(1, 30))
+    before, after = (keys_of(data.draw(st.permutations(range(count)))) for _ in range(2))
+    chosen = data.draw(st.permutations(range(count)))[: count if hidden else data.draw(st.integers(0, count))]
+    first = made(before, chosen, hidden)
+    store = Store(folder / "store", load(folder), "a")
+    store.keep(before, first)
+    found = store.find(after, pytest.fail)
+    assert (found.token, found.size, found.reused) == (first.token, first.size, True)
+    assert people_at(after, found) == people_at(before, first)
+    for name in ("index", "slots"):
+        assert np.array_equal(getattr(found, name), getattr(first, name)) or getattr(first, name) is None
+    assert (found.slots is None) == (first.slots is None)
+
+
+def test_other_people_are_aligned_anew(folder, tmp_path):
+    store, said = Store(tmp_path, load(folder), "a"), []
+    assert store.find(keys_of(range(10)), said.append) is None
+    assert said == []
+    store.keep(keys_of(range(10)), made(range(10), [3, 1, 4], hidden=False))
+    for people in (range(9), range(11), [*range(9), 11]):
+        assert store.find(keys_of(people), said.append) is None
+    assert said == ["the keys have changed since they were aligned: aligning again"] * 3
+
+
+def test_a_file_belongs_to_a_party_its_partners_and_settings(folder, tmp_path):
+    pins = '[pins]\na = "sha256:1"\nb = "sha256:2"\n'
+    first = Store(tmp_path, load(folder, STUDY + ALIGN + pins), "a").path
+    again = STUDY.replace('name = "s"', 'name = "t"').replace('kind = "pca"', 'kind = "pca"\nn_components = 1')
+    assert Store(tmp_path, load(folder, again + ALIGN + "reuse = true\n" + pins), "a").path == first
+    others = [
+        (STUDY + ALIGN + pins, "b"),
+        (STUDY + ALIGN + pins.replace("sha256:2", "sha256:3"), "a"),
+        (STUDY + ALIGN + "at_least = 2\n" + pins, "a"),
+        (STUDY + THIRD + ALIGN + pins, "a"),
+    ]
+    assert first not in {Store(tmp_path, load(folder, text), who).path for text, who in others}
+
+
+def test_what_is_kept_is_private_and_names_nobody(folder, tmp_path):
+    keys = keys_of(range(100, 150))
+    store = Store(tmp_path / "alignments", load(folder), "a")
+    for _ in range(2):
+        store.keep(keys, made(keys, range(50), hidden=False))
+    (path,) = (tmp_path / "alignments").iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    content = path.read_bytes()
+    assert not any(value in content or value[4:] in content for value in keys.values)
+
+
+def test_a_damaged_file_is_never_believed_and_never_fatal(folder, tmp_path):
+    keys, said = keys_of(range(5)), []
+    store = Store(tmp_path, load(folder), "a")
+    store.keep(keys, made(keys, [4, 2], hidden=False))
+    whole = store.path.read_bytes()
+    for place in range(0, len(whole), 11):
+        store.path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        found = store.find(keys, said.append)
+        assert found is None or (found.token == b"t" * 16 and found.rows.tolist() == [4, 2])
+    for damaged in (b"", whole[:100], whole[: len(whole) // 2], b"\x80\x04N."):
+        store.path.write_bytes(damaged)
+        assert store.find(keys, said.append) is None
+    assert set(said) == {"alignment store damaged: aligning again"}
+
+
+def test_a_folder_that_cannot_be_written(folder, tmp_path):
+    (tmp_path / "alignments").touch()
+    keys = keys_of(range(5))
+    with pytest.raises(StorageError, match=r"alignments.* cannot be written"):
+        Store(tmp_path / "alignments", load(folder), "a").keep(keys, made(keys, [4, 2], hidden=False))
