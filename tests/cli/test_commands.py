@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli import app as cli
+from colonnade.cli.demo import alignment_mode
 from colonnade.errors import (
     DataError,
     IdentityError,
@@ -23,6 +24,7 @@ from colonnade.errors import (
 )
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import Study
+from colonnade.tables import load_dataset
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -39,6 +41,7 @@ def test_help_lists_every_command(colonnade):
         "demo",
         "init",
         "doctor",
+        "keys",
         "coordinator",
         "party",
         "run",
@@ -55,7 +58,7 @@ def test_help_lists_every_command(colonnade):
 @pytest.mark.parametrize(
     "command",
     [
-        ["demo"], ["plan"], ["audit"], ["reproduce"],
+        ["demo"], ["plan"], ["audit"], ["reproduce"], ["keys"],
         ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
         ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
         ["ledger", "release"],
@@ -116,7 +119,7 @@ def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
     checks = {
         c["what"]: c["level"] for c in colonnade("doctor", study, folder / "bank" / "party.toml", "--json")["checks"]
     }
-    assert checks["table"] == checks["key"] == checks["certificates"] == checks["policy"] == "good"
+    assert {checks[what] for what in ("table", "keys", "key", "certificates", "policy")} == {"good"}
     assert checks["connection"] == "unsure"
     shutil.copy(folder / "certs" / "shop.crt", folder / "certs" / "bank.crt")
     text = colonnade("doctor", study, folder / "bank" / "party.toml", code=1)
@@ -167,6 +170,15 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
         assert (out / name).stat().st_size > 0
     assert facts["run"]["status"] == "finished"
     assert set(facts["run"]["parties"]) == {"bank", "shop", "clinic"}
+    tables = [out / "study" / name / f"{name}.csv" for name in facts["run"]["parties"]]
+    held = [{row["person_id"] for row in csv.DictReader(table.read_text().splitlines())} for table in tables]
+    assert [len(ids) for ids in held] == [450, 450, 450]
+    common = len(set.intersection(*held))
+    assert common < 450
+    assert facts["run"]["alignment"]["mode"] == "dh"
+    assert facts["run"]["alignment"]["matched"] == common
+    assert f"These {common} people are made up" in facts["run"]["evaluation"]["note"]
+    assert "shop and clinic need not hold the same people" in (out / "report.html").read_text()
     book = out / "study" / "bank" / "ledger.sqlite"
     shown = colonnade("ledger", "show", book, "--json")
     assert [entry["state"] for entry in shown["entries"]] == ["committed"]
@@ -176,6 +188,12 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
     assert party["approval"]["mode"] == "auto-within-budget"
     assert party["ledger_head"] == shown["head"]
     assert "continues from" in colonnade("ledger", "verify", book, "--head", party["ledger_head"])
+
+
+def test_the_demo_trusts_a_helper_only_where_its_work_would_be_long():
+    people = load_dataset("population", rows=100)
+    assert alignment_mode(people, 500) == "dh"
+    assert alignment_mode(people, 10_000_000) == "helper"
 
 
 def test_running_the_example_with_local_processes(colonnade, study):

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "three-organisations"
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
-_MADE = ("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*")
+_MADE = ("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*", "alignments")
 
 
 @dataclass(frozen=True)

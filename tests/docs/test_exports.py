@@ -45,6 +45,8 @@ def test_exactly_these_names_are_exported() -> None:
 
 
 def test_importing_loads_nothing_that_only_some_need() -> None:
-    program = "import colonnade, sys; sys.exit(' '.join({'torch', 'pandas', 'clkhash', 'rbcl'} & set(sys.modules)) or 0)"
+    program = (
+        "import colonnade, sys; sys.exit(' '.join({'torch', 'pandas', 'clkhash', 'rbcl'} & set(sys.modules)) or 0)"
+    )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr

@@ -78,6 +78,7 @@ def make_run(columns=COLUMNS):
                 "messages": 48 + k,
             },
             "seconds": 4.1 + 0.3 * k,
+            "alignment": {"rows": 9_100 + k, "missing": 40 + k, "repeated": 3, "matched": 4_990},
         }
 
     return {
@@ -91,6 +92,15 @@ def make_run(columns=COLUMNS):
         "platform": "Python 3.11.9 on x86_64",
         "processors": 2,
         "participants": [*columns, "coordinator"],
+        "alignment": {
+            "mode": "dh",
+            "hidden": False,
+            "on": ["name", "birth"],
+            "matched": 4_990,
+            "rows": dict.fromkeys(columns, 9_057),
+            "reused": False,
+            "seconds": 1.75,
+        },
         "task": {
             "kind": "pca",
             "n_components": 3,

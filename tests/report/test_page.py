@@ -12,8 +12,10 @@ import pytest
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import Statement, rounded_up
+from colonnade.protocols.align import Aligning
 from colonnade.report import render, write_report
 from colonnade.report.result import noise_edge
+from colonnade.tables.keys import Key
 
 from .conftest import COLUMNS, make_model, make_run, make_statement
 
@@ -77,7 +79,7 @@ def test_structure(page):
 
 def test_sections_come_in_order(page):
     names = [section["id"] for section in page.all("section")]
-    assert names == ["privacy", "seen", "result", "evaluation", "cost", "check"]
+    assert names == ["privacy", "people", "seen", "result", "evaluation", "cost", "check"]
 
 
 def test_tables_and_charts_speak_to_a_screen_reader(page):
@@ -324,7 +326,8 @@ def _regression(classes=1):
 def test_a_regression_shows_coefficients_by_party_and_what_they_tell(run, statement):
     model = _regression()
     page = Page(render(run, statement, model))
-    assert [section["id"] for section in page.all("section")] == ["privacy", "seen", "result", "cost", "check"]
+    sections = [section["id"] for section in page.all("section")]
+    assert sections == ["privacy", "people", "seen", "result", "cost", "check"]
     strongest = max(model.coef_[0], key=abs)
     for text in (
         "one logistic regression on 24 columns", "of bank.default", "one-shot", "\N{MINUS SIGN}1.250", "123.4",
@@ -375,3 +378,53 @@ def test_a_report_on_predictions_holds_none(run, statement):
     assert "7.75" not in page.words
     heads = [text for text in page.text if text in ("Answers", "Published result")]
     assert "Published result" not in heads
+
+
+# --- whom it is about
+
+
+def test_the_alignment_is_told_in_counts_with_who_learned_what(run, statement, model):
+    words = Page(render(run, statement, model)).words
+    for text in ("by name and birth: 4,990 people", "9,057", "9,101", "41", "1.8 s", "no helper is trusted"):
+        assert text in words, text
+    for leak in Aligning(statement.trust, (Key("x"),)).leakage:
+        for text in (leak.who, leak.learns, leak.beyond):
+            assert text in words
+    assert "tables below say" in words
+    assert "Besides what the alignment told" in words
+
+
+def test_a_hidden_alignment_and_one_that_is_used_again(run, statement, model):
+    run["alignment"] |= {"hidden": True, "reused": True, "matched": None}
+    for facts in run["parties"].values():
+        facts["alignment"]["matched"] = None
+    words = Page(render(run, statement, model)).words
+    for text in ("No party knows which", "used again", "lengths of lists only", "told only that no list had changed"):
+        assert text in words, text
+    assert "That took" not in words
+    assert "people in common" not in words
+    (owner, *_) = Aligning(statement.trust, (Key("x"),), hidden=True).leakage
+    assert owner.learns in words
+
+
+def test_of_an_alignment_that_is_used_again_a_party_knows_the_count(run, statement, model):
+    run["alignment"] |= {"reused": True, "matched": None}
+    assert "by name and birth: 4,990 people" in Page(render(run, statement, model)).words
+
+
+def test_runs_without_an_alignment_look_as_before(run, statement, model):
+    del run["alignment"]
+    for facts in run["parties"].values():
+        del facts["alignment"]
+    page = Page(render(run, statement, model))
+    assert "people" not in [section["id"] for section in page.all("section")]
+    assert "alignment" not in page.words
+    assert "There was nothing else." in page.words
+
+
+@pytest.mark.parametrize("mode", ["fuzzy", "guess", None])
+def test_a_mode_that_does_not_fit_has_no_table(run, statement, model, mode):
+    run["alignment"]["mode"] = mode
+    words = Page(render(run, statement, model)).words
+    assert "4,990 people" in words
+    assert "Who learned what from this" not in words

@@ -16,6 +16,7 @@ from colonnade.cli.audit import audit
 from colonnade.cli.demo import run_demo
 from colonnade.cli.doctor import examine
 from colonnade.cli.fitted import summary
+from colonnade.cli.keys import keys
 from colonnade.cli.output import Json, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.cli.plan import plan
 from colonnade.cli.publish import publish
@@ -41,6 +42,7 @@ app.add_typer(init_app, name="init")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(schema_app, name="schema")
 app.command()(audit)
+app.command()(keys)
 app.command()(plan)
 app.command()(reproduce)
 

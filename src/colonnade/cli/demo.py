@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import shutil
 import socket
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow.csv
 
 from colonnade.cli import initialise, show
 from colonnade.cli.output import say
 from colonnade.cli.publish import publish
 from colonnade.errors import StudyError
+from colonnade.models import Roster
 from colonnade.models.evaluation import compare
+from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
 from colonnade.study.record import FILES
 from colonnade.tables import load_dataset
+from colonnade.tables.dataset import PERSON_ID, Dataset
+from colonnade.tables.keys import Key
 
 _MARK = ".colonnade-demo"
+_OVERLAP = 0.9
+_DH_SECONDS = 15.0
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _STUDY = """\
 # Three organisations, one private PCA. Everyone holds an equal copy of this file.
 name = "people"
-description = "Principal components of what a bank, a shop and a clinic know about the same people."
+description = "Principal components of what a bank, a shop and a clinic know about the people whom all three hold."
 
 [task]
 kind = "pca"
@@ -32,6 +43,10 @@ rows_at_most = 1_000_000
 [budget]
 epsilon = 1.0        # for everyone: alone, in pairs, and up to the threshold together
 delta = 1e-5
+
+[align]
+on = "person_id"     # none of them holds everybody: first they find out, in private, whom all three hold
+mode = "{mode}"
 
 [committee]
 threshold = 1        # of three: no two of them may pool what they hold
@@ -45,29 +60,63 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     """Make up the people, write the study, run it in separate processes, and measure what it is worth."""
     _make_room(out)
     people = load_dataset("population", rows=rows)
-    study = write_study(out / "study", people.feature_schemas, _STUDY)
-    people.write(study.parent / "tables")
-    for name in people.parties:
-        (study.parent / "tables" / f"{name}.csv").rename(study.parent / name / f"{name}.csv")
-    shutil.rmtree(study.parent / "tables")
+    mode = alignment_mode(people, rows)
+    study = write_study(out / "study", people.feature_schemas, _STUDY.replace("{mode}", mode), align=("dh", "helper"))
+    held = _write_tables(people, study.parent)
     loaded = Study.load(study)
-    say(f"{rows:,} people; {', '.join(people.parties)} each hold their own columns about them\n")
+    say(_opening(rows, held, mode) + "\n")
     say("BEFORE, what it would cost:\n")
-    say(show.preflight(preflight(loaded, rows)) + "\n")
+    say(show.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
     folders = run_local(loaded, out, progress=progress)
-    tables = {name: people.table(name).select(loaded.roster.schemas[name].names).matrix() for name in people.parties}
     progress("evaluate", 0, 1)
-    evaluation = compare(tables, loaded.roster, n_components=5, epsilons=_EPSILONS, delta=1e-5, runs=5, local_runs=2)
-    evaluation |= {
-        "title": "Variance captured by five components",
-        "note": "These people are made up, so all columns may lie in one place here and the private result can be "
-        "compared with what a trusted curator, or no joint computation at all, would give.",
-    }
+    evaluation = _evaluation(people, loaded.roster, held)
     progress("evaluate", 1, 1)
     facts = publish(loaded, out, folders, evaluation)
     say("\nAFTER, what was spent:\n")
+    say(f"{facts['run']['alignment']['matched']:,} people are common to {', '.join(held)}\n")
     say(show.outcome(loaded, out))
     return facts
+
+
+def alignment_mode(people: Dataset, rows: int) -> Mode:
+    """``dh`` where all parties' work, which is done on this one machine here, is forecast to be short."""
+    task = Aligning(Roster.of(people.feature_schemas).trust, (Key(PERSON_ID),))
+    work = sum(task.load(name, round(_OVERLAP * rows))[0] for name in task.owners)
+    return "dh" if work <= _DH_SECONDS else "helper"
+
+
+def _write_tables(people: Dataset, folder: Path) -> dict[str, set[str]]:
+    """Everyone's table, each without some of the people and in an order of its own; whom each of them holds."""
+    held = {}
+    with tempfile.TemporaryDirectory() as place:
+        for name, (table, _) in people.write(place, overlap=_OVERLAP).items():
+            held[name] = set(pyarrow.csv.read_csv(table)[PERSON_ID].to_pylist())
+            shutil.copyfile(table, folder / name / table.name)
+    return held
+
+
+def _opening(rows: int, held: Mapping[str, set[str]], mode: Mode) -> str:
+    each = ", ".join(f"{name} {len(ids):,}" for name, ids in held.items())
+    lines = [
+        f"{rows:,} people; none of the three holds all of them: {each}, each with its own columns and order",
+        "first they find out, in private, whom all of them hold; then they compute about these",
+    ]
+    if mode == "helper":
+        lines.append('mode "helper" here, because "dh" with so many people would keep this one machine busy for long')
+    return "\n".join(lines)
+
+
+def _evaluation(people: Dataset, roster: Roster, held: Mapping[str, set[str]]) -> dict[str, Any]:
+    """What the result is worth, on the people who are really common."""
+    ids = people.arrow[people.parties[0]][PERSON_ID].to_pylist()
+    common = set.intersection(*held.values())
+    rows = np.array([person in common for person in ids])
+    tables = {name: people.table(name).select(roster.schemas[name].names).matrix()[rows] for name in people.parties}
+    return compare(tables, roster, n_components=5, epsilons=_EPSILONS, delta=1e-5, runs=5, local_runs=2) | {
+        "title": "Variance captured by five components",
+        "note": f"These {len(common):,} people are made up, so all columns may lie in one place here and the private "
+        "result can be compared with what a trusted curator, or no joint computation at all, would give.",
+    }
 
 
 def _make_room(out: Path) -> None:
@@ -83,13 +132,13 @@ def _make_room(out: Path) -> None:
     (out / _MARK).write_text("colonnade demo may replace what it wrote here\n", encoding="utf-8")
 
 
-def write_study(folder: Path, schemas: dict[str, Any], template: str) -> Path:
+def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Sequence[Mode] = ("dh",)) -> Path:
     """A study folder with schemas, party configurations and everyone's keys."""
     (folder / "schemas").mkdir(parents=True)
     parties = ""
     for name, schema in schemas.items():
         schema.save(folder / "schemas" / f"{name}.toml")
-        initialise.party(name, folder / name, f"{name}.csv", "person_id", "auto-within-budget")
+        initialise.party(name, folder / name, f"{name}.csv", PERSON_ID, "auto-within-budget", align)
         parties += f'\n[parties.{name}]\nschema = "schemas/{name}.toml"\n'
     study = folder / "STUDY.toml"
     study.write_text(template.format(port=_free_port(), parties=parties), encoding="utf-8")

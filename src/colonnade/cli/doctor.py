@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from colonnade.cli.keys import left_out, read_keys
 from colonnade.errors import ColonnadeError, ConnectError
 from colonnade.privacy import Ledger
 from colonnade.protocols.roles import COORDINATOR
@@ -63,6 +64,8 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
         return
     yield _tried("key", lambda: _key(study, config))
     yield _tried("table", lambda: _table(study, config))
+    if study.aligning is not None:
+        yield _tried("keys", lambda: _keys(study, config))
     yield _ledger(config)
     yield _tried("budget", lambda: _budget(study, config))
     yield _connection(study, config)
@@ -92,8 +95,15 @@ def _key(study: Study, config: PartyConfig) -> str:
 
 
 def _table(study: Study, config: PartyConfig) -> str:
-    table = config.table(study.roster.schemas[config.name])
+    plan = None if study.aligning is None else study.aligning.plan
+    table = config.table(study.roster.schemas[config.name], plan)
     return f"{table.rows} rows of {config.data} fit the schema"
+
+
+def _keys(study: Study, config: PartyConfig) -> str:
+    task, found, _ = read_keys(study, config)
+    named = ", ".join(key.name for key in task.keys)
+    return f"{len(found)} keys in {named} ({task.mode}); rows left out: {left_out(found)}"
 
 
 def _ledger(config: PartyConfig) -> Check:

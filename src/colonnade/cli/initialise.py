@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from colonnade.errors import IdentityError, LedgerError, StudyError
+from colonnade.protocols.align import Mode
 from colonnade.study import PartyConfig
 from colonnade.study.policy import Approval
 from colonnade.study.spec import Study, write_pins
@@ -27,6 +29,7 @@ approval = "{approval}"
 tasks = ["pca"]                 # and "linear", "logistic", "polynomial", "prediction", as you agree
 columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
+align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree
 
 [policy.budget]
 delta = 1e-5
@@ -57,7 +60,9 @@ def identity(name: str, folder: Path) -> dict[str, str]:
     }
 
 
-def party(name: str, folder: Path, data: str, id: str, approval: Approval = "ask") -> dict[str, str]:
+def party(
+    name: str, folder: Path, data: str, id: str, approval: Approval = "ask", align: Sequence[Mode] = ("dh",)
+) -> dict[str, str]:
     """An identity, and a configuration to review."""
     check_name(name)
     config = folder / "party.toml"
@@ -65,7 +70,8 @@ def party(name: str, folder: Path, data: str, id: str, approval: Approval = "ask
         raise StudyError(f"{config} is the configuration of another party; choose another folder with --out")
     made = identity(name, folder)
     if not config.exists():
-        text = PARTY_TEMPLATE.format(name=name, data=json.dumps(data), id=json.dumps(id), approval=approval)
+        quoted = {"data": json.dumps(data), "id": json.dumps(id), "align": json.dumps(list(align))}
+        text = PARTY_TEMPLATE.format(name=name, approval=approval, **quoted)
         config.write_text(text, encoding="utf-8")
     return made | {"config": str(config)}
 

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
-from colonnade.errors import ColonnadeError, Interrupted, StorageError, StudyError
+from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError
 from colonnade.protocols.roles import Progress as Report
 
 INTERNAL_ERROR = 70
+_FEW = 10  # steps of which a rate says nothing
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EROFS)
 """What a machine says when it cannot write: nobody's mistake, and no fault of ours."""
 
@@ -107,32 +104,56 @@ def complain(error: BaseException) -> int:
     if os.environ.get("COLONNADE_DEBUG") and not isinstance(error, Interrupted):
         traceback.print_exception(error)
     if _State.json:
+        counts = {"examples": len(error.examples)} if isinstance(error, AlignmentError) else {}
         try:
-            emit({"error": type(error).__name__, "message": message, "exit_code": code})
+            emit({"error": type(error).__name__, "message": message, "exit_code": code, **counts})
             return code
         except StorageError:
             pass
     with suppress(OSError):  # nobody can be told; the code tells
-        sys.stderr.write(f"colonnade: {message}\n")
+        sys.stderr.write("".join(f"{line}\n" for line in [f"colonnade: {message}", *_advice(error)]))
         sys.stderr.flush()
     return code
 
 
+def _advice(error: BaseException) -> list[str]:
+    """What helps a party whose people are not found: its own keys, on its own screen and in no log."""
+    if not isinstance(error, AlignmentError):
+        return []
+    shown = error.examples if sys.stderr.isatty() else ()
+    own = ["some of our own keys, as they were compared:", *(f"  {example}" for example in shown)] if shown else []
+    return [*own, "`colonnade keys STUDY.toml PARTY.toml` shows each party its own keys as they are compared"]
+
+
+class Pace(ProgressColumn):
+    """How much is done, how fast, and how long it takes from here."""
+
+    def render(self, task: Task) -> Text:
+        """Such as ``4,096/100,000  2,310/s  left 0:00:41``."""
+        took, passed = task.finished_time, task.finished_time or task.elapsed
+        so_far = task.completed / passed if passed else None
+        return Text(pace(task.completed, task.total, so_far if took else task.speed or so_far, took))
+
+
+def pace(done: float, total: float | None, speed: float | None, took: float | None = None) -> str:
+    """Steps of all steps, steps a second, and the time left or, at the end, the time it took."""
+    parts = [f"{done:,.0f}/{'?' if total is None else f'{total:,.0f}'}"]
+    if speed and (total is None or total >= _FEW) and (took is None or took >= 1):
+        parts.append(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
+    if took is not None:
+        parts.append(f"took {timedelta(seconds=round(took))}")
+    elif speed and total is not None:
+        parts.append(f"left {timedelta(seconds=math.ceil(max(total - done, 0) / speed))}")
+    return "  ".join(parts)
+
+
 @contextmanager
 def progress_bar(enabled: bool) -> Iterator[Report]:
-    """A bar a phase, with steps done and time left."""
+    """A bar a phase, with steps done, their rate and the time left."""
     if not enabled:
         yield lambda phase, done, total: None
         return
-    columns = (
-        TextColumn("{task.description:>10}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    bars = Progress(*columns, console=Console(stderr=True))
+    bars = Progress(TextColumn("{task.description:>10}"), BarColumn(), Pace(), console=Console(stderr=True))
     tasks: dict[str, Any] = {}
 
     def report(phase: str, done: int, total: int) -> None:

@@ -19,6 +19,7 @@ _COUNTS = {
     "sealed_received": "sealed_received",
     "messages": "messages_sent",
 }
+_ALIGNED = ("rows", "missing", "repeated", "matched")
 
 
 def publish(
@@ -36,6 +37,8 @@ def publish(
             "traffic": _totals(record.get("traffic", {})),
             "seconds": record.get("seconds"),
         }
+        if name != COORDINATOR and "alignment" in record:
+            people[name]["alignment"] = {key: record["alignment"].get(key) for key in _ALIGNED}
     run[COORDINATOR] = people.pop(COORDINATOR)
     run["parties"] = people
     if evaluation:

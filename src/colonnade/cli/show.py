@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.cli.fitted import summary
+from colonnade.cli.keys import rules
 from colonnade.models import Estimator
 from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
+from colonnade.protocols.align import Leak
 from colonnade.study import Preflight, Study
-from colonnade.study.preflight import IterativePreflight, RunPreflight, SketchPreflight
+from colonnade.study.preflight import Alignment, IterativePreflight, RunPreflight, SketchPreflight
 
+_WIDTHS = (12, 48, 48)
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
 
@@ -45,6 +50,8 @@ def preflight(answer: Preflight) -> str:
         lines += _run(answer)
     elif isinstance(answer, SketchPreflight):
         lines += _sketch(answer)
+    if answer.alignment is not None:
+        lines += ["", *_alignment(answer.alignment)]
     return "\n".join(lines)
 
 
@@ -97,6 +104,46 @@ def _run(answer: RunPreflight) -> list[str]:
         lines.append(
             f"  {load.participant:<{width}}  sends {size(load.bytes_sent):>9}  needs {size(load.memory):>9} of memory"
         )
+    return lines
+
+
+_DUPLICATES = {
+    "refuse": "a party with equal keys in two rows stops the study",
+    "first": "of rows with equal keys a party's first stays",
+    "drop": "no row stays whose key occurs twice at a party",
+}
+_LESS_THAN_DH = {
+    "helper": "about a hundred times faster than dh, but if the coordinator and one owner pool what they see they can "
+    "try out every key",
+    "fuzzy": "weaker than dh: the coordinator compares Bloom filters, from which attackers have read names, and if it "
+    "and one owner pool what they see they can try out every key",
+}
+
+
+def _alignment(found: Alignment) -> list[str]:
+    """How common people are found, who learns what of it, and what it takes."""
+    hidden = ", and nobody learns who they are" if found.hidden else ""
+    lines = [
+        f"ALIGNMENT, mode {found.mode}: first the parties find the people that all of them hold{hidden}",
+        *(f"  {key.name}, {rules(key)}" for key in found.keys),
+        f"{_DUPLICATES[found.duplicates]}; fewer than {found.at_least:,} in common end the study, and nothing is spent",
+        *([_LESS_THAN_DH[found.mode]] if found.mode in _LESS_THAN_DH else []),
+        f"for lists of {found.rows:,}: about {found.seconds:.1f} s and {size(found.bytes_total)} on the wire"
+        + ("; next to nothing where an earlier alignment is used again" if found.reuse else ""),
+        "",
+    ]
+    heads = Leak("who", "learns, outside every epsilon", "to learn more")
+    return [*lines, *_columns((leak.who, leak.learns, leak.beyond) for leak in (heads, *found.leakage))]
+
+
+def _columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Cells wrapped under a heading."""
+    lines: list[str] = []
+    for row in rows:
+        cells = [wrap(text, width) or [""] for text, width in zip(row, _WIDTHS, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [part.ljust(width) for part, width in zip(parts, _WIDTHS, strict=True)]
+            lines.append("  " + "  ".join(padded).rstrip())
     return lines
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from colonnade.privacy.statement import Statement
 from colonnade.report import cost, promise, words
 from colonnade.report import result as learned
+from colonnade.report.alignment import alignment, people
 from colonnade.report.answers import title as title_of
 from colonnade.report.markup import Html, join, tag
 from colonnade.report.style import style
@@ -30,10 +31,15 @@ def render(
         evaluation: a comparison with other methods, for a study whose data may be looked at.
     """
     run = mapping(run)
-    title = str(run.get("study") or "A private study")
+    title, to = str(run.get("study") or "A private study"), getattr(model, "to", None)
     sections = [
         ("privacy", "Privacy", promise.privacy(statement)),
-        ("seen", "Who saw what", promise.who_saw_what(statement.trust, getattr(model, "to", None))),
+        ("people", "Whom it is about", alignment(run, statement.trust)),
+        (
+            "seen",
+            "Who saw what",
+            promise.who_saw_what(statement.trust, to, **_aligned(run)),
+        ),
         ("result", "Result", learned.result(model, run, statement.trust.owners)),
         ("evaluation", "Does it work?", learned.evaluation(mapping(evaluation)) if evaluation else None),
         ("cost", "Time and bytes", cost.time_and_bytes(run)),
@@ -88,24 +94,29 @@ def _opening(run: Mapping[str, Any], statement: Statement, model: Any) -> list[H
     what = title_of(model, _columns(run, model))
     lead = (
         f"{words.listed(statement.trust.owners)} computed {what}; nobody, the coordinator included, "
-        "learned more about a person than the table below says."
+        f"learned more about a person than the {'tables below say' if run.get('alignment') else 'table below says'}."
     )
     return [tag("p", lead, class_="lead"), _figures(run, statement, model)]
 
 
 def _figures(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
     bound, columns = promise.worst(statement), _columns(run, model)
-    took, sent = number(run.get("seconds")), cost.bytes_sent(run)
+    took, sent, common = number(run.get("seconds")), cost.bytes_sent(run), people(run)
     figures = [
         ("worst epsilon within the threshold", None if bound is None else words.epsilon(bound)),
         ("delta", words.power(statement.delta)),
         ("columns", f"{columns:,}" if columns else None),
-        ("parties", f"{len(statement.trust.owners):,}"),
+        ("parties", f"{len(statement.trust.owners):,}") if common is None else ("people in common", f"{common:,}"),
         ("from start to end", None if took is None else words.seconds(took)),
         ("sent by everyone", None if sent is None else words.size(sent)),
     ]
     shown = [tag("div", tag("dt", name), tag("dd", value)) for name, value in figures if value]
     return tag("dl", *shown, class_="figures")
+
+
+def _aligned(run: Mapping[str, Any]) -> dict[str, bool]:
+    found = mapping(run.get("alignment"))
+    return {"aligned": bool(found), "hidden": found.get("hidden") is True}
 
 
 def _columns(run: Mapping[str, Any], model: Any) -> int:

@@ -48,24 +48,28 @@ def privacy(statement: Statement) -> Html:
     )
 
 
-def who_saw_what(trust: Trust, to: str | None = None) -> Html:
-    """Roles against things, from the arrangement of the study; a result may be for one party's eyes alone."""
+def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, hidden: bool = False) -> Html:
+    """Roles against things, from the arrangement of the study; a result may be for one party's eyes alone.
+
+    What an alignment told stands elsewhere; with ``hidden`` no party knows how many rows are common.
+    """
     seated = [name for name in trust.owners if name in trust.committee]
     others = [name for name in trust.owners if name not in trust.committee]
     sits = COORDINATOR in trust.committee
     share = f"one of {len(trust.committee)} of everything; {trust.threshold + 1} are needed to see anything"
-    never, no_share = "never", "none"
+    never, no_share, count = "never", "none", "lengths of lists only" if hidden else "exact"
     rows: list[tuple[object, ...]] = []
     for names, held in ((seated, share), (others, no_share)):
         for some, told in _told(names, to):
             who = join([words.listed(some), tag("span", _part(some, held == share), class_="why")])
             noise = "none" if some == [to] else "its own part"
-            rows.append((who, "its own", never, held, noise, "of its own messages", "exact", told))
+            rows.append((who, "its own", never, held, noise, "of its own messages", count, told))
     relay = "relays, and holds the third share" if sits and len(trust.owners) == 2 else "relays"
     if sits and len(trust.owners) > 2:
         relay = "relays, and sits on the committee"
     name = join([COORDINATOR, tag("span", relay, class_="why")])
-    sizes, told = "exact, from the sizes", "yes" if to is None else "no"
+    sizes = "exact, from the alignment" if hidden else "exact, from the sizes"
+    told = "yes" if to is None else "no"
     rows.append((name, "has none", never, share if sits else no_share, "none", "of all messages", sizes, told))
     analyst = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
     rows.append((analyst, "has none", never, "none", "none", "none", "noisy" if to is None else "none", told))
@@ -81,7 +85,8 @@ def who_saw_what(trust: Trust, to: str | None = None) -> Html:
     )
     caption = (
         "What each role held or saw during the run, while no more than "
-        f"{words.counted(trust.threshold, 'committee member')} pool their shares. There was nothing else."
+        f"{words.counted(trust.threshold, 'committee member')} pool their shares. "
+        + ("Besides what the alignment told, there was nothing else." if aligned else "There was nothing else.")
     )
     return join(
         [

@@ -1,0 +1,92 @@
+"""``colonnade keys``: what a party would compare, shown to that party alone, so that formats can be talked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.output import Json, emit, say, speak_json
+from colonnade.errors import StudyError
+from colonnade.protocols.align import Aligning
+from colonnade.study import PartyConfig, Study
+from colonnade.tables.keys import Key, Keys
+
+
+def keys(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
+    config: Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")],
+    json: Json = False,
+) -> None:
+    """Show a party its own keys as a study would compare them; nothing is sent."""
+    speak_json(json)
+    loaded, own = Study.load(study), PartyConfig.load(config)
+    own.check_membership(loaded)
+    task, found, rows = read_keys(loaded, own)
+    facts = {
+        "study": loaded.name,
+        "party": own.name,
+        "on": [key.name for key in task.keys],
+        "rows": rows,
+        "keys": len(found),
+        "missing": found.missing,
+        "repeated": found.repeated,
+        "examples": list(found.examples),
+    }
+    emit(facts) if json else say(_text(loaded, own, task, found, rows))
+
+
+def read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
+    """How the study aligns, a party's own keys, and of how many rows they are."""
+    task = study.aligning
+    if task is None:
+        raise StudyError(f"study {study.name!r} has no [align], so it compares ids as they stand: there are no keys")
+    table = config.table(study.roster.schemas[config.name], task.plan)
+    if table.keys is None:
+        raise StudyError(f"the table of {config.name} was read without keys")
+    return task, table.keys, table.rows
+
+
+def rules(key: Key) -> str:
+    """How the cells of one part of the key are written before they are compared."""
+    if key.kind == "number":
+        return "as a number: 7, 007 and 7.0 are equal"
+    if key.kind == "date":
+        return "as a date, yyyy-mm-dd"
+    words = {
+        "case": {"keep": "", "fold": "capitals as small letters"},
+        "blanks": {
+            "keep": "blanks as they stand",
+            "trim": "without blanks at the ends",
+            "collapse": "without blanks at the ends, single ones between words",
+            "remove": "without blanks",
+        },
+        "accents": {"keep": "", "strip": "without accents"},
+        "unicode": {"keep": "Unicode as it stands", "NFC": "Unicode NFC", "NFKC": "Unicode NFKC"},
+    }
+    said = [choice[getattr(key, rule)] for rule, choice in words.items()]
+    return f"as text: {', '.join(text for text in said if text)}"
+
+
+def left_out(found: Keys) -> str:
+    """Which rows stay out, and why."""
+    parts = [
+        f"{count:,} {why}"
+        for count, why in ((found.missing, "without a full key"), (found.repeated, "with a repeated key"))
+        if count
+    ]
+    return ", ".join(parts) or "none"
+
+
+def _text(study: Study, config: PartyConfig, task: Aligning, found: Keys, rows: int) -> str:
+    lines = [
+        f"{config.name} in {study.name!r}: {rows:,} rows of {config.data}, {len(found):,} keys; "
+        f"rows left out: {left_out(found)}",
+        "",
+        *(f"  {key.name}: {rules(key)}" for key in task.keys),
+        "",
+        "some of them, as they would be compared (for your own eyes: talk about the format, not about these people):",
+        *(f"  {example}" for example in found.examples),
+    ]
+    return "\n".join(lines)
