@@ -1,6 +1,6 @@
-"""All speed benchmarks, one after the other; the figures go to results/speed.md and results/regression.md.
+"""All speed benchmarks, one after the other; each page of figures goes to results/PAGE.md.
 
-`python benchmarks/run.py regression` runs only those of the latter, `speed` only those of the former.
+`python benchmarks/run.py regression` runs only those of one page.
 """
 
 from __future__ import annotations
@@ -145,6 +145,12 @@ PAGES: dict[str, tuple[str, str, dict[str, Words]]] = {
         "the moment all programs are loaded until everybody holds the model; what is in it, and what the peers do, is "
         "said in [the list of benchmarks](../README.md). Epsilon 1 for the analyst.",
         {script: own_rows(script) for script in ("regression.py", "rounds.py", "scaling.py")},
+    ),
+    "alignment": (
+        "Speed of private alignment",
+        "Every party and the coordinator are processes on this machine, over TLS through the hub. The time is from "
+        "files of ids, each in its own order, to aligned tables. SPU's programs run on the same lists.",
+        {"alignment.py": own_rows("alignment.py")},
     ),
 }
 

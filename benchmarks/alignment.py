@@ -1,0 +1,231 @@
+"""Private alignment of lists over TLS, from files to aligned tables, beside SPU's private set intersection.
+
+Every party is a process with a Parquet file of its own, in its own order; each two lists have most people in common.
+SPU runs in an environment of its own, because it brings its own versions of everything: make one with
+`python -m venv spu && spu/bin/pip install spu`, and name its interpreter in COLONNADE_SPU.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from colonnade.privacy import Trust
+from colonnade.protocols import align
+from colonnade.protocols.align import Aligning
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.session import play
+from colonnade.tables import Schema, number, read_table
+from colonnade.tables.keys import Key
+from processes import PATIENCE, Act, Stage, free_ports, in_processes
+
+NAMES = ("bank", "shop", "clinic")
+HERE = Path(__file__).parent
+LIMIT_MEMORY = 2 * 2**30
+SCHEMA = Schema({"value": number(0, 1)})
+
+
+@dataclass(frozen=True)
+class Case:
+    """One alignment: how, of how many parties, with how many ids each, and within how many seconds."""
+
+    mode: str
+    parties: int
+    rows: int
+    hidden: bool = False
+    allowed: float | None = None
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        return NAMES[: self.parties]
+
+    @property
+    def common(self) -> int:
+        """Each list starts a tenth of its length after the one before."""
+        return self.rows - (self.parties - 1) * (self.rows // 10)
+
+    @property
+    def task(self) -> Aligning:
+        seats = self.owners if self.parties > 2 else (*self.owners, COORDINATOR)
+        return Aligning(Trust(self.owners, seats, 1), (Key("person_id"),), mode=self.mode, hidden=self.hidden)
+
+    @property
+    def title(self) -> str:
+        said = f"{self.mode}, members hidden" if self.hidden else self.mode
+        return f"{said}: {self.parties} parties, {self.rows:,} ids each"
+
+
+CASES = (
+    Case("dh", 2, 100_000, allowed=60.0),
+    Case("dh", 2, 1_000_000, allowed=480.0),
+    Case("helper", 2, 100_000),
+    Case("helper", 2, 1_000_000, allowed=40.0),
+    Case("dh", 3, 100_000),
+    Case("helper", 3, 1_000_000),
+    Case("dh", 2, 100_000, hidden=True),
+    Case("helper", 2, 1_000_000, hidden=True),
+)
+SPU = (("RR22", 100_000), ("RR22", 1_000_000), ("ECDH", 100_000))
+
+
+def write_lists(folder: Path, rows: int, kind: str) -> None:
+    """A file for each party, in an order of its own."""
+    for place, name in enumerate(NAMES):
+        numbers = np.random.default_rng(place).permutation(rows) + place * (rows // 10)
+        ids = pa.array([f"person-{n:09d}" for n in numbers.tolist()])
+        if kind == "csv":
+            pa.csv.write_csv(pa.table({"id": ids}), folder / f"{name}.csv")
+        else:
+            table = pa.table({"person_id": ids, "value": np.zeros(rows)})
+            pa.parquet.write_table(table, folder / f"{name}.parquet")
+
+
+def prepare(name: str, case: Case, folder: str) -> Act:
+    return partial(_take_part, case=case, folder=Path(folder))
+
+
+def _take_part(stage: Stage, case: Case, folder: Path) -> dict[str, Any]:
+    began, cpu = time.time(), time.process_time()
+    task = case.task
+    found: dict[str, Any] = {}
+    table = None
+    if stage.name != COORDINATOR:
+        table = read_table(folder / f"{stage.name}.parquet", SCHEMA, id=None, keys=task.plan)
+    place = stage.join()
+
+    def program(me: Any) -> Any:
+        if table is None:
+            return align.coordinator(me, task)
+        return align.owner(me, table.keys, task)
+
+    result = play(place, task, program, wait=PATIENCE).result
+    if table is not None:
+        found["rows"] = result.table(table).rows
+    else:
+        found["count"] = result.count
+    total = place.counters.total
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return found | {
+        "began": began,
+        "ended": time.time(),
+        "cpu": time.process_time() - cpu,
+        "sent": total.payload_sent,
+        "peak": peak,
+    }
+
+
+def measure(case: Case) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
+        write_lists(Path(folder), case.rows, "parquet")
+        found = in_processes((*case.owners, COORDINATOR), partial(prepare, case=case, folder=folder))
+    assert found[COORDINATOR]["count"] == case.common, "the count is wrong"
+    rows = {found[name]["rows"] for name in case.owners}
+    assert rows == {case.rows if case.hidden else case.common}, "the aligned tables are wrong"
+    return {
+        "title": case.title,
+        "wall": max(one["ended"] for one in found.values()) - min(one["began"] for one in found.values()),
+        "cpu": sum(one["cpu"] for one in found.values()),
+        "sent": sum(one["sent"] for one in found.values()),
+        "peak": max(one["peak"] for one in found.values()),
+        "allowed": case.allowed,
+        "rows": case.rows,
+    }
+
+
+def measure_spu(python: str, protocol: str, rows: int) -> dict[str, Any]:
+    """SPU's own program on the same lists, as CSV, which is what it reads; two processes, no TLS."""
+    with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
+        write_lists(Path(folder), rows, "csv")
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        processes = [
+            subprocess.Popen(
+                [
+                    python,
+                    HERE / "spu_psi.py",
+                    str(rank),
+                    protocol,
+                    f"{folder}/{name}.csv",
+                    f"{folder}/{name}.out",
+                    *addresses,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            for rank, name in enumerate(NAMES[:2])
+        ]
+        said = [process.communicate()[0] for process in processes]
+    reports = [json.loads(next(line for line in text.splitlines() if line.startswith("{"))) for text in said]
+    assert {report["count"] for report in reports} == {rows - rows // 10}
+    return {
+        "title": f"SPU {protocol}: 2 parties, {rows:,} ids each, no TLS",
+        "wall": max(report["ended"] for report in reports) - min(report["started"] for report in reports),
+        "peak": max(report["peak"] for report in reports),
+        "rows": rows,
+        "protocol": protocol,
+    }
+
+
+def figures(most: int) -> dict[str, Any]:
+    """All cases of at most so many ids."""
+    ours = [measure(case) for case in CASES if case.rows <= most]
+    python = os.environ.get("COLONNADE_SPU")
+    theirs = [measure_spu(python, protocol, rows) for protocol, rows in SPU if rows <= most] if python else []
+    return {"colonnade": ours, "spu": theirs}
+
+
+def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The lines of the page of results."""
+    for line in found["colonnade"]:
+        words = f"**{line['wall']:.1f} s** wall, {line['cpu']:.0f} s CPU, {line['sent'] / 1e6:.0f} MB sent in all"
+        words += f", at most {line['peak'] / 1e6:.0f} MB a process"
+        required = []
+        if line["allowed"] is not None:
+            good = line["wall"] < line["allowed"]
+            required.append(f"{'PASS' if good else 'FAIL'}: under {line['allowed']:.0f} s")
+        required.append(f"{'PASS' if line['peak'] <= LIMIT_MEMORY else 'FAIL'}: at most 2 GB")
+        yield line["title"], words, ", ".join(required)
+    for line in found["spu"]:
+        beside = [ours for ours in found["colonnade"] if ours["rows"] == line["rows"] and "2 parties" in ours["title"]]
+        ratios = ", ".join(
+            f"{ours['title'].split(':')[0]} takes {ours['wall'] / line['wall']:.2g} x that" for ours in beside
+        )
+        yield line["title"], f"{line['wall']:.1f} s wall, {line['peak'] / 1e6:.0f} MB a process; {ratios}", ""
+    if not found["spu"]:
+        yield "SPU", "not measured: COLONNADE_SPU names no interpreter", ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most", type=int, default=10**6, help="leave out lists that are longer")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = figures(options.most)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        for row in rows(found):
+            print("   ".join(row))
+
+
+if __name__ == "__main__":
+    main()
