@@ -193,13 +193,12 @@ def test_duplicates_and_missing_keys_are_left_out_and_counted():
 
 
 @pytest.mark.parametrize("mode", ["dh", "helper"])
-@pytest.mark.parametrize("hidden", [False, True])
-def test_nothing_in_common_is_an_error_with_own_examples(mode, hidden):
+def test_nothing_in_common_is_an_error_with_own_examples(mode):
     schema = Schema({"x": number(-1, 1)})
     shop = Party("shop", table("shop", written="p{}".format), schema=schema, id="person_id")
     people = Federation([parties(2)[0], shop])
     with pytest.raises(AlignmentError) as caught:
-        people.align(on="person_id", mode=mode, hidden=hidden)
+        people.align(on="person_id", mode=mode)
     assert caught.value.examples
     assert all("P-0" in example for example in caught.value.examples)  # those of the first party, here bank
     assert "P-0" not in str(caught.value)

@@ -114,6 +114,7 @@ def test_the_rules_for_keys_are_those_of_tables():
         ('[align]\non = "id"\nmode = "psi"\n', "align.mode"),
         ('[align]\non = "id"\nduplicates = "last"\n', "align.duplicates"),
         ('[align]\non = "id"\nat_least = 0\n', "align.at_least"),
+        ('[align]\non = "id"\nhidden = true\nat_least = 2\n', "cannot have at_least with hidden"),
         ('[align]\non = "id"\nmode = "fuzzy"\npad_to = 9\n', "cannot use: made-up people"),
         ('[align]\non = "id"\nsimilarity = 0.9\n', 'only mode = "fuzzy" uses'),
         ('[align]\non = "id"\nmode = "fuzzy"\nhidden = true\n', "cannot have hidden = true"),

@@ -126,7 +126,7 @@ def _alignment(found: Alignment) -> list[str]:
     lines = [
         f"ALIGNMENT, mode {found.mode}: first the parties find the people that all of them hold{hidden}",
         *(f"  {key.name}, {rules(key)}" for key in found.keys),
-        f"{_DUPLICATES[found.duplicates]}; fewer than {found.at_least:,} in common end the study, and nothing is spent",
+        f"{_DUPLICATES[found.duplicates]}; {_few(found)}",
         *([_LESS_THAN_DH[found.mode]] if found.mode in _LESS_THAN_DH else []),
         f"for lists of {found.rows:,}: about {found.seconds:.1f} s and {size(found.bytes_total)} on the wire"
         + ("; next to nothing where an earlier alignment is used again" if found.reuse else ""),
@@ -134,6 +134,13 @@ def _alignment(found: Alignment) -> list[str]:
     ]
     heads = Leak("who", "learns, outside every epsilon", "to learn more")
     return [*lines, *_columns((leak.who, leak.learns, leak.beyond) for leak in (heads, *found.leakage))]
+
+
+def _few(found: Alignment) -> str:
+    """What happens when hardly anybody is common."""
+    if found.hidden:
+        return "nobody is told whether anybody matched"
+    return f"fewer than {found.at_least:,} in common end the study, and nothing is spent"
 
 
 def _columns(rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -47,6 +47,10 @@ class Blind:
         """What takes this blind off."""
         return Blind(_sodium().crypto_core_ristretto255_scalar_invert(self._scalar))
 
+    def times(self, other: Blind) -> Blind:
+        """Both blinds as one."""
+        return Blind(_sodium().crypto_core_ristretto255_scalar_mul(self._scalar, other._scalar))
+
     def on(self, points: Points, source: str = "this participant") -> Points:
         """The product with every point; bytes that ``source`` made up instead of points are refused."""
         product, scalar = _sodium().crypto_scalarmult_ristretto255, self._scalar

@@ -52,7 +52,7 @@ def leakage(found: Mapping[str, Any], trust: Trust) -> tuple[Leak, ...]:
     if mode not in MODES or not isinstance(hidden, bool):
         return ()
     try:
-        return Aligning(trust, (Key("key"),), mode=mode, hidden=hidden).leakage
+        return Aligning(trust, (Key("key"),), mode=mode, hidden=hidden, pad_to=found.get("pad_to")).leakage
     except StudyError:
         return ()
 

@@ -63,6 +63,8 @@ class AlignPart(Part):
             raise ValueError(
                 'cannot have hidden = true with mode = "fuzzy": linkage by similarity needs somebody who sees the pairs'
             )
+        if self.hidden and self.at_least != 1:
+            raise ValueError("cannot have at_least with hidden = true, which tells nobody whether people match")
         if self.similarity is not None and self.mode != "fuzzy":
             raise ValueError('has similarity, which only mode = "fuzzy" uses: the other modes compare exactly')
         if self.pad_to is not None and self.mode == "fuzzy":

@@ -1,9 +1,9 @@
 """What a party keeps of an alignment, so that later studies of the same participants need not run it again.
 
-One file for each set of participants and settings, in ``alignments/`` beside the party's ledger. It holds no
-key of anybody: of each matched row a hash of its key, under a salt in the file, so that a table in another order
-still fits. It tells which of the party's own people the others hold too, so it stays with the party, unreadable
-to other users of its machine.
+One file for each set of participants and settings, in ``alignments/`` beside the party's ledger. Of each matched row
+it holds a hash of its key, so that a table in another order still fits. The salt is in the file too, so whoever has it
+can try out keys: it tells which of the party's own people the others hold, and stays with the party like its table,
+unreadable to other users of its machine.
 """
 
 from __future__ import annotations

@@ -57,13 +57,17 @@ class Matching:
 
 
 def align_as_coordinator(me: Coordinator, study: Study, record: RunRecord) -> None:
-    """The coordinator's part of the alignment, where the study has one."""
+    """The coordinator's part of the alignment, where the study has one.
+
+    What it alone knows of hidden members stays out of a record that owners may be shown.
+    """
     if study.aligning is None:
         return
     start = time.monotonic()
     with me.meter.phase("align"):
         matched = align.coordinator(me, study.aligning)
-    _write_down(record, study.aligning, matched.reused, start, matched.count, {"rows": matched.sizes})
+    count = None if study.aligning.hidden else matched.count
+    _write_down(record, study.aligning, matched.reused, start, count, {"rows": matched.sizes})
 
 
 def _write_down(
@@ -72,6 +76,7 @@ def _write_down(
     """Counts, and nothing else of an alignment, in ``run.json`` and ``events.jsonl``."""
     seconds = round(time.monotonic() - start, 3)
     found = {"matched": matched, **counts, "reused": reused, "seconds": seconds}
-    settings = {"mode": task.mode, "hidden": task.hidden, "on": [key.name for key in task.keys]}
+    settings: dict[str, Any] = {"mode": task.mode, "hidden": task.hidden, "on": [key.name for key in task.keys]}
+    settings |= {} if task.pad_to is None else {"pad_to": task.pad_to}
     record.note("alignment used again" if reused else "aligned", **found)
     record.add(alignment=settings | found)

@@ -24,7 +24,6 @@ from colonnade.tables.keys import Key
 _WORD = 3  # bytes of a residue on the wire
 _WIRE_BYTES_PER_SECOND = 100e6
 _SECONDS_PER_ROUND = 4e-3
-_LISTS = 2  # where nobody knows who matched there are as many rows as in the two longest lists together
 _BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
 
 
@@ -221,7 +220,12 @@ _Common = tuple[str, str, str | None, Statement, Binding | None, Alignment | Non
 def _rows(study: Study) -> int:
     """How long the parties' lists may be."""
     most = int(getattr(study.task, "rows", None) or study.task.rows_at_most)
-    return max(1, most // _LISTS) if study.roster.hidden else most
+    return max(1, most // _lists(study))
+
+
+def _lists(study: Study) -> int:
+    """How many lists a joint table is as long as: where nobody knows who matched, all of them."""
+    return len(study.content.parties) if study.roster.hidden else 1
 
 
 def _alignment(study: Study, rows: int) -> Alignment | None:
@@ -272,7 +276,7 @@ def _run(common: _Common, task: Priced, study: Study, rows: int) -> RunPreflight
         law=task.law,
         noise_std=task.noise_std,
         noise_on=_noise_on(task, study.content.task.kind),
-        loads=_loads(task, study.participants, _LISTS * rows if study.roster.hidden else rows),
+        loads=_loads(task, study.participants, _lists(study) * rows),
     )
 
 

@@ -242,10 +242,12 @@ def _library() -> tuple[Any, Any]:
 
 def _check_size(count: int, name: str) -> None:
     if count > ROWS_AT_MOST:
-        raise CapacityError(
+        error = CapacityError(
             f"fuzzy alignment compares every row with every row and takes at most {ROWS_AT_MOST} rows a side, and "
             f"{name} has {count}: use exact keys"
         )
+        error.told = f"fuzzy alignment takes at most {ROWS_AT_MOST} rows a side; use exact keys"
+        raise error
 
 
 def _shared_secret(me: Owner, owners: Sequence[str]) -> bytes:

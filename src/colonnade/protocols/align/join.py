@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc.keyvalue import Store, Words, stored
-from colonnade.protocols.align.lists import positions, receive_words, send_words, shuffled
+from colonnade.protocols.align.lists import positions, receive_words, received_key, send_words, shuffled
 from colonnade.protocols.align.tags import Tags, keyed
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.randomness import Stream, new_key
@@ -42,20 +42,24 @@ def zero_shares(me: Owner, keys: Sequence[bytes], owners: Sequence[str], seats: 
         me.link(other).send("pair-key", key=secret)
     for other in pairs:
         if other not in secrets:
-            secrets[other] = bytes(me.link(other).recv("pair-key")["key"])
+            secrets[other] = received_key(me.link(other), "pair-key", other)
     total = np.zeros((len(keys), 2), dtype=np.uint64)
     for other in pairs:
         total ^= keyed(keys, secrets[other])
     return total
 
 
-def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words) -> Members:
-    """``dh``, the leader: look its own people up in everybody's store, and tell everybody its own matches."""
+def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words, at_least: int) -> Members:
+    """``dh``, the leader: look its own people up in everybody's store, and tell everybody its own matches.
+
+    Where they are too few to go on, the others are told of nobody.
+    """
     for other, own in tags.items():
         shares = shares ^ own.pads ^ _receive_store(me, other)[own.tags]
     rows, index = _common(shares)
+    told = len(rows) if len(rows) >= at_least else 0
     for other, own in tags.items():
-        _tell(me, other, own.tags[rows], index)
+        _tell(me, other, own.tags[rows[:told]], index[:told])
     me.link(COORDINATOR).send("common", count=len(rows))
     return Members(rows, index)
 
@@ -75,8 +79,11 @@ def leader_asks(me: Owner, tags: Words, shares: Words) -> Members:
     return _told(me, COORDINATOR, tags)
 
 
-def coordinator_joins(me: Coordinator, leader: str, owners: Sequence[str]) -> int:
-    """``helper``, the coordinator: join what it cannot read; how many people are common."""
+def coordinator_joins(me: Coordinator, leader: str, owners: Sequence[str], at_least: int) -> int:
+    """``helper``, the coordinator: join what it cannot read; how many people are common.
+
+    Where they are too few to go on, the owners are told of nobody.
+    """
     tags = receive_words(me.link(leader), "tags", leader)
     shares = receive_words(me.link(leader), "shares", leader)
     if len(tags) != len(shares):
@@ -85,8 +92,9 @@ def coordinator_joins(me: Coordinator, leader: str, owners: Sequence[str]) -> in
         shares = shares ^ _receive_store(me, owner)[tags]
         me.progress("align", step + 1, len(owners) - 1)
     rows, index = _common(shares)
+    told = len(rows) if len(rows) >= at_least else 0
     for owner in owners:
-        _tell(me, owner, tags[rows], index)
+        _tell(me, owner, tags[rows[:told]], index[:told])
     return len(rows)
 
 

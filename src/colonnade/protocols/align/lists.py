@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import ProtocolError
 from colonnade.mpc import Link
 from colonnade.mpc.keyvalue import WORDS, Words
-from colonnade.randomness import Stream
+from colonnade.randomness import KEY_BYTES, Stream
 
 LONGEST = 1 << 28
 _PIECE = 1 << 16
@@ -38,10 +38,22 @@ def receive_words(link: Link, kind: str, peer: str) -> Words:
 
 def received_size(link: Link, kind: str, peer: str) -> int:
     """The announced length of a list."""
-    size = link.recv(kind).get("size")
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= LONGEST:
+    return length(link.recv(kind).get("size"), peer)
+
+
+def length(value: object, peer: str) -> int:
+    """A value that can be the length of a list."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST:
         raise ProtocolError(f"{peer} announced no length of a list")
-    return size
+    return value
+
+
+def received_key(link: Link, kind: str, peer: str) -> bytes:
+    """A secret key that a peer drew."""
+    key = link.recv(kind).get("key")
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise ProtocolError(f"{peer} sent something else than a key")
+    return key
 
 
 def checked(array: object, shape: Sequence[int], dtype: type[np.generic], peer: str) -> NDArray[np.generic]:

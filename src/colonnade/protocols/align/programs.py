@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, CapacityError, PeerLost, PeerStopped, ProtocolError
 from colonnade.protocols.align import fuzzy, join, tags, universe
-from colonnade.protocols.align.lists import LONGEST, shuffled
+from colonnade.protocols.align.lists import length, shuffled
 from colonnade.protocols.align.tags import Tags
 from colonnade.protocols.align.task import Aligning
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
@@ -67,7 +67,7 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
     """An owner's program; ``known`` is the token of an earlier alignment that it still holds."""
     me.link(COORDINATOR).send("align", rows=_announced(keys, task), token=known)
     told = me.link(COORDINATOR).recv("align-plan")
-    if told["again"]:
+    if told.get("again") is True:
         return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
     leader = str(told["leader"])
     if leader not in task.leaders:
@@ -82,7 +82,7 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
     shares = join.zero_shares(me, values, task.owners, task.leaders)
     joiner = leader if task.mode == "dh" else COORDINATOR
     if isinstance(made, dict):
-        members = join.leader_joins(me, made, shares)
+        members = join.leader_joins(me, made, shares, task.at_least)
     elif me.name == leader:
         members = join.leader_asks(me, made.tags, shares)
     else:
@@ -94,14 +94,16 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
 def coordinator(me: Coordinator, task: Aligning) -> Matched:
     """The coordinator's program."""
     lists = {name: me.link(name).recv("align") for name in task.owners}
-    sizes = {name: _length(name, said.get("rows")) for name, said in lists.items()}
+    sizes = {name: length(said.get("rows"), name) for name, said in lists.items()}
     tokens = {said.get("token") for said in lists.values()}
-    again = len(tokens) == 1 and tokens != {b""}
-    leader = min(task.leaders, key=lambda name: sizes[name])
-    for name in task.owners:
-        me.link(name).send("align-plan", again=again, leader=leader)
-    if again:
+    if len(tokens) == 1 and tokens != {b""}:
+        for name in task.owners:
+            me.link(name).send("align-plan", again=True)
         return Matched(None, sizes, reused=True)
+    # Only where the leader does most of the work is it worth telling whose list is short.
+    leader = min(task.leaders, key=lambda name: sizes[name]) if task.mode == "dh" else task.leaders[0]
+    for name in task.owners:
+        me.link(name).send("align-plan", again=False, leader=leader)
     if task.mode == "dh":
         tags.follow(me, leader)
     if task.hidden:
@@ -109,9 +111,9 @@ def coordinator(me: Coordinator, task: Aligning) -> Matched:
     if task.mode == "fuzzy":
         count = fuzzy.coordinator(me, task)
     elif task.mode == "helper":
-        count = join.coordinator_joins(me, leader, task.owners)
+        count = join.coordinator_joins(me, leader, task.owners, task.at_least)
     else:
-        count = _length(leader, me.link(leader).recv("common").get("count"))
+        count = length(me.link(leader).recv("common").get("count"), leader)
     _tell_verdict(me, count, task)
     return Matched(count, sizes)
 
@@ -122,16 +124,18 @@ def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
 
 
 def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Tags | dict[str, Tags]:
-    """This owner's tags; the leader of ``dh`` has a list of them for every other owner."""
-    if task.mode == "helper":
-        return Tags.keyed(values, tags.shared_key(me, task.leaders[:1] + _rest(task)))
+    """This owner's tags; the leader has a list of them for every other owner, but for a helper who may know members."""
+    others = [name for name in task.owners if name != leader]
+    if task.mode == "dh" and me.name == leader:
+        return tags.leader_blinded(me, values, others, both=task.hidden)
+    if task.mode == "dh":
+        return tags.other_blinded(me, values, leader, both=task.hidden)
+    key = tags.shared_key(me, [leader, *others])
+    if not task.hidden:
+        return Tags.keyed(values, key)
     if me.name == leader:
-        return tags.leader_blinded(me, values, [name for name in task.owners if name != leader])
-    return tags.other_blinded(me, values, leader)
-
-
-def _rest(task: Aligning) -> tuple[str, ...]:
-    return tuple(name for name in task.owners if name != task.leaders[0])
+        return {other: Tags.keyed(values, tags.key_for(other, key)) for other in others}
+    return Tags.keyed(values, tags.key_for(me.name, key))
 
 
 def _announced(keys: Keys, task: Aligning) -> int:
@@ -157,14 +161,13 @@ def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
 
 
 def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning) -> Aligned:
-    _hear_verdict(me, len(rows), task, keys)
+    _hear_verdict(me, task, keys)
     token = hashlib.sha256(index.tobytes()).digest()[:TOKEN_BYTES]
     return Aligned(token, len(rows), rows, index=index)
 
 
 def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], keys: Keys, task: Aligning) -> Aligned:
     universe.send_tags(me, [own.tags for own in (made.values() if isinstance(made, dict) else [made])])
-    _hear_verdict(me, None, task, keys)
     slots, size, token = universe.receive_slots(me, len(order))
     ascending = np.argsort(slots)
     rows, slots = order[ascending], slots[ascending]
@@ -175,9 +178,8 @@ def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], k
 def _place(me: Coordinator, task: Aligning, leader: str) -> int:
     others = [name for name in task.owners if name != leader]
     stream = Stream.fresh()
-    found = universe.receive_tags(me, leader, others, len(others) if task.mode == "dh" else 1)
+    found = universe.receive_tags(me, leader, others)
     first, rest, size, count = universe.settled(found, stream)
-    _tell_verdict(me, count, task)
     token = stream.bytes(TOKEN_BYTES)
     for name, slots in {leader: first, **rest}.items():
         me.link(name).send("slots", slots=slots, size=size, token=token)
@@ -187,37 +189,33 @@ def _place(me: Coordinator, task: Aligning, leader: str) -> int:
 def _tell_verdict(me: Coordinator, count: int, task: Aligning) -> None:
     """Say whether enough people are common; where not, nobody leaves before all have heard it."""
     for name in task.owners:
-        me.link(name).send("enough", enough=count >= task.at_least)
+        me.link(name).send("enough", enough=count >= task.at_least, count=count)
     if count < task.at_least:
         for name in task.owners:
             me.link(name).recv("heard")
         with suppress(PeerStopped, PeerLost):  # who has the first of these leaves
             for name in task.owners:
                 me.link(name).send("end")
-        raise _too_few(None if task.hidden else count, task)
+        raise _too_few(count, task)
 
 
-def _hear_verdict(me: Owner, count: int | None, task: Aligning, keys: Keys) -> None:
-    if me.link(COORDINATOR).recv("enough")["enough"] is True:
+def _hear_verdict(me: Owner, task: Aligning, keys: Keys) -> None:
+    told = me.link(COORDINATOR).recv("enough")
+    if told.get("enough") is True:
         return
+    count = length(told.get("count"), COORDINATOR)
     me.link(COORDINATOR).send("heard")
     with suppress(PeerStopped, PeerLost):  # somebody was quicker to leave, and all have heard
         me.link(COORDINATOR).recv("end")
     raise _too_few(count, task, keys)
 
 
-def _too_few(count: int | None, task: Aligning, keys: Keys | None = None) -> AlignmentError:
+def _too_few(count: int, task: Aligning, keys: Keys | None = None) -> AlignmentError:
     """The sentence that everyone sees, and an owner's own examples beside it."""
-    found = "too few people are" if count is None else "nobody is" if not count else f"only {count} are"
+    found = f"only {count} are" if count else "nobody is"
     error = AlignmentError(
         f"{found} common to {', '.join(task.owners)} (at_least = {task.at_least}): check that all compare the same "
         f"thing under {', '.join(key.name for key in task.keys)}, written the same way; nothing was spent"
     )
     error.examples = keys.examples if keys is not None else ()
     return error
-
-
-def _length(name: str, rows: object) -> int:
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= LONGEST:
-        raise ProtocolError(f"{name} announced no length of a list")
-    return rows

@@ -1,8 +1,11 @@
 """Tags: numbers that an owner and the leader have in common for a person whom both hold, and for nobody else.
 
-``dh``: an owner's tags are hashes of k H(x), where only the owner knows the scalar k. The leader gets them for its own
-people and no others: it sends a H(x) under a blind a of its own, the owner returns k a H(x), and the leader takes a
-off. The owner sees random elements; the leader cannot compute a tag by itself, so it cannot try out keys.
+``dh``, members known: an owner's tags are hashes of k H(x), where only the owner knows the scalar k. The leader gets
+them for its own people and no others: it sends a H(x) under a blind a of its own, the owner returns k a H(x), and the
+leader takes a off. The owner sees random elements; the leader cannot compute a tag itself, so it cannot try out keys.
+
+``dh``, members hidden: here tags go to the coordinator, and nobody who pools with it may be able to compute them. So a
+tag is a hash of c k H(x), where the leader knows c and the owner k, and both sides get theirs in the same way.
 
 ``helper``: the owners share a key, and a tag is a keyed hash. Whoever has both the key and somebody's tags can try out
 keys, so tags go only to the coordinator, which does not have it.
@@ -15,20 +18,23 @@ no tags of its own, and pads are zero.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Points, hashed
 from colonnade.mpc.keyvalue import WORDS, Words
-from colonnade.protocols.align.lists import checked, received_size
+from colonnade.protocols.align.lists import checked, length, received_key, received_size
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream, new_key
 
 TAG_BYTES = 8 * WORDS
 _PIECE = 1 << 12
-_AHEAD = 4  # pieces that the leader sends before it waits for the first answer
+_AHEAD = 4  # pieces that are sent before the first answer is waited for
+
+Step = Callable[[int], None]
+"""Told how many keys more are done."""
 
 
 @dataclass(frozen=True)
@@ -56,44 +62,89 @@ class Tags:
         self.pads[start : start + len(pieces)] = keyed(pieces, b"pad")
 
 
-def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str]) -> dict[str, Tags]:
+def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str], *, both: bool) -> dict[str, Tags]:
     """The leader's side of ``dh``: for every other owner the tags of the leader's people."""
-    blind = Blind.fresh(Stream.fresh())
-    unblind, starts = blind.inverse(), range(0, len(keys), _PIECE)
-    found = {other: Tags.empty(len(keys)) for other in others}
     for other in others:
         me.link(other).send("list", size=len(keys))
-    _report(me, 0, len(keys))
-    for step in range(len(starts) + _AHEAD):
-        if step < len(starts):
-            piece = blind.on(hashed(keys[starts[step] : starts[step] + _PIECE]))
-            for other in others:
-                me.link(other).send("blinded", points=piece)
-        if step - _AHEAD >= 0:
-            start = starts[step - _AHEAD]
-            size = min(_PIECE, len(keys) - start)
-            for other in others:
-                points = _received(me, other, "blinded twice", size)
-                found[other].put(start, unblind.on(points, other))
-            _report(me, start + size, len(keys))
+    secrets = {other: Blind.fresh(Stream.fresh()) for other in others} if both else {}
+    theirs = {other: received_size(me.link(other), "list", other) for other in secrets}
+    step = _Told(me, len(keys) + sum(theirs.values()))
+    found = _asked(me, keys, others, secrets, step)
+    for other, size in theirs.items():
+        for start in range(0, size, _PIECE):
+            _answer(me, other, secrets[other], min(_PIECE, size - start))
+            step(min(_PIECE, size - start))
     return found
 
 
-def other_blinded(me: Owner, keys: Sequence[bytes], leader: str) -> Tags:
+def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) -> Tags:
     """Another owner's side of ``dh``: blind the leader's list once more, and its own."""
     secret = Blind.fresh(Stream.fresh())
+    if both:
+        me.link(leader).send("list", size=len(keys))
     size = received_size(me.link(leader), "list", leader)
+    step = _Shown(me, size + len(keys))
     own = Tags.empty(len(keys))
-    for start in range(0, max(size, len(keys)), _PIECE):
-        # One piece of each, so that neither side waits while the other has two things to do.
+    for start in range(0, size if both else max(size, len(keys)), _PIECE):
         if start < size:
-            points = _received(me, leader, "blinded", min(_PIECE, size - start))
-            me.link(leader).send("blinded twice", points=secret.on(points, leader))
-        mine = keys[start : start + _PIECE]
-        if mine:
+            _answer(me, leader, secret, min(_PIECE, size - start))
+            step(min(_PIECE, size - start))
+        # One piece of each, so that neither side waits while the other has two things to do.
+        if not both and start < len(keys):
+            mine = keys[start : start + _PIECE]
             own.put(start, secret.on(hashed(mine)))
-        me.progress("align", min(start + _PIECE, size) + min(start + _PIECE, len(keys)), size + len(keys))
-    return own
+            step(len(mine))
+    return _asked(me, keys, [leader], {leader: secret}, step)[leader] if both else own
+
+
+def _asked(
+    me: Owner, keys: Sequence[bytes], peers: Sequence[str], own: dict[str, Blind], step: Step
+) -> dict[str, Tags]:
+    """Tags of one's own keys under each peer's secret, and under one's own for that peer where there is one."""
+    blind = Blind.fresh(Stream.fresh())
+    off = {peer: blind.inverse() if peer not in own else blind.inverse().times(own[peer]) for peer in peers}
+    starts = range(0, len(keys), _PIECE)
+    found = {peer: Tags.empty(len(keys)) for peer in peers}
+    for turn in range(len(starts) + _AHEAD):
+        if turn < len(starts):
+            piece = blind.on(hashed(keys[starts[turn] : starts[turn] + _PIECE]))
+            for peer in peers:
+                me.link(peer).send("blinded", points=piece)
+        if turn >= _AHEAD:
+            start = starts[turn - _AHEAD]
+            size = min(_PIECE, len(keys) - start)
+            for peer in peers:
+                found[peer].put(start, off[peer].on(_received(me, peer, "blinded twice", size), peer))
+            step(size)
+    return found
+
+
+def _answer(me: Owner, peer: str, secret: Blind, size: int) -> None:
+    points = _received(me, peer, "blinded", size)
+    me.link(peer).send("blinded twice", points=secret.on(points, peer))
+
+
+class _Shown:
+    """Counts keys on this owner's own display."""
+
+    def __init__(self, me: Owner, total: int) -> None:
+        self.me, self.done, self.total = me, 0, total
+
+    def __call__(self, more: int) -> None:
+        self.done += more
+        self.me.progress("align", self.done, self.total)
+
+
+class _Told(_Shown):
+    """Counts keys, and tells the coordinator too, which has nothing else to show."""
+
+    def __init__(self, me: Owner, total: int) -> None:
+        super().__init__(me, total)
+        self(0)
+
+    def __call__(self, more: int) -> None:
+        super().__call__(more)
+        self.me.link(COORDINATOR).send("aligning", done=self.done, total=self.total)
 
 
 def follow(me: Coordinator, leader: str) -> None:
@@ -101,7 +152,7 @@ def follow(me: Coordinator, leader: str) -> None:
     done, total = 0, 1
     while done < total:
         said = me.link(leader).recv("aligning")
-        done, total = int(said["done"]), int(said["total"])
+        done, total = length(said.get("done"), leader), length(said.get("total"), leader)
         me.progress("align", done, total)
 
 
@@ -109,11 +160,16 @@ def shared_key(me: Owner, owners: Sequence[str]) -> bytes:
     """A key that all owners have: the first draws it."""
     first, *rest = owners
     if me.name != first:
-        return bytes(me.link(first).recv("align-key")["key"])
+        return received_key(me.link(first), "align-key", first)
     key = new_key()
     for owner in rest:
         me.link(owner).send("align-key", key=key)
     return key
+
+
+def key_for(owner: str, key: bytes) -> bytes:
+    """What becomes of a shared key for the tags of one owner: lists of different owners are not to be compared."""
+    return hashlib.blake2b(owner.encode(), key=key, digest_size=len(key)).digest()
 
 
 def keyed(keys: Iterable[bytes], secret: bytes) -> Words:
@@ -125,8 +181,3 @@ def keyed(keys: Iterable[bytes], secret: bytes) -> Words:
 def _received(me: Owner, peer: str, kind: str, size: int) -> Points:
     points = checked(me.link(peer).recv(kind).get("points"), (size, POINT_BYTES), np.uint8, peer)
     return np.asarray(points, dtype=np.uint8)
-
-
-def _report(me: Owner, done: int, total: int) -> None:
-    me.progress("align", done, total)
-    me.link(COORDINATOR).send("aligning", done=done, total=total)

@@ -57,6 +57,8 @@ class Aligning:
             raise StudyError(f"alignment has the modes {', '.join(MODES)}, not {self.mode!r}")
         if not _counts(self.at_least):
             raise StudyError("at_least must be a whole number, one or more")
+        if self.hidden and self.at_least != 1:
+            raise StudyError("a hidden alignment tells nobody whether people match, so it takes no at_least")
         if self.mode == "fuzzy" and (self.hidden or len(self.owners) != 2):
             raise StudyError("fuzzy alignment is for two parties, and it cannot hide who matched: use exact keys")
         if not isinstance(self.similarity, int | float) or not 0 < self.similarity <= 1:
@@ -152,26 +154,35 @@ class Aligning:
                 return _SECONDS_PER_PAIR * rows**2, 24 * rows * len(self.owners)
             return _SECONDS_PER_FILTER * rows, _LINKAGE_BYTES * rows
         seconds = _SECONDS_PER_KEY * rows * (1 + others)
-        sent = 2 * TAG_BYTES * rows if leads or self.hidden else store
+        lists = others if leads else 1
+        sent = lists * TAG_BYTES * rows if self.hidden else 2 * TAG_BYTES * rows if leads else store
         if name == COORDINATOR:
             told = (8 if self.hidden else 2 * TAG_BYTES) * rows * len(self.owners)
             return seconds, told if self.hidden or self.mode == "helper" else 0
         if self.mode == "dh":
             products = rows * (1 + others if leads else 2)
+            points = rows * (others if leads else 1)
+            if self.hidden:  # every list goes both ways
+                products += rows * (others if leads else 1)
+                points *= 2
+            else:
+                sent = 2 * TAG_BYTES * rows * others if leads else store
             seconds += (products * SECONDS_PER_PRODUCT + rows * SECONDS_PER_HASH) / processors()
-            sent = rows * others * (POINT_BYTES + 2 * TAG_BYTES) if leads else rows * POINT_BYTES + store
+            sent += points * POINT_BYTES
         return seconds, sent
 
 
 _MEMBERS = {
     False: "which of its own people all the others hold too, and so how many",
-    True: "nothing about who is common, but that there are at least `at_least`",
+    True: "nothing about who is common, nor how many",
 }
 _LENGTHS = {
-    ("dh", False): "the leader (the shortest list) also the length of every list, the others that of the leader's",
-    ("dh", True): "the length of the leader's list, and that of the longest other list",
+    ("dh", False): "who leads, having the shortest list of those with a seat; the leader the length of every list, the "
+    "others that of the leader's",
+    ("dh", True): "who leads, having the shortest list of those with a seat; the leader the length of every list, the "
+    "others that of the leader's and the sum of all",
     ("helper", False): "no length but its own",
-    ("helper", True): "the sum of the leader's length and the longest other",
+    ("helper", True): "the sum of all lengths",
 }
 _PADDED = "no lengths, as lists are padded"
 _TRY = {

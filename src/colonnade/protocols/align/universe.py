@@ -1,8 +1,9 @@
 """Members that nobody knows: a common universe of slots, of which every owner knows those of its own rows.
 
-The coordinator sees tags, which tell it nothing about people, gives equal tags the same random slot and every other
-tag a slot of its own, and tells each owner the slots of its own list. These are a random choice of slots whether or
-not anybody else is there, so an owner learns the size of the universe and nothing else.
+The coordinator sees tags, which tell it nothing about people, gives a tag that the leader has too the slot of that row
+and every other tag a slot of its own, and tells each owner the slots of its own list. These are a random choice of
+slots whether or not anybody else is there, so an owner learns the size of the universe and nothing else. It is not even
+told whether anybody matched: with a list of one person that would be an answer about that person.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Slots = NDArray[np.int64]
 
 
 def send_tags(me: Owner, tags: Sequence[Words]) -> None:
-    """An owner's side: its tags; the leader has a list for each other owner, or one for all of them."""
+    """An owner's side: its tags; the leader has a list for each other owner."""
     for words in tags:
         send_words(me.link(COORDINATOR), "tags", words)
 
@@ -39,24 +40,24 @@ def receive_slots(me: Owner, rows: int) -> tuple[Slots, int, bytes]:
     return found, size, token
 
 
-def receive_tags(me: Coordinator, leader: str, others: Sequence[str], lists: int) -> dict[str, tuple[Words, Words]]:
-    """For every other owner the leader's tags and its own; the leader sends so many lists."""
-    link = me.link(leader)
-    theirs = [receive_words(link, "tags", leader) for _ in range(lists)]
+def receive_tags(me: Coordinator, leader: str, others: Sequence[str]) -> dict[str, tuple[Words, Words]]:
+    """For every other owner the leader's tags and its own."""
+    theirs = [receive_words(me.link(leader), "tags", leader) for _ in others]
     if len({len(words) for words in theirs}) != 1:
         raise ProtocolError(f"{leader} sent lists of different lengths")
     found = {}
     for step, other in enumerate(others):
-        found[other] = theirs[step % lists], receive_words(me.link(other), "tags", other)
-        me.progress("align", step + 1, len(others))
+        found[other] = theirs[step], receive_words(me.link(other), "tags", other)
+        me.progress("match", step + 1, len(others))
     return found
 
 
 def settled(tags: Mapping[str, tuple[Words, Words]], stream: Stream) -> tuple[Slots, dict[str, Slots], int, int]:
     """The leader's slots, everybody else's, the size of the universe, and how many people are common to all."""
     rows = len(next(iter(tags.values()))[0])
-    size = rows + max(len(own) for _, own in tags.values())
+    size = rows + sum(len(own) for _, own in tags.values())
     order = shuffled(size, stream)
+    free = rows
     common = np.ones(rows, dtype=bool)
     slots = {}
     for other, (theirs, own) in tags.items():
@@ -65,6 +66,8 @@ def settled(tags: Mapping[str, tuple[Words, Words]], stream: Stream) -> tuple[Sl
         held[place[place >= 0]] = True
         common &= held
         apart = place < 0
-        place[apart] = rows + np.arange(int(apart.sum()))
+        # Slots of different owners meet only at the leader's rows, so comparing them tells nothing else.
+        place[apart] = free + np.arange(int(apart.sum()))
+        free += len(own)
         slots[other] = order[place]
     return order[:rows], slots, size, int(common.sum())
