@@ -1,6 +1,6 @@
 """One party of SPU's private set intersection over loopback: run by alignment.py in SPU's own environment.
 
-Arguments: rank, protocol (RR22 or ECDH), curve, the CSV of this party, where to put the result, and both addresses.
+Arguments: rank, protocol (RR22 or ECDH), the CSV of this party, where to put the result, and both addresses.
 """
 
 from __future__ import annotations

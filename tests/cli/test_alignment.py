@@ -1,4 +1,4 @@
-"""What the command line says about alignment: before, while it runs, and when nothing matches."""
+"""What the command line says about alignment: before, afterwards, and when nothing matches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from pathlib import Path
 from socket import socket
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from colonnade.cli.output import complain, pace, speak_json
-from colonnade.errors import AlignmentError, DataError, PolicyError, StudyError
+from colonnade.cli import show
+from colonnade.cli.output import about, complain, speak_json
+from colonnade.errors import AlignmentError, DataError, IdentityError, PolicyError, StudyError
+from colonnade.study import PartyConfig, Study
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
-HINT = "`colonnade keys STUDY.toml PARTY.toml` shows each party its own keys as they are compared"
 PARTIES = ("bank", "shop", "clinic")
 
 
@@ -46,6 +45,11 @@ def edit(path, *changes):
     path.write_text(text)
 
 
+def hint(study, *configs):
+    commands = [f"  colonnade keys {study} {config}\n" for config in configs]
+    return "".join(["to see a party's own keys, as they are compared:\n", *commands])
+
+
 # --- before
 
 
@@ -60,7 +64,6 @@ def test_privacy_says_how_people_are_matched_and_who_learns_what(colonnade, stud
         "used again",
     ):
         assert words in found, words
-    assert "a hundred times" not in found
     facts = colonnade("privacy", study, "--rows", 3000, "--json")["alignment"]
     assert facts["keys"] == [
         {"name": "person_id", "kind": "text", "case": "keep", "blanks": "trim", "unicode": "NFC", "accents": "keep"}
@@ -71,17 +74,52 @@ def test_privacy_says_how_people_are_matched_and_who_learns_what(colonnade, stud
             assert set(cell.split()) <= set(found.split())
 
 
-def test_weaker_modes_are_said_to_be_weaker(colonnade, study):
+def test_either_exact_mode_says_what_the_other_would_take_and_promise(colonnade, study):
+    pooled = "the coordinator and any one owner who pool what they see can try out every key on every list"
+    slow, fast = [], []
+    for mode, took in (("dh", slow), ("helper", fast)):
+        edit(study, ('mode = "dh" ', f'mode = "{mode}" '))
+        took += [colonnade("privacy", study), colonnade("privacy", study, "--json")["alignment"]["seconds"]]
+    ratio = slow[1] / fast[1]
+    assert ratio > 2
+    times = f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
+    assert f"for lists of 100,000: about {slow[1]:,.1f} s" in slow[0]
+    assert f"mode helper would take about {fast[1]:,.1f} s ({times} faster), but there {pooled}" in slow[0]
+    assert f"for lists of 100,000: about {fast[1]:,.1f} s" in fast[0]
+    cannot = f"in mode dh they cannot, and it would take about {slow[1]:,.1f} s ({times} as long)"
+    assert f"here {pooled}; {cannot}" in fast[0]
+
+
+def test_padded_lists_are_priced_as_such(colonnade, study):
+    edit(study, ('mode = "dh" ', 'pad_to = 5_000\nmode = "dh" '))
+    assert "for lists padded to 5,000: about" in colonnade("privacy", study, "--rows", 360)
+
+
+def test_a_party_sees_what_alignment_tells_before_it_is_asked(colonnade, study, tmp_path):
     edit(study, ('mode = "dh" ', 'mode = "helper" '))
-    said = colonnade("privacy", study)
-    assert "about a hundred times faster than dh, but if the coordinator and one owner pool" in said
+    words = ["party", study, study.parent / "bank" / "party.toml", "--out", tmp_path / "out"]
+    said = colonnade(*words, code=IdentityError.exit_code)  # nobody has made keys, which is the first thing looked for
+    shown, _, refused = said.partition("colonnade: ")
+    assert "bank in 'three-organisations': this is what it costs" in shown
+    assert "ALIGNMENT, mode helper" in shown
+    assert "who pool what they see can try out every key" in shown
+    for leak in Study.load(study).aligning.leakage:
+        for cell in (leak.who, leak.learns, leak.beyond):
+            assert set(cell.split()) <= set(shown.split())
+    assert "certificate" in refused
+
+
+def test_fuzzy_is_said_to_be_weaker(colonnade, study):
     edit(
         study,
-        ('mode = "helper" ', 'mode = "fuzzy" '),
+        ('mode = "dh" ', 'similarity = 0.9\nmode = "fuzzy" '),
         ('[parties.clinic]\nschema = "schemas/clinic.toml"\n', ""),
         (', "clinic"]', ', "coordinator"]'),
     )
-    assert "weaker than dh: the coordinator compares Bloom filters" in colonnade("privacy", study)
+    said = colonnade("privacy", study)
+    assert "mode fuzzy: first the parties pair the people whose keys are similar, 0.9 of 1 or more" in said
+    assert "weaker than the exact modes: the coordinator compares Bloom filters" in said
+    assert "for lists of 50,000: about" in said
 
 
 def test_hidden_members_and_other_rules(colonnade, study):
@@ -137,31 +175,123 @@ def test_a_party_is_shown_its_own_keys(colonnade, study):
     assert "is not a party" in colonnade("keys", study, config, code=PolicyError.exit_code)
 
 
-# --- while it runs
+def test_the_doctor_reads_a_table_once_and_says_what_is_wrong_once(colonnade, study, monkeypatch):
+    reads = []
+    table = PartyConfig.table
+    monkeypatch.setattr(PartyConfig, "table", lambda *given: reads.append(given) or table(*given))
+    config = study.parent / "bank" / "party.toml"
+    found = checks(colonnade, study, config)
+    assert (found["table"]["level"], found["keys"]["level"]) == ("good", "good")
+    assert "20 keys in person_id (dh); rows left out: none" in found["keys"]["detail"]
+    edit(study, ('mode = "dh" ', 'pad_to = 19\nmode = "dh" '))
+    found = checks(colonnade, study, config)
+    assert (found["table"]["level"], found["keys"]["level"]) == ("good", "bad")
+    edit(study, ('on = "person_id" ', 'on = ["name", "birth"] '))
+    found = checks(colonnade, study, config)
+    assert found["table"]["level"] == "bad"
+    assert "keys" not in found
+    assert len(reads) == 3
+
+
+def checks(colonnade, study, config):
+    """What the doctor finds; it is never content here, where nobody has made keys."""
+    return {check["what"]: check for check in colonnade("doctor", study, config, "--json", code=1)["checks"]}
+
+
+def test_a_new_configuration_shows_where_keys_are_named(colonnade, tmp_path):
+    path = Path(colonnade("init", "party", "carl", "--out", tmp_path / "carl", "--json")["config"])
+    fresh = PartyConfig.load(path)
+    assert fresh.content.keys == {}
+    edit(
+        path,
+        ("# [keys]", "[keys]"),
+        ("# name = ", "name = "),
+        ("# birth = ", "birth = "),
+        ("# hidden = true ", "hidden = true "),
+        ('id = "person_id" ', "# "),
+    )
+    named = PartyConfig.load(path).content
+    assert {key: (part.column, part.format) for key, part in named.keys.items()} == {
+        "name": ("client", None),
+        "birth": ("born", "%d.%m.%Y"),
+    }
+    assert named.id is None
+    assert named.policy.hidden is True
+    assert fresh.content.policy.hidden is False
+
+
+def test_a_table_without_ids_can_be_checked(colonnade, study):
+    table, schema = study.parent / "bank" / "bank.csv", study.parent / "schemas" / "bank.toml"
+    facts = colonnade("schema", "check", table, schema, "--json")
+    assert (facts["rows"], facts["id"]) == (20, "person_id")
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join([*lines, lines[-1]]))
+    assert "person_id" in colonnade("schema", "check", table, schema, code=DataError.exit_code)
+    edit(table, ("person_id", "client"))
+    assert "21 rows fit; without an id column" in colonnade("schema", "check", table, schema)
+    assert colonnade("schema", "check", table, schema, "--json")["id"] is None
+    assert "client" in colonnade("schema", "check", table, schema, "--id", "client", code=DataError.exit_code)
+    assert "'nobody'" in colonnade("schema", "check", table, schema, "--id", "nobody", code=DataError.exit_code)
+
+
+# --- afterwards
+
+
+def record(**facts):
+    return {"alignment": {"matched": None, "reused": False, "hidden": False, **facts}}
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("run", "text"),
     [
-        ((4096, 100_000, 2310.4), "4,096/100,000  2,310/s  left 0:00:42"),
-        ((0, 100_000, None), "0/100,000"),
-        ((30, 60, 0.25), "30/60  0.25/s  left 0:02:00"),
-        ((1, 2, 0.5), "1/2  left 0:00:02"),
-        ((60, 60, 20.0, 3.0), "60/60  20/s  took 0:00:03"),
-        ((60, 60, 6000.0, 0.01), "60/60  took 0:00:00"),
-        ((5, None, 12.0), "5/?  12/s"),
+        (record(matched=2630), ["2,630 people are common to bank, shop, clinic"]),
+        (record(matched=1), ["1 person is common to bank, shop, clinic"]),
+        (
+            record(matched=283, reused=True),
+            ["283 people are common to bank, shop, clinic; an earlier alignment was used again"],
+        ),
+        (record(reused=True), ["an earlier alignment of bank, shop, clinic was used again"]),
+        (record(hidden=True), ["no party learns who is common to bank, shop, clinic, nor how many are"]),
+        ({}, []),
     ],
 )
-def test_bars_show_the_rate_and_the_time_left(given, text):
-    assert pace(*given) == text
+def test_after_a_run_it_is_said_how_many_are_common(study, run, text):
+    assert show.common(Study.load(study), run) == text
 
 
-@given(st.integers(0, 10**9), st.integers(0, 10**9), st.one_of(st.none(), st.floats(1e-3, 1e9)))
-def test_a_bar_never_promises_too_little_time(done, total, speed):
-    said = pace(done, total, speed)
-    if speed and total >= done and "day" not in said:
-        hours, minutes, seconds = map(int, said.rpartition("left ")[2].split(":"))
-        assert 3600 * hours + 60 * minutes + seconds >= (total - done) / speed
+def shared(study):
+    """Whom the short tables have in common, once each of them begins with ten people that all of them hold."""
+    whole = {name: (EXAMPLE / name / f"{name}.csv").read_text().splitlines(keepends=True) for name in PARTIES}
+    held = {name: {line.split(",")[0]: line for line in lines[1:]} for name, lines in whole.items()}
+    common = sorted(set.intersection(*map(set, held.values())))[:10]
+    tables = {}
+    for name, lines in held.items():
+        path = study.parent / name / f"{name}.csv"
+        head, *rest = path.read_text().splitlines(keepends=True)
+        kept = [line for line in rest if line.split(",")[0] not in common]
+        path.write_text("".join([head, *(lines[person] for person in common), *kept]))
+        tables[name] = {line.split(",")[0] for line in path.read_text().splitlines()[1:]}
+    return len(set.intersection(*tables.values()))
+
+
+def test_everyone_says_how_many_are_common_and_that_it_was_known(colonnade, study):
+    folder, count = study.parent, shared(study)
+    assert count >= 10
+    colonnade("init", "trial", study)
+    sentence = f"{count} people are common to bank, shop, clinic"
+    said = colonnade("run", study, "--out", folder / "first")
+    assert f"{sentence}\n" in said
+    key = folder / "coordinator" / "coordinator.key"
+    words = {"coordinator": ["coordinator", study, "--key", key, "--out", folder / "out"]}
+    words |= {name: ["party", study, folder / name / "party.toml", "--out", folder / "out" / name] for name in PARTIES}
+    words["shop"].append("--json")
+    children = {name: start(*given, stderr=subprocess.PIPE) for name, given in words.items()}
+    seen = finish(children)
+    for name in ("bank", "clinic"):
+        assert f"{sentence}; an earlier alignment was used again\n" in seen[name][0], name
+    assert "\nan earlier alignment of bank, shop, clinic was used again\n" in seen["coordinator"][0]
+    facts = json.loads(seen["shop"][0])["alignment"]
+    assert (facts["matched"], facts["reused"]) == (count, True)
 
 
 # --- when nothing matches
@@ -170,6 +300,15 @@ def test_a_bar_never_promises_too_little_time(done, total, speed):
 def start(*words, **options):
     command = [sys.executable, "-m", "colonnade", *map(str, words)]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, **options)
+
+
+def finish(children):
+    """What they printed; whatever happens, none is left behind."""
+    try:
+        return {name: child.communicate(timeout=60) for name, child in children.items()}
+    finally:
+        for child in children.values():
+            child.kill()
 
 
 def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonnade, study):
@@ -183,22 +322,20 @@ def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonna
     words |= {name: ["party", study, folder / name / "party.toml", "--out", folder / "out" / name] for name in PARTIES}
     errors = {"bank": screen[1]}
     children = {name: start(*said, stderr=errors.get(name, subprocess.PIPE)) for name, said in words.items()}
-    try:
-        seen = {name: child.communicate(timeout=60) for name, child in children.items()}
-        shown = read(screen)
-    finally:
-        for child in children.values():
-            child.kill()
-    assert children["bank"].returncode == StudyError.exit_code
+    seen = finish(children)
+    shown = read(screen)
+    assert {child.returncode for child in children.values()} == {StudyError.exit_code}
     assert "nobody is common to bank, shop, clinic" in shown
     assert f"some of our own keys, as they were compared:\r\n  {example}\r\n" in shown
-    assert shown.rstrip().endswith(HINT)
+    assert shown.replace("\r\n", "\n").endswith(hint(study, folder / "bank" / "party.toml"))
     assert "person_id 'Q" not in shown
     everything = "".join(str(text) for texts in seen.values() for text in texts)
     everything += "".join(path.read_text() for path in (folder / "out").rglob("*.json*"))
     assert "person_id 'P" not in everything
     assert "person_id 'Q" not in everything
-    assert json.loads(seen["coordinator"][0])["exit_code"] in (13, 23)
+    told = json.loads(seen["coordinator"][0])
+    assert (told["exit_code"], told["try"]) == (13, [f"colonnade keys {study} PARTY.toml"])
+    assert "examples" not in told
 
 
 def read(screen):
@@ -221,7 +358,7 @@ def test_all_on_one_machine_get_the_sentence_and_where_to_look(colonnade, study)
     text = colonnade("run", study, "--out", study.parent / "out", code=StudyError.exit_code)
     assert "nobody is common to bank, shop, clinic (at_least = 1)" in text
     assert "nothing was spent" in text
-    assert text.rstrip().endswith(HINT)
+    assert text.endswith(hint(study, *(study.parent / name / "party.toml" for name in PARTIES)))
     assert "person_id '" not in text
 
 
@@ -230,6 +367,7 @@ def test_programs_and_logs_get_the_number_of_examples_at_most(capsys, told_as_js
     error = AlignmentError("nobody is common")
     error.examples = ("name 'anna'", "name 'bob'")
     speak_json(told_as_json)
+    about(Path("my studies/STUDY.toml"), Path("bank/party.toml"))
     try:
         assert complain(error) == StudyError.exit_code
     finally:
@@ -237,6 +375,8 @@ def test_programs_and_logs_get_the_number_of_examples_at_most(capsys, told_as_js
     out, err = capsys.readouterr()
     assert "anna" not in out + err
     if told_as_json:
-        assert json.loads(out)["examples"] == 2
+        facts = json.loads(out)
+        assert facts["examples"] == 2
+        assert facts["try"] == ["colonnade keys 'my studies/STUDY.toml' bank/party.toml"]
     else:
-        assert err == f"colonnade: nobody is common\n{HINT}\n"
+        assert err == f"colonnade: nobody is common\n{hint(repr('my studies/STUDY.toml'), 'bank/party.toml')}"

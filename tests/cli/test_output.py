@@ -1,7 +1,8 @@
-"""Where nothing can be written: one sentence, a documented code, and nothing left behind; and ledger commands."""
+"""Where nothing can be written: one sentence, a documented code, and nothing left behind; ledger commands; and bars."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -12,7 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 
+from colonnade.cli.output import bars_on, pace
 from colonnade.errors import BudgetError, LedgerError, PolicyError, StorageError
 from colonnade.privacy import Ledger
 from colonnade.study import Study
@@ -147,3 +152,50 @@ def test_a_local_run_that_a_party_refuses_starts_nobody(study, tmp_path):
     config.write_text(text)
     assert "shop: study 'three-organisations' is over budget" in one_sentence(ended, BudgetError.exit_code)
     assert not (tmp_path / "run").exists()
+
+
+# --- bars
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((4096, 100_000, 2310.4), "4,096/100,000  2,310/s  left 0:00:42"),
+        ((0, 100_000, None), "0/100,000"),
+        ((30, 60, 0.25), "30/60  0.25/s  left 0:02:00"),
+        ((1, 2, 0.5), "1/2  left 0:00:02"),
+        ((60, 60, 20.0, 3.0), "60/60  20/s  took 0:00:03"),
+        ((60, 60, 6000.0, 0.01), "60/60  took 0:00:00"),
+        ((5, None, 12.0), "5/?  12/s"),
+    ],
+)
+def test_bars_show_the_rate_and_the_time_left(given, text):
+    assert pace(*given) == text
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.one_of(st.none(), st.floats(1e-3, 1e9)))
+def test_a_bar_never_promises_too_little_time(done, total, speed):
+    said = pace(done, total, speed)
+    if speed and total >= done and "day" not in said:
+        hours, minutes, seconds = map(int, said.rpartition("left ")[2].split(":"))
+        assert 3600 * hours + 60 * minutes + seconds >= (total - done) / speed
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize(("steps", "speed"), [(30_000, 1721), (1_000_000, 2310), (10_000_000, 99)])
+def test_every_bar_keeps_to_one_line(width, steps, speed):
+    clock = [0.0]
+    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    bars = bars_on(screen)
+    bars.get_time = lambda: clock[0]
+    for phase in ("align", "evaluate"):
+        bar = bars.add_task(phase, total=steps)
+        for second in (0, 1, 2):
+            clock[0] += 1
+            bars.update(bar, completed=1 + second * speed)
+    screen.print(bars.make_tasks_table(bars.tasks))
+    lines = screen.file.getvalue().splitlines()
+    said = pace(1 + 2 * speed, steps, speed)
+    assert "left" in said
+    assert [line.split()[0] for line in lines] == ["align", "evaluate"]
+    assert all(line.rstrip().endswith(said) and len(line) <= width for line in lines)

@@ -20,7 +20,7 @@ from colonnade import (
     number,
     polynomial_sum,
 )
-from colonnade.errors import AlignmentError, DataError, StudyError
+from colonnade.errors import AlignmentError, CapacityError, DataError, StudyError
 from colonnade.tables.keys import Key, KeyColumn
 
 PEOPLE = 60
@@ -211,7 +211,11 @@ def test_too_few_in_common_is_an_error_and_leaves_the_last_alignment():
     before = people.alignment
     with pytest.raises(AlignmentError, match="36"):
         people.align(on="person_id", mode="helper", at_least=36)
+    with pytest.raises(StudyError, match="hidden must be"):
+        people.align(on="person_id", mode="helper", hidden="no")
     assert people.alignment is before
+    assert found(people) == COMMON[2]
+    assert people.roster.hidden is False
     assert found(people.align(on="person_id", mode="helper", at_least=35)) == COMMON[2]
     assert people.alignment is not before
 
@@ -228,11 +232,38 @@ def test_too_few_in_common_is_an_error_and_leaves_the_last_alignment():
         ({"duplicates": "keep"}, "duplicates must be"),
         ({"at_least": 0.5}, "at_least must be"),
         ({"mode": "fuzzy", "similarity": 2}, "similarity must be a number above 0"),
+        ({"similarity": 0.85}, 'similarity= is for mode="fuzzy" alone'),
+        ({"hidden": "no"}, "hidden must be true or false"),
     ],
 )
 def test_bad_settings_are_named(changes, message):
     with pytest.raises(StudyError, match=message):
         Federation(parties(2)).align(**{"on": "person_id"} | changes)
+
+
+@pytest.mark.parametrize("keys", [["x"], "x", {"birth": 3}, {"birth": ""}, {"birth": None}])
+def test_a_party_says_where_its_keys_are_by_name(keys):
+    with pytest.raises(StudyError, match="bank: keys= takes a mapping from keys to columns, such as"):
+        parties(1, keys=keys)
+
+
+def test_a_format_is_for_dates_and_an_id_that_is_given_must_be_there():
+    born = {"person_id": KeyColumn("person_id", format="%d.%m.%Y")}
+    with pytest.raises(DataError, match="bank: key 'person_id' is compared as a text"):
+        Federation(parties(2, keys=born)).align(on="person_id")
+    schema = Schema({"x": number(-1, 1)})
+    wrong = Party("bank", table("bank"), schema=schema, id="person", keys={"id": "person_id"})
+    with pytest.raises(DataError, match="bank: the id: column 'person' is not there"):
+        Federation([wrong, parties(2)[1]]).align(on="id", mode="helper")
+
+
+def test_all_lists_count_while_nobody_knows_who_matched():
+    people = Federation(parties(2)).align(on="person_id", mode="helper", hidden=True)
+    with pytest.raises(CapacityError, match=r"lists of all parties have 95 rows together, .* allows 1 to 94"):
+        PCA(1, epsilon=1.0, rows_at_most=94).fit(people)
+    people.align(on="person_id", mode="helper")
+    with pytest.raises(CapacityError, match="the tables have 35 rows and the study allows 1 to 34"):
+        PCA(1, epsilon=1.0, rows_at_most=34).fit(people)
 
 
 def test_unknown_columns_are_named():

@@ -42,7 +42,7 @@ def test_the_table_does_not_tell_which_keys_it_holds(stream):
         bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8))
         assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(bits.size)
         octets = np.bincount(np.ascontiguousarray(words).view(np.uint8).ravel(), minlength=256)
-        assert stats.chisquare(octets).pvalue > 1e-4
+        assert stats.chisquare(octets).pvalue > 1e-9
 
 
 def test_the_seed_is_drawn_before_the_keys_are_looked_at():

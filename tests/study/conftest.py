@@ -1,4 +1,4 @@
-"""Real studies in real processes: a small population, four command lines, loopback only."""
+"""Real studies over TLS on loopback: a small population, in processes of their own or in threads of this one."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
+import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from colonnade.cli import initialise
-from colonnade.errors import PeerStopped
+from colonnade.errors import ColonnadeError, PeerStopped
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
-from colonnade.study import Study, run_coordinator, run_party
+from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.local import folder_of, local_configs
-from colonnade.tables import load_dataset
+from colonnade.tables import Dataset, load_dataset
 
 STUDY = """\
 name = "trial"
@@ -73,6 +77,41 @@ class Ended:
         return lines[0]
 
 
+class InThread:
+    """A participant in a thread, for whatever needs no process of its own; asked and waited for like one."""
+
+    def __init__(self, program: Callable[[], object]) -> None:
+        self.returncode: int | None = None
+        self._text = ""
+        self._thread = threading.Thread(target=self._play, args=(program,), daemon=True)
+        self._thread.start()
+
+    def _play(self, program: Callable[[], object]) -> None:
+        try:
+            program()
+            self.returncode = 0
+        except ColonnadeError as error:
+            self._text, self.returncode = f"colonnade: {error}\n", error.exit_code
+        except BaseException:
+            self._text, self.returncode = traceback.format_exc(), 70
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), "a participant hangs"
+        return "", self._text
+
+    def kill(self) -> None:
+        """Nothing kills a thread; it ends when the others are gone for long enough."""
+
+
+@cache
+def people_of(rows: int) -> Dataset:
+    return load_dataset("population", rows=rows)
+
+
 def outcomes(study: Study, out: Path) -> dict[str, Estimator | BaseException]:
     """A study in threads, over TLS through a real hub: everyone's model, or why there is none."""
     assert study.statement.trust is study.roster.trust  # planned once for all threads
@@ -95,7 +134,7 @@ def play(study: Study, out: Path) -> dict[str, Estimator]:
 
 
 class Trial:
-    """A study folder of bank, shop and clinic, and their processes.
+    """A study folder of bank, shop and clinic, and their processes or threads.
 
     With ``match`` their tables are as tables are: in different orders, and each lacks some of the others' people.
     """
@@ -112,8 +151,9 @@ class Trial:
         self.folder = folder
         self.file = folder / "STUDY.toml"
         self.port = free_port()
-        self.children: dict[str, subprocess.Popen[str]] = {}
-        people = load_dataset("population", rows=rows)
+        self.children: dict[str, subprocess.Popen[str] | InThread] = {}
+        self._planned: dict[Path, Study] = {}
+        people = people_of(rows)
         self.parties = people.parties[:parties]
         text = STUDY.format(port=self.port, join=join, reconnect=reconnect)
         text += '[align]\non = "person_id"\n' if match else ""
@@ -142,13 +182,16 @@ class Trial:
         study: Path | None = None,
         approve: str | None = None,
         stdin: int = subprocess.DEVNULL,
+        threads: bool = False,
     ) -> None:
         for name in names:
             shutil.rmtree(self.out(name), ignore_errors=True)  # or an earlier run's events would be read
+            if threads:
+                self.children[name] = InThread(self._program(name, study or self.file, listen))
+                continue
             command = [sys.executable, "-m", "colonnade"]
             if name == "coordinator":
-                key = self.folder / "coordinator" / "coordinator.key"
-                command += ["coordinator", str(study or self.file), "--key", str(key)]
+                command += ["coordinator", str(study or self.file), "--key", str(self._key)]
                 command += ["--listen", listen] if listen else []
             else:
                 command += ["party", str(study or self.file), str(self.folder / name / "party.toml")]
@@ -162,13 +205,27 @@ class Trial:
                 env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
             )
 
+    @property
+    def _key(self) -> Path:
+        return self.folder / "coordinator" / "coordinator.key"
+
+    def _program(self, name: str, path: Path, listen: str | None) -> Callable[[], object]:
+        """What a participant's process would run, on a study that is planned once for all threads."""
+        if path not in self._planned:
+            self._planned[path] = Study.load(path)
+            assert self._planned[path].statement.rows
+        study, out = self._planned[path], self.out(name)
+        if name == "coordinator":
+            return lambda: run_coordinator(study, self._key, out, listen=listen)
+        return lambda: run_party(study, PartyConfig.load(self.folder / name / "party.toml"), out)
+
     def start_all(self, **kwargs: Any) -> None:
         self.start("coordinator", *self.parties, **kwargs)
 
     def start_bank_last(self, **kwargs: Any) -> None:
-        """The bank joins when everyone else is there."""
+        """The bank joins when everyone else is there, in threads."""
         others = ("coordinator", *self.parties[1:])
-        self.start(*others)
+        self.start(*others, threads=True)
         for name in others:
             self.until(name, "connected")
         self.start("bank", **kwargs)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.errors import DataError, PolicyError, SchemaError, StorageError, StudyError
+from colonnade.errors import CapacityError, DataError, PolicyError, SchemaError, StorageError, StudyError
 from colonnade.privacy import Statement
 from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.align import Aligned
@@ -110,12 +110,19 @@ def test_the_rules_for_keys_are_those_of_tables():
         ("[align]\non = []\n", "align.on must name at least one key"),
         ('[align]\non = ["id", "id"]\n', "align.on names id more than once"),
         ('[align]\non = [" "]\n', "align.on must hold names"),
+        ("[align]\non = 3\n", "align.on must be the name of a key, or a list of names"),
+        ("[align]\non = [3]\n", "align.on.0"),
+        ('align = "dh"\n' + STUDY, "align must be a section"),
+        ('[align]\non = "id"\nkeys = 3\n', "align.keys must be a section"),
+        ('[align]\non = "id"\nhidden = "yes"\n', "align.hidden must be true or false"),
+        ('[align]\non = "id"\nreuse = 0\n', "align.reuse must be true or false"),
         ('[align]\non = "id"\nby = 1\n', "align.by is not a key"),
         ('[align]\non = "id"\nmode = "psi"\n', "align.mode"),
         ('[align]\non = "id"\nduplicates = "last"\n', "align.duplicates"),
         ('[align]\non = "id"\nat_least = 0\n', "align.at_least"),
         ('[align]\non = "id"\nhidden = true\nat_least = 2\n', "cannot have at_least with hidden"),
         ('[align]\non = "id"\nmode = "fuzzy"\npad_to = 9\n', "cannot use: made-up people"),
+        ('[align]\non = "id"\nat_least = 10\npad_to = 9\n', "at_least above pad_to"),
         ('[align]\non = "id"\nsimilarity = 0.9\n', 'only mode = "fuzzy" uses'),
         ('[align]\non = "id"\nmode = "fuzzy"\nhidden = true\n', "cannot have hidden = true"),
         ('[align]\non = "id"\nmode = "fuzzy"\nsimilarity = 1.5\n', "align.similarity"),
@@ -127,7 +134,28 @@ def test_the_rules_for_keys_are_those_of_tables():
 )
 def test_what_is_wrong_is_named(folder, text, message):
     with pytest.raises(StudyError, match=message):
-        load(folder, STUDY + text)
+        load(folder, text if STUDY in text else STUDY + text)
+
+
+@pytest.mark.parametrize(
+    ("parties", "settings", "message"),
+    [
+        ("", "at_least = 1_001", "at_least = 1001 is above task.rows_at_most = 1000"),
+        ("", "at_least = 1_000", None),
+        ("", "hidden = true\npad_to = 501", "pad_to = 501 makes 1002 rows, .* all 2 lists count, .* is 1000"),
+        ("", "hidden = true\npad_to = 500", None),
+        (THIRD, "hidden = true\npad_to = 500", "pad_to = 500 makes 1500 rows, .* all 3 lists count"),
+        (THIRD, "pad_to = 500", None),
+        ("", "pad_to = 5_000", None),  # the list alone is so long
+    ],
+)
+def test_what_no_lists_can_meet_is_refused_at_once(folder, parties, settings, message):
+    text = STUDY.replace('"pca"', '"pca"\nrows_at_most = 1_000') + parties + ALIGN + settings + "\n"
+    if message is None:
+        assert load(folder, text).aligning
+        return
+    with pytest.raises(StudyError, match=message):
+        load(folder, text)
 
 
 def test_everyone_agrees_on_how_people_are_matched(folder):
@@ -169,8 +197,24 @@ def test_a_single_key_is_the_id_column(folder):
     config = party(folder, text + "[policy]" + PARTY.partition("[policy]")[2])
     study = load(folder, STUDY + '[align]\non = "person"\nduplicates = "drop"\n')
     assert len(config.table(study.roster.schemas["a"], study.aligning.plan).keys) == 2
-    with pytest.raises(DataError, match=r"a\.csv: the key: columns 'name', 'born' are not there"):
+    with pytest.raises(DataError) as wrong:
         config.table(study.roster.schemas["a"], load(folder).aligning.plan)
+    assert "a.csv: the key: columns 'name', 'born' are not there" in str(wrong.value)
+    assert "under [keys] of its file" in str(wrong.value)
+    assert "a0" not in str(wrong.value)
+
+
+def test_an_id_that_is_given_must_be_there(folder):
+    study = load(folder, STUDY + ALIGN + KEYS)
+    wrong = party(folder, PARTY.replace('key = "a.key"', 'id = "birt"\nkey = "a.key"'))
+    with pytest.raises(DataError, match=r"a\.csv: the id: column 'birt' is not there"):
+        wrong.table(study.roster.schemas["a"], study.aligning.plan)
+
+
+def test_a_format_of_what_is_no_date_is_refused_by_the_name_of_the_file(folder):
+    study = load(folder, STUDY + ALIGN)
+    with pytest.raises(DataError, match=r"party\.toml: key 'born' is compared as a text, so it has no format"):
+        party(folder).table(study.roster.schemas["a"], study.aligning.plan)
 
 
 def test_without_alignment_a_party_needs_ids(folder):
@@ -189,7 +233,10 @@ def test_without_alignment_a_party_needs_ids(folder):
         ('column = "birth"', 'colum = "birth"', r"keys\.born"),
         ('"%d.%m.%Y"', '"%d.%m"', r"keys\.born - .*does not read a whole date"),
         ("[policy]\n", '[policy]\nalign = ["psi"]\n', r"policy\.align"),
-        ("[policy]\n", '[policy]\nalign = "dh"\n', r"policy\.align"),
+        ("[policy]\n", '[policy]\nalign = "dh"\n', r"policy\.align must be a list"),
+        ("[policy]\n", '[policy]\nhidden = "yes"\n', r"policy\.hidden must be true or false"),
+        ('columns = "all"', 'columns = "age"', r'policy\.columns must be "all", or a list of columns'),
+        ('name = "who"', "name = 3", r"keys\.name must be the name of a column, or a section with column and format"),
     ],
 )
 def test_what_is_wrong_in_a_party_file_is_named(folder, old, new, message):
@@ -213,6 +260,17 @@ def test_a_policy_allows_hidden_members_and_may_allow_no_matching(folder):
     strict.check(load(folder, STUDY))
 
 
+def test_a_policy_may_ask_that_members_stay_hidden(folder):
+    strict = party(folder, PARTY.replace("[policy]", "[policy]\nhidden = true"))
+    strict.check(load(folder, STUDY + ALIGN + "hidden = true\n"))
+    with pytest.raises(PolicyError, match=r"study 's' tells each party whom of its people all the others hold"):
+        strict.check(load(folder))
+    with pytest.raises(PolicyError, match=r"study 's' has no \[align\]: ask for hidden = true"):
+        strict.check(load(folder, STUDY))
+    with pytest.raises(PolicyError, match="matches people by helper"):
+        strict.check(load(folder, STUDY + ALIGN + 'hidden = true\nmode = "helper"\n'))
+
+
 # --- the pre-flight
 
 
@@ -228,6 +286,38 @@ def test_the_preflight_says_what_alignment_tells_and_takes(folder):
     assert plain["leakage"][0].keys() == {"who", "learns", "beyond"}
     assert {load["participant"] for load in plain["loads"]} == {"a", "b", "coordinator"}
     assert plain["seconds"] == small.seconds
+    assert plain["similarity"] is plain["pad_to"] is None
+
+
+def test_the_preflight_compares_the_two_modes_for_equal_keys(folder):
+    text = STUDY + ALIGN + "pad_to = 900_000\n"
+    dh, helper = (preflight(load(folder, text + f'mode = "{mode}"\n')).alignment for mode in ("dh", "helper"))
+    assert dh.instead == ("helper", helper.seconds)
+    assert helper.instead == ("dh", dh.seconds)
+    assert dh.seconds > 5 * helper.seconds
+    assert tuple(preflight(load(folder, text)).to_dict()["alignment"]["instead"]) == dh.instead
+
+
+def test_padded_lists_are_priced_as_long_as_they_are(folder):
+    padded, long = (load(folder, STUDY + ALIGN + text) for text in ("pad_to = 5_000\n", ""))
+    found = preflight(padded, 360)
+    assert (found.rows, found.alignment.rows, found.alignment.pad_to) == (360, 5_000, 5_000)
+    assert found.alignment.loads == preflight(long, 5_000).alignment.loads
+    assert preflight(padded).rows == 5_000
+    with pytest.raises(CapacityError, match="at most 5000 rows, not of 5001"):
+        preflight(padded, 5_001)
+    hidden = [preflight(load(folder, STUDY + ALIGN + f"hidden = true\n{text}"), 360) for text in ("", "pad_to = 720\n")]
+    assert hidden[1].rows == 360
+    assert hidden[1].bytes_total > 1.8 * hidden[0].bytes_total
+
+
+def test_similar_keys_are_priced_up_to_their_limit(folder):
+    text = STUDY + ALIGN + 'mode = "fuzzy"\n'
+    found = preflight(load(folder, text)).alignment
+    assert (found.rows, found.similarity, found.instead) == (50_000, 0.85, None)
+    assert preflight(load(folder, text + "similarity = 0.9\n"), 9).alignment.similarity == 0.9
+    with pytest.raises(CapacityError, match="at most 50000 rows, not of 400000"):
+        preflight(load(folder, text), 400_000)
 
 
 def test_hidden_members_cost_a_row_for_every_slot_of_the_universe(folder):

@@ -1,4 +1,4 @@
-"""Studies of people who must be found first: once in processes, and then again without finding them again."""
+"""Studies of people who must be found first, and then again without finding them again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade import PCA
-from colonnade.errors import AlignmentError
+from colonnade.errors import AlignmentError, CapacityError
 from colonnade.study import Study
 
 from .conftest import Trial, outcomes, play
@@ -29,12 +29,12 @@ def common(study):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """A study of three parties in processes of their own, whose alignment later ones can use."""
+    """A study of three parties whose alignment later ones can use."""
     study = Trial(tmp_path_factory.mktemp("aligned") / "s", ROWS)
     for name in study.parties:
         study.edit(f"{name}/party.toml", r"^epsilon = .*", "epsilon = { analyst = 100.0 }")
         study.edit(f"{name}/party.toml", r"^align = \[[^]]*\]", 'align = ["dh", "helper"]')
-    study.start_all()
+    study.start_all(threads=True)
     try:
         ended = study.ends()
         assert all(end.code == 0 for end in ended.values()), ended
@@ -153,6 +153,18 @@ def test_nobody_in_common_ends_a_study_before_anything_is_spent(first):
         for path in (first.folder / "later" / "nobody").rglob("*"):
             assert path.is_dir() or not any(value in path.read_text() for value in shown), path
     assert first.states("bank") == [*states, "released"]
+
+
+def test_a_list_that_is_too_long_ends_a_study_before_anything_is_reserved(first):
+    states = first.states("bank")
+    padded = written(first, "padded", ('on = "person_id"', f'on = "person_id"\npad_to = {HELD - 9}'))
+    ended = outcomes(padded, first.folder / "later" / "padded")
+    for name in first.parties:
+        assert isinstance(ended[name], CapacityError)
+        assert f"at most {HELD - 9} a party: raise pad_to" in str(ended[name])
+    assert "it has more keys than this alignment takes" in str(ended["coordinator"])
+    assert str(HELD) not in str(ended["coordinator"]).replace(str(HELD - 9), "")
+    assert first.states("bank") == states
 
 
 @pytest.mark.parametrize("mode", ["dh", "helper"])

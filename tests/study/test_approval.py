@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.errors import BudgetError, PolicyError
 from colonnade.privacy import Ledger
-from colonnade.study import PartyConfig, run_party
+from colonnade.study import PartyConfig, run, run_party
 
 
 def asking(study):
@@ -76,18 +76,20 @@ def question(child) -> str:
 def test_no_at_the_terminal_and_nothing_leaves_before_the_answer(trial, terminal):
     study = asking(trial(join=6))
     person, process = terminal
-    with socket.create_server(("127.0.0.1", study.port)) as coordinator:
-        coordinator.settimeout(1.5)
+    with socket.create_server(("127.0.0.1", study.port)) as nobody:
+        nobody.settimeout(0.5)
         study.start("bank", stdin=process)
         asked = question(study.children["bank"])
         assert study.study().digest in asked
         with pytest.raises(TimeoutError):
-            coordinator.accept()
+            nobody.accept()
         assert not (study.folder / "bank" / "ledger.sqlite").exists()
-        os.write(person, b"n\n")
-        coordinator.settimeout(20)
-        coordinator.accept()[0].close()  # only now it dials, to say that it will not take part
+    study.start("coordinator", threads=True)
+    study.until("coordinator", "listening")
+    os.write(person, b"n\n")
     ended = study.ends()
+    # only now it dialled, to say that it will not take part
+    assert "bank stopped the study: its policy does not allow this study" in ended["coordinator"].sentence
     assert ended["bank"].code == PolicyError.exit_code
     assert "was not approved by bank's operator" in ended["bank"].sentence
     assert study.states("bank") == []
@@ -96,7 +98,7 @@ def test_no_at_the_terminal_and_nothing_leaves_before_the_answer(trial, terminal
 def test_yes_at_the_terminal(trial, terminal):
     study = asking(trial())
     person, process = terminal
-    study.start("coordinator", "shop", "clinic")
+    study.start("coordinator", "shop", "clinic", threads=True)
     study.start("bank", stdin=process)
     question(study.children["bank"])
     os.write(person, b"y\n")
@@ -106,16 +108,13 @@ def test_yes_at_the_terminal(trial, terminal):
     assert study.states("bank") == ["committed"]
 
 
-def test_nobody_is_asked_in_vain(trial, terminal):
-    study = asking(trial(join=2))
-    study.edit("bank/party.toml", r'^columns = "all".*', 'columns = ["age"]')
-    study.start("bank", stdin=terminal[1])
-    ended = study.ends()["bank"]
-    assert ended.code == PolicyError.exit_code
-    assert "[y/N]" not in ended.text
-    assert not (study.folder / "bank" / "ledger.sqlite").exists()
+@pytest.fixture
+def unheard(monkeypatch):
+    """Nobody listens to why a party does not take part, so that it need not try for long to say so."""
+    monkeypatch.setattr(run, "_EXCUSE_SECONDS", 0.2)
 
 
+@pytest.mark.usefixtures("unheard")
 def test_a_program_is_asked_with_the_study_and_its_cost(trial, tmp_path: Path):
     study = asking(trial(join=2))
     asked = []
@@ -132,9 +131,19 @@ def test_a_program_is_asked_with_the_study_and_its_cost(trial, tmp_path: Path):
     assert Ledger(config.ledger).entries() == ()
 
 
-def test_nobody_is_asked_about_a_study_that_is_over_budget(trial, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        (r'^columns = "all".*', 'columns = ["age"]', PolicyError, "columns its policy does not allow"),
+        (r"^epsilon = .*", "epsilon = { analyst = 0.5 }", BudgetError, "analyst: spent 0.0000, asked"),
+    ],
+    ids=["policy", "budget"],
+)
+@pytest.mark.usefixtures("unheard")
+def test_nobody_is_asked_in_vain(trial, tmp_path: Path, old, new, error, message):
     study = asking(trial(join=2))
-    study.edit("bank/party.toml", r"^epsilon = .*", "epsilon = { analyst = 0.5 }")
+    study.edit("bank/party.toml", old, new)
     loaded, config = study.study(), PartyConfig.load(study.folder / "bank" / "party.toml")
-    with pytest.raises(BudgetError, match=re.escape("analyst: spent 0.0000, asked")):
+    with pytest.raises(error, match=re.escape(message)):
         run_party(loaded, config, tmp_path / "run", approve=lambda *_: pytest.fail("asked"))
+    assert not config.ledger.exists()

@@ -1,4 +1,4 @@
-"""Studies of every kind of model from end to end: one in processes of its own, the others in threads over TLS."""
+"""Studies of every kind of model from end to end, in threads over TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from colonnade.errors import BudgetError, PolicyError, StudyError
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, NonPrivate, Observer, Statement
 from colonnade.privacy.statement import rounded_up
-from colonnade.study import PartyConfig, Study, preflight, run_local
+from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.study.preflight import IterativePreflight
 from colonnade.tables import load_dataset
@@ -121,18 +121,17 @@ def _generous_again(place):
 
 @pytest.fixture(scope="module")
 def regression(place) -> Study:
-    """A logistic regression in processes of its own, whose model lies beside the other studies then."""
+    """A logistic regression, whose model lies beside the other studies then."""
     study = place.study("one-shot", ONE_SHOT, NOISY)
-    out = place.folder / "runs" / study.name
-    publish(study, out, run_local(study, out))
-    shutil.copy(out / "model.json", place.folder / "model.json")
+    place.run(study)
+    shutil.copy(place.folder / "runs" / study.name / "model.json", place.folder / "model.json")
     return study
 
 
 # --- regressions
 
 
-def test_a_one_shot_regression_in_processes(place, regression):
+def test_a_one_shot_regression(place, regression):
     out = place.folder / "runs" / regression.name
     models = [Estimator.load(out / "model.json")]
     models += [Estimator.load(out / "parties" / name / "model.json") for name in PARTIES]

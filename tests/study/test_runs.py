@@ -13,7 +13,7 @@ from colonnade.study import run_local
 
 
 def test_three_parties_and_a_coordinator_in_processes_of_their_own(trial):
-    study = trial(rows=2_000, match=False)
+    study = trial(rows=600)
     study.edit("STUDY.toml", r'address = "127\.0\.0\.1', 'address = "127.0.0.2')  # another one of this machine
     study.start_all()
     ended = study.ends()

@@ -17,15 +17,17 @@ from colonnade.cli.demo import run_demo
 from colonnade.cli.doctor import examine
 from colonnade.cli.fitted import summary
 from colonnade.cli.keys import keys
-from colonnade.cli.output import Json, complain, emit, piped, pour, progress_bar, say, speak_json
+from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.cli.plan import plan
-from colonnade.cli.publish import publish
+from colonnade.cli.publish import publish, read_record
 from colonnade.cli.reproduce import reproduce
 from colonnade.errors import ColonnadeError, Interrupted, PolicyError
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
 from colonnade.study.local import folder_of, local_configs
 from colonnade.tables import Schema, draft_schema, read_table
+from colonnade.tables.dataset import PERSON_ID
+from colonnade.tables.files import read_columns
 
 app = typer.Typer(
     name="colonnade",
@@ -96,12 +98,13 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json =
     folder = out or Path("runs") / loaded.name
     say(show.preflight(preflight(loaded)))
     configs = list(local_configs(loaded).values())
+    about(study, *(own.path for own in configs))
     say_news(configs)
     approved = approval_for_all(loaded, configs, approve, mute=json)
     with progress_bar(not json) as progress:
         folders = run_local(loaded, folder, progress=progress, approve=approved)
     facts = publish(loaded, folder, folders)
-    emit(facts) if json else say(show.outcome(loaded, folder))
+    emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
 
 
 @app.command()
@@ -119,6 +122,7 @@ def coordinator(
 ) -> None:
     """Relay a study between its parties and publish the result."""
     speak_json(json or pipe)
+    about(study, "PARTY.toml")  # which lies with the party
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
@@ -128,7 +132,7 @@ def coordinator(
         run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen)
     if not pipe:
         facts = publish(loaded, folder, {"coordinator": folder})
-        emit(facts) if json else say(show.outcome(loaded, folder))
+        emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
 
 
 @app.command()
@@ -144,17 +148,21 @@ def party(
 ) -> None:
     """Take part in a study with one's own columns."""
     speak_json(json or pipe)
+    about(study, config)
     loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
-    say(f"{own.name} in {loaded.name!r}: this is what it costs\n{loaded.statement}\n")
+    if not (json or pipe):
+        say(show.asked(own.name, preflight(loaded)))
     say_news([own])
     approved = approval([own], approve, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
+        record = read_record(folder)
         told = summary(model) if model.kind == "prediction" else []  # everything else is in the coordinator's report
-        done = [*told, f"done; the record is in {folder}"]
-        emit({"study": loaded.name, "out": str(folder)}) if json else say("\n".join(done))
+        done = [*show.common(loaded, record), *told, f"done; the record is in {folder}"]
+        facts = {"study": loaded.name, "out": str(folder), "alignment": record.get("alignment")}
+        emit(facts) if json else say("\n".join(done))
 
 
 @app.command()
@@ -310,16 +318,26 @@ def schema_draft(
 def schema_check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
     schema: Annotated[Path, typer.Argument(metavar="SCHEMA.toml", help="Its schema.")],
-    id: Annotated[str, typer.Option("--id", help="The id column.")] = "person_id",
+    id: Annotated[
+        str | None, typer.Option("--id", help="The id column.  [default: person_id, if there is one]")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check a party's file against its schema, on this machine, row by row."""
     speak_json(json)
-    table = read_table(file, Schema.load(schema), id=id)
+    named = id or _id_column(file)
+    table = read_table(file, Schema.load(schema), id=named)
     report = table.check()
-    emit({"rows": table.rows, "report": show.plain(report)}) if json else say(
-        f"{file}: {table.rows} rows fit\n{report}"
+    ids = "" if named else "; without an id column, so it takes part only in studies with [align]"
+    emit({"rows": table.rows, "id": named, "report": show.plain(report)}) if json else say(
+        f"{file}: {table.rows} rows fit{ids}\n{report}"
     )
+
+
+def _id_column(file: Path) -> str | None:
+    """The column that holds ids unless something else is said, if the file has it."""
+    read = read_columns(file, str(file), lambda there: [name for name in there if name == PERSON_ID] or there[:1])
+    return PERSON_ID if PERSON_ID in read.column_names else None
 
 
 def command_line() -> None:

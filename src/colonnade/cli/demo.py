@@ -73,8 +73,7 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     progress("evaluate", 1, 1)
     facts = publish(loaded, out, folders, evaluation)
     say("\nAFTER, what was spent:\n")
-    say(f"{facts['run']['alignment']['matched']:,} people are common to {', '.join(held)}\n")
-    say(show.outcome(loaded, out))
+    say(show.outcome(loaded, out, facts["run"]))
     return facts
 
 

@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from colonnade.cli.keys import left_out, read_keys
+from colonnade.cli.keys import in_counts
 from colonnade.errors import ColonnadeError, ConnectError
+from colonnade.models.alignment import keys_of
 from colonnade.privacy import Ledger
+from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
 from colonnade.study.run import load_identity
+from colonnade.tables import Table
 from colonnade.wire import probe
 
 _CONNECT_SECONDS = 5.0
@@ -63,9 +66,7 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     if config.name not in study.roster.schemas:
         return
     yield _tried("key", lambda: _key(study, config))
-    yield _tried("table", lambda: _table(study, config))
-    if study.aligning is not None:
-        yield _tried("keys", lambda: _keys(study, config))
+    yield from _table(study, config)
     yield _ledger(config)
     yield _tried("budget", lambda: _budget(study, config))
     yield _connection(study, config)
@@ -94,16 +95,24 @@ def _key(study: Study, config: PartyConfig) -> str:
     return f"{config.key} belongs to the pinned certificate (mode {mode:o})"
 
 
-def _table(study: Study, config: PartyConfig) -> str:
-    plan = None if study.aligning is None else study.aligning.plan
-    table = config.table(study.roster.schemas[config.name], plan)
-    return f"{table.rows} rows of {config.data} fit the schema"
+def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
+    """The table, read once, and with it the keys of a study that aligns."""
+    task = study.aligning
+    try:
+        table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
+    except ColonnadeError as error:
+        yield Check("table", "bad", str(error))
+        return
+    yield Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
+    if task is not None:
+        yield _tried("keys", lambda: _keys(task, table))
 
 
-def _keys(study: Study, config: PartyConfig) -> str:
-    task, found, _ = read_keys(study, config)
+def _keys(task: Aligning, table: Table) -> str:
+    found = keys_of(table)
+    task.check_length(len(found))
     named = ", ".join(key.name for key in task.keys)
-    return f"{len(found)} keys in {named} ({task.mode}); rows left out: {left_out(found)}"
+    return f"{len(found)} keys in {named} ({task.mode}); {in_counts(found)}"
 
 
 def _ledger(config: PartyConfig) -> Check:

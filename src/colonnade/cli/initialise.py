@@ -18,9 +18,15 @@ PARTY_TEMPLATE = """\
 # What {name} brings to a study and what it allows. This file stays with {name}.
 name = "{name}"
 data = {data}
-id = {id}
+id = {id:<27}# delete this line if the table has no such column
 key = "{name}.key"
 ledger = "ledger.sqlite"
+
+# Where {name} keeps the keys by which a study with [align] recognises people, if its columns have other names than the
+# study's keys. Of a single key it is `id`, unless it stands here.
+# [keys]
+# name = "client"
+# birth = {{ column = "born", format = "%d.%m.%Y" }}    # of dates that are text
 
 [policy]
 # "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
@@ -30,6 +36,7 @@ tasks = ["pca"]                 # and "linear", "logistic", "polynomial", "predi
 columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree
+# hidden = true                 # take part only where no party learns who matched
 
 [policy.budget]
 delta = 1e-5

@@ -9,6 +9,7 @@ import typer
 
 from colonnade.cli.output import Json, emit, say, speak_json
 from colonnade.errors import StudyError
+from colonnade.models.alignment import keys_of, left_out
 from colonnade.protocols.align import Aligning
 from colonnade.study import PartyConfig, Study
 from colonnade.tables.keys import Key, Keys
@@ -23,7 +24,7 @@ def keys(
     speak_json(json)
     loaded, own = Study.load(study), PartyConfig.load(config)
     own.check_membership(loaded)
-    task, found, rows = read_keys(loaded, own)
+    task, found, rows = _read_keys(loaded, own)
     facts = {
         "study": loaded.name,
         "party": own.name,
@@ -37,15 +38,13 @@ def keys(
     emit(facts) if json else say(_text(loaded, own, task, found, rows))
 
 
-def read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
+def _read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
     """How the study aligns, a party's own keys, and of how many rows they are."""
     task = study.aligning
     if task is None:
         raise StudyError(f"study {study.name!r} has no [align], so it compares ids as they stand: there are no keys")
     table = config.table(study.roster.schemas[config.name], task.plan)
-    if table.keys is None:
-        raise StudyError(f"the table of {config.name} was read without keys")
-    return task, table.keys, table.rows
+    return task, keys_of(table), table.rows
 
 
 def rules(key: Key) -> str:
@@ -69,20 +68,14 @@ def rules(key: Key) -> str:
     return f"as text: {', '.join(text for text in said if text)}"
 
 
-def left_out(found: Keys) -> str:
+def in_counts(found: Keys) -> str:
     """Which rows stay out, and why."""
-    parts = [
-        f"{count:,} {why}"
-        for count, why in ((found.missing, "without a full key"), (found.repeated, "with a repeated key"))
-        if count
-    ]
-    return ", ".join(parts) or "none"
+    return f"rows left out: {', '.join(left_out(found.missing, found.repeated)) or 'none'}"
 
 
 def _text(study: Study, config: PartyConfig, task: Aligning, found: Keys, rows: int) -> str:
     lines = [
-        f"{config.name} in {study.name!r}: {rows:,} rows of {config.data}, {len(found):,} keys; "
-        f"rows left out: {left_out(found)}",
+        f"{config.name} in {study.name!r}: {rows:,} rows of {config.data}, {len(found):,} keys; {in_counts(found)}",
         "",
         *(f"  {key.name}: {rules(key)}" for key in task.keys),
         "",

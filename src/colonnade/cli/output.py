@@ -6,16 +6,19 @@ import errno
 import json
 import math
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError
@@ -23,6 +26,7 @@ from colonnade.protocols.roles import Progress as Report
 
 INTERNAL_ERROR = 70
 _FEW = 10  # steps of which a rate says nothing
+_BAR_WIDTH = 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EROFS)
 """What a machine says when it cannot write: nobody's mistake, and no fault of ours."""
 
@@ -41,15 +45,21 @@ console = _Console(highlight=False, soft_wrap=True)
 
 
 class _State:
-    """Whether this process speaks JSON."""
+    """Whether this process speaks JSON, and which commands would show a party its own keys."""
 
     json = False
+    keys: tuple[str, ...] = ()
 
 
 def speak_json(enabled: bool) -> bool:
     """Remember how a failure of this command is to be reported."""
-    _State.json = enabled
+    _State.json, _State.keys = enabled, ()
     return enabled
+
+
+def about(study: Path, *configs: Path | str) -> None:
+    """Remember which files this command is about, so that advice can name them."""
+    _State.keys = tuple(shlex.join(["colonnade", "keys", str(study), str(config)]) for config in configs)
 
 
 def say(text: str) -> None:
@@ -104,9 +114,8 @@ def complain(error: BaseException) -> int:
     if os.environ.get("COLONNADE_DEBUG") and not isinstance(error, Interrupted):
         traceback.print_exception(error)
     if _State.json:
-        counts = {"examples": len(error.examples)} if isinstance(error, AlignmentError) else {}
         try:
-            emit({"error": type(error).__name__, "message": message, "exit_code": code, **counts})
+            emit({"error": type(error).__name__, "message": message, "exit_code": code, **_looking(error)})
             return code
         except StorageError:
             pass
@@ -122,7 +131,15 @@ def _advice(error: BaseException) -> list[str]:
         return []
     shown = error.examples if sys.stderr.isatty() else ()
     own = ["some of our own keys, as they were compared:", *(f"  {example}" for example in shown)] if shown else []
-    return [*own, "`colonnade keys STUDY.toml PARTY.toml` shows each party its own keys as they are compared"]
+    look = ["to see a party's own keys, as they are compared:", *(f"  {command}" for command in _State.keys)]
+    return own + (look if _State.keys else [])
+
+
+def _looking(error: BaseException) -> dict[str, Any]:
+    """The same for a program: commands, and how many keys a screen would show, where there are some."""
+    if not isinstance(error, AlignmentError):
+        return {}
+    return ({"examples": len(error.examples)} if error.examples else {}) | {"try": list(_State.keys)}
 
 
 class Pace(ProgressColumn):
@@ -147,13 +164,19 @@ def pace(done: float, total: float | None, speed: float | None, took: float | No
     return "  ".join(parts)
 
 
+def bars_on(screen: Console) -> Progress:
+    """Bars of which each keeps to one line: where there is no room the bar itself gives way."""
+    steps = Pace(table_column=Column(no_wrap=True))
+    return Progress(TextColumn("{task.description:>10}"), BarColumn(_BAR_WIDTH), steps, console=screen)
+
+
 @contextmanager
 def progress_bar(enabled: bool) -> Iterator[Report]:
     """A bar a phase, with steps done, their rate and the time left."""
     if not enabled:
         yield lambda phase, done, total: None
         return
-    bars = Progress(TextColumn("{task.description:>10}"), BarColumn(), Pace(), console=Console(stderr=True))
+    bars = bars_on(Console(stderr=True))
     tasks: dict[str, Any] = {}
 
     def report(phase: str, done: int, total: int) -> None:

@@ -26,10 +26,10 @@ def publish(
     study: Study, out: Path, folders: Mapping[str, Path], evaluation: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Complete ``run.json`` with the records of the participants at hand, and write ``report.html``."""
-    run = _read(out)
+    run = read_record(out)
     people: dict[str, Any] = {}
     for name, folder in folders.items():
-        record = run if name == COORDINATOR else _read(folder)
+        record = run if name == COORDINATOR else read_record(folder)
         people[name] = {
             "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
             "seat": name in study.roster.trust.committee,
@@ -48,7 +48,8 @@ def publish(
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> dict[str, Any]:
+    """What a participant wrote down about a run."""
     content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return content
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import zip_longest
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.cli.fitted import summary
 from colonnade.cli.keys import rules
 from colonnade.models import Estimator
+from colonnade.models.alignment import leakage_table
 from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
-from colonnade.protocols.align import Leak
+from colonnade.report.alignment import people
 from colonnade.study import Preflight, Study
 from colonnade.study.preflight import Alignment, IterativePreflight, RunPreflight, SketchPreflight
 
-_WIDTHS = (12, 48, 48)
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
 
@@ -53,6 +51,12 @@ def preflight(answer: Preflight) -> str:
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
     return "\n".join(lines)
+
+
+def asked(name: str, answer: Preflight) -> str:
+    """What a party is asked to say yes to: what the study costs, and what its alignment tells to whom."""
+    matched = [] if answer.alignment is None else [*_alignment(answer.alignment), ""]
+    return "\n".join([f"{name} in {answer.study!r}: this is what it costs", str(answer.statement), "", *matched])
 
 
 CURVE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -112,46 +116,58 @@ _DUPLICATES = {
     "first": "of rows with equal keys a party's first stays",
     "drop": "no row stays whose key occurs twice at a party",
 }
-_LESS_THAN_DH = {
-    "helper": "about a hundred times faster than dh, but if the coordinator and one owner pool what they see they can "
-    "try out every key",
-    "fuzzy": "weaker than dh: the coordinator compares Bloom filters, from which attackers have read names, and if it "
-    "and one owner pool what they see they can try out every key",
-}
+_POOLED = "the coordinator and any one owner who pool what they see can try out every key on every list"
 
 
 def _alignment(found: Alignment) -> list[str]:
     """How common people are found, who learns what of it, and what it takes."""
-    hidden = ", and nobody learns who they are" if found.hidden else ""
+    lists = f"lists {'of' if found.pad_to is None else 'padded to'} {found.rows:,}"
+    again = "; next to nothing where an earlier alignment is used again" if found.reuse else ""
     lines = [
-        f"ALIGNMENT, mode {found.mode}: first the parties find the people that all of them hold{hidden}",
+        f"ALIGNMENT, mode {found.mode}: first the parties {_found(found)}",
         *(f"  {key.name}, {rules(key)}" for key in found.keys),
         f"{_DUPLICATES[found.duplicates]}; {_few(found)}",
-        *([_LESS_THAN_DH[found.mode]] if found.mode in _LESS_THAN_DH else []),
-        f"for lists of {found.rows:,}: about {found.seconds:.1f} s and {size(found.bytes_total)} on the wire"
-        + ("; next to nothing where an earlier alignment is used again" if found.reuse else ""),
+        f"for {lists}: {_about(found.seconds)} and {size(found.bytes_total)} on the wire{again}",
+        _other_mode(found),
         "",
     ]
-    heads = Leak("who", "learns, outside every epsilon", "to learn more")
-    return [*lines, *_columns((leak.who, leak.learns, leak.beyond) for leak in (heads, *found.leakage))]
+    return [*lines, *leakage_table(found.leakage)]
+
+
+def _found(found: Alignment) -> str:
+    """What the parties do, in the words of the mode."""
+    if found.similarity is not None:
+        return f"pair the people whose keys are similar, {found.similarity:g} of 1 or more"
+    return f"find the people that all of them hold{', and nobody learns who they are' if found.hidden else ''}"
+
+
+def _other_mode(found: Alignment) -> str:
+    """What one could choose instead: what it takes, and what it promises more or less."""
+    if found.instead is None:
+        read = "the coordinator compares Bloom filters, from which attackers have read names"
+        return f"weaker than the exact modes: {read}, and {_POOLED}"
+    mode, seconds = found.instead
+    if mode == "dh":
+        ratio = _times(seconds / found.seconds)
+        return f"here {_POOLED}; in mode dh they cannot, and it would take {_about(seconds)} ({ratio} as long)"
+    ratio = _times(found.seconds / seconds)
+    return f"mode {mode} would take {_about(seconds)} ({ratio} faster), but there {_POOLED}"
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds:,.1f} s" if seconds >= 0.1 else "less than 0.1 s"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
 
 def _few(found: Alignment) -> str:
     """What happens when hardly anybody is common."""
     if found.hidden:
         return "nobody is told whether anybody matched"
-    return f"fewer than {found.at_least:,} in common end the study, and nothing is spent"
-
-
-def _columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Cells wrapped under a heading."""
-    lines: list[str] = []
-    for row in rows:
-        cells = [wrap(text, width) or [""] for text, width in zip(row, _WIDTHS, strict=True)]
-        for parts in zip_longest(*cells, fillvalue=""):
-            padded = [part.ljust(width) for part, width in zip(parts, _WIDTHS, strict=True)]
-            lines.append("  " + "  ".join(padded).rstrip())
-    return lines
+    few = "if nobody is common" if found.at_least == 1 else f"if fewer than {found.at_least:,} are common"
+    return f"{few} the study ends, and nothing is spent"
 
 
 def _noise(answer: RunPreflight) -> str:
@@ -185,10 +201,24 @@ def _sketch(answer: SketchPreflight) -> list[str]:
     ]
 
 
-def outcome(study: Study, folder: Path) -> str:
+def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
     """What came of a run."""
     model = Estimator.load(folder / "model.json")
-    return "\n".join([str(study.statement), "", *summary(model), "", f"report: {folder / 'report.html'}"])
+    told = [*common(study, run), *summary(model)]
+    return "\n".join([str(study.statement), "", *told, "", f"report: {folder / 'report.html'}"])
+
+
+def common(study: Study, run: Mapping[str, Any]) -> list[str]:
+    """How many people an alignment found, as far as whoever wrote the record was told."""
+    if (found := run.get("alignment")) is None:
+        return []
+    count, everybody = people(run), ", ".join(study.content.parties)
+    again = "; an earlier alignment was used again" if found["reused"] else ""
+    if found["hidden"]:
+        return [f"no party learns who is common to {everybody}, nor how many are{again}"]
+    if count is None:  # a coordinator is not told again
+        return [f"an earlier alignment of {everybody} was used again"]
+    return [f"{count:,} {'person is' if count == 1 else 'people are'} common to {everybody}{again}"]
 
 
 def checks(found: Sequence[Check]) -> str:

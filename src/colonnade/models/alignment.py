@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from textwrap import wrap
 
 from colonnade.errors import StudyError
@@ -11,7 +12,7 @@ from colonnade.protocols.align import Aligning, Leak, Matched
 from colonnade.tables import Table
 from colonnade.tables.keys import Key, Keys
 
-_WIDTHS = (14, 44, 44)
+_WIDTHS = (12, 48, 48)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Summary:
             f"(mode {self.mode}, {self.seconds:.1f} s)",
             *(f"  {name}: {self._held(name)}" for name in self.rows),
             "",
-            *_table((("who", "learns", "beyond that"), *((x.who, x.learns, x.beyond) for x in self.leakage))),
+            *leakage_table(self.leakage),
         ]
         return "\n".join(lines)
 
@@ -64,12 +65,25 @@ class Summary:
         return str(self)
 
     def _held(self, name: str) -> str:
-        left_out = [
-            f"{_number(count)} {why}"
-            for count, why in ((self.missing[name], "without a full key"), (self.repeated[name], "with a repeated key"))
-            if count
-        ]
-        return f"{_number(self.rows[name])} rows" + "".join(f", {text}" for text in left_out)
+        return ", ".join([f"{self.rows[name]:,} rows", *left_out(self.missing[name], self.repeated[name])])
+
+
+def left_out(missing: int, repeated: int) -> list[str]:
+    """How many of a party's rows stay out, and why."""
+    counts = ((missing, "without a full key"), (repeated, "with a repeated key"))
+    return [f"{count:,} {why}" for count, why in counts if count]
+
+
+def leakage_table(leaks: Sequence[Leak]) -> list[str]:
+    """Who learns what, as lines of wrapped cells under a heading."""
+    heads = Leak("who", "learns, outside every epsilon", "to learn more")
+    lines: list[str] = []
+    for leak in (heads, *leaks):
+        cells = [wrap(text, width) for text, width in zip((leak.who, leak.learns, leak.beyond), _WIDTHS, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [part.ljust(width) for part, width in zip(parts, _WIDTHS, strict=True)]
+            lines.append("  " + "  ".join(padded).rstrip())
+    return lines
 
 
 def keys_on(on: object) -> tuple[Key, ...]:
@@ -98,15 +112,3 @@ def _key(given: object) -> Key:
 
 def _number(count: int | None) -> str:
     return "an unknown number of" if count is None else f"{count:,}"
-
-
-def _table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Rows of wrapped cells under a heading."""
-    lines: list[str] = []
-    for row in rows:
-        cells = [wrap(text, width) or [""] for text, width in zip(row, _WIDTHS, strict=True)]
-        for line in range(max(map(len, cells))):
-            parts = [cell[line] if line < len(cell) else "" for cell in cells]
-            lines.append("  ".join(part.ljust(width) for part, width in zip(parts, _WIDTHS, strict=True)).rstrip())
-    lines.insert(1, "-" * (sum(_WIDTHS) + 4))
-    return lines

@@ -16,7 +16,7 @@ from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError,
 from colonnade.models.alignment import Summary, keys_of, keys_on
 from colonnade.privacy import Trust
 from colonnade.protocols import align
-from colonnade.protocols.align import Aligning, Mode
+from colonnade.protocols.align import Aligning, Matched, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
 from colonnade.protocols.session import Played, Task, partners, play
 from colonnade.tables import Schema, Table, read_table
@@ -53,7 +53,7 @@ class Party:
         self.schema = schema if isinstance(schema, Schema) else Schema.load(schema)
         self._source = source
         self._id = id
-        self._keys = dict(keys or {})
+        self._keys = _checked_keys(self.name, keys)
 
     @cached_property
     def table(self) -> Table:
@@ -64,7 +64,7 @@ class Party:
 
     def keyed(self, plan: KeyPlan) -> Table:
         """The party's table with its keys, by which it can be aligned with others."""
-        columns = key_columns(plan.keys, self._keys, self._id)
+        columns = key_columns(plan.keys, self._keys, self._id, self.name)
         return read_table(self._source, self.schema, id=self._id, name=self._called, keys=plan, columns=columns)
 
     @property
@@ -140,7 +140,7 @@ class Federation:
         hidden: bool = False,
         duplicates: Duplicates = "refuse",
         at_least: int = 1,
-        similarity: float = 0.85,
+        similarity: float | None = None,
         pad_to: int | None = None,
     ) -> Federation:
         """Find the people whom all parties hold; whatever is computed afterwards is about them.
@@ -155,21 +155,22 @@ class Federation:
             hidden: no party learns which of its people the others hold.
             duplicates: what happens to rows with the same key: the first is kept, or all are left out, or an error.
             at_least: with fewer people in common it is an error.
-            similarity: how similar keys must be, from 0 to 1, in mode ``"fuzzy"``.
+            similarity: how similar keys must be, from 0 to 1 (default 0.85); for mode ``"fuzzy"`` alone.
             pad_to: fill every list up to this public length, so that nobody learns how long it is.
         """
-        task = Aligning(
-            trust=self.roster.trust,
-            keys=keys_on(on),
-            mode=mode,
-            hidden=hidden,
-            duplicates=duplicates,
-            at_least=at_least,
-            similarity=similarity,
-            pad_to=pad_to,
-        )
+        task = Aligning(self.roster.trust, keys_on(on), mode, hidden, duplicates, at_least, pad_to=pad_to)
+        if similarity is not None:
+            task = _by_similarity(task, similarity)
         started = time.perf_counter()
         tables = {name: party.keyed(task.plan) for name, party in self.parties.items()}
+        matched, aligned = self._match(task, tables)
+        summary = Summary.of(task, tables, matched, time.perf_counter() - started)
+        roster = replace(self.roster, hidden=task.hidden, assumptions=(task.sentence,))
+        self._aligned, self.alignment, self.roster = aligned, summary, roster
+        return self
+
+    def _match(self, task: Aligning, tables: Mapping[str, Table]) -> tuple[Matched, dict[str, Table]]:
+        """What the coordinator found, and everyone's aligned table."""
         found: dict[str, Table] = {}
 
         def owner(me: Owner, table: Table) -> None:
@@ -180,10 +181,7 @@ class Federation:
         except AlignmentError as error:
             error.examples = keys_of(next(iter(tables.values()))).examples
             raise
-        self._aligned = {name: found[name] for name in tables}
-        self.alignment = Summary.of(task, tables, played.result, time.perf_counter() - started)
-        self.roster = replace(self.roster, hidden=hidden, assumptions=(task.sentence,))
-        return self
+        return played.result, {name: found[name] for name in tables}
 
     def tables(self) -> dict[str, Table]:
         """Everyone's table of the same people in the same order: that of the ids, or that of the alignment."""
@@ -255,6 +253,23 @@ class Federation:
             for thread in threads:
                 thread.join()
         return _conclude({name: outcomes[name] for name in (*self.parties, COORDINATOR)})
+
+
+def _checked_keys(name: str, keys: object) -> dict[str, KeyColumn | str]:
+    if keys is None:
+        return {}
+    if not isinstance(keys, Mapping) or not all(held and isinstance(held, str | KeyColumn) for held in keys.values()):
+        raise StudyError(
+            f'{name}: keys= takes a mapping from keys to columns, such as {{"name": "client"}} or '
+            '{"birth": KeyColumn("born", format="%d.%m.%Y")}'
+        )
+    return dict(keys)
+
+
+def _by_similarity(task: Aligning, similarity: float) -> Aligning:
+    if task.mode != "fuzzy":
+        raise StudyError('similarity= is for mode="fuzzy" alone: the other modes compare exactly')
+    return replace(task, similarity=similarity)
 
 
 def _bound(owner: Callable[[Any, Table], object], table: Table) -> Callable[[Any], object]:

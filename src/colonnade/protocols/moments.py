@@ -57,7 +57,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
         noise = noise_share(task, stream)
     _check_places(table, task)
     rows = agree_on_rows(me, task.owners, table)
-    check_count(rows, task.rows_at_most)
+    check_count(rows, task.rows_at_most, task.hidden)
     own = OwnBlock(task, me.name)
     seat = _seat(me, task)
     blocks = own.blocks(table, stream)
@@ -80,7 +80,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
+    check_count(rows, task.rows_at_most, task.hidden)
     seat = _seat(me, task)
     if seat is None:
         return _open(me, None, task)

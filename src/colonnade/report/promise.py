@@ -53,26 +53,6 @@ def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, 
 
     What an alignment told stands elsewhere; with ``hidden`` no party knows how many rows are common.
     """
-    seated = [name for name in trust.owners if name in trust.committee]
-    others = [name for name in trust.owners if name not in trust.committee]
-    sits = COORDINATOR in trust.committee
-    share = f"one of {len(trust.committee)} of everything; {trust.threshold + 1} are needed to see anything"
-    never, no_share, count = "never", "none", "lengths of lists only" if hidden else "exact"
-    rows: list[tuple[object, ...]] = []
-    for names, held in ((seated, share), (others, no_share)):
-        for some, told in _told(names, to):
-            who = join([words.listed(some), tag("span", _part(some, held == share), class_="why")])
-            noise = "none" if some == [to] else "its own part"
-            rows.append((who, "its own", never, held, noise, "of its own messages", count, told))
-    relay = "relays, and holds the third share" if sits and len(trust.owners) == 2 else "relays"
-    if sits and len(trust.owners) > 2:
-        relay = "relays, and sits on the committee"
-    name = join([COORDINATOR, tag("span", relay, class_="why")])
-    sizes = "exact, from the alignment" if hidden else "exact, from the sizes"
-    told = "yes" if to is None else "no"
-    rows.append((name, "has none", never, share if sits else no_share, "none", "of all messages", sizes, told))
-    analyst = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
-    rows.append((analyst, "has none", never, "none", "none", "none", "noisy" if to is None else "none", told))
     heads = (
         "Who",
         "Own columns",
@@ -83,24 +63,59 @@ def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, 
         "Number of rows",
         "Published result" if to is None else "Answers",
     )
+    rows = [*_parties(trust, to, hidden), _coordinator(trust, to, hidden), _analyst(to)]
     caption = (
         "What each role held or saw during the run, while no more than "
         f"{words.counted(trust.threshold, 'committee member')} pool their shares. "
         + ("Besides what the alignment told, there was nothing else." if aligned else "There was nothing else.")
     )
+    note = (
+        "They tell the number of rows, so whoever reads this report counts as the coordinator in the table above, "
+        "not as the analyst."
+    )
     return join(
         [
             tag("h2", "Who saw what"),
             table(heads, rows, caption=caption),
-            tag(
-                "p",
-                tag("strong", "You are reading sizes and times. "),
-                "They tell the number of rows, so whoever reads this report counts as the coordinator in the "
-                "table above, not as the analyst.",
-                class_="note",
-            ),
+            tag("p", tag("strong", "You are reading sizes and times. "), note, class_="note"),
         ]
     )
+
+
+def _parties(trust: Trust, to: str | None, hidden: bool) -> list[tuple[object, ...]]:
+    """A line for those with a seat and one for those without, or two where only one of them is told the result."""
+    seated = [name for name in trust.owners if name in trust.committee]
+    others = [name for name in trust.owners if name not in trust.committee]
+    count = "lengths of lists only" if hidden else "exact"
+    rows: list[tuple[object, ...]] = []
+    for names, sits in ((seated, True), (others, False)):
+        for some, told in _told(names, to):
+            who = join([words.listed(some), tag("span", _part(some, sits), class_="why")])
+            noise = "none" if some == [to] else "its own part"
+            rows.append((who, "its own", "never", _share(trust, sits), noise, "of its own messages", count, told))
+    return rows
+
+
+def _coordinator(trust: Trust, to: str | None, hidden: bool) -> tuple[object, ...]:
+    sits, relay = COORDINATOR in trust.committee, "relays"
+    if sits:
+        relay += ", and holds the third share" if len(trust.owners) == 2 else ", and sits on the committee"
+    who = join([COORDINATOR, tag("span", relay, class_="why")])
+    count = "exact, from the alignment" if hidden else "exact, from the sizes"
+    told = "yes" if to is None else "no"
+    return (who, "has none", "never", _share(trust, sits), "none", "of all messages", count, told)
+
+
+def _analyst(to: str | None) -> tuple[object, ...]:
+    who = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
+    count, told = ("noisy", "yes") if to is None else ("none", "no")
+    return (who, "has none", "never", "none", "none", "none", count, told)
+
+
+def _share(trust: Trust, sits: bool) -> str:
+    if not sits:
+        return "none"
+    return f"one of {len(trust.committee)} of everything; {trust.threshold + 1} are needed to see anything"
 
 
 def _told(names: list[str], to: str | None) -> list[tuple[list[str], str]]:

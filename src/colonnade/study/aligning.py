@@ -30,17 +30,19 @@ class AlignPart(Part):
 
     on: tuple[str, ...]
     mode: Mode = "dh"
-    hidden: bool = False
+    hidden: bool = Field(default=False, strict=True)
     duplicates: Duplicates = "refuse"
     at_least: int = Field(default=1, ge=1, strict=True)
     similarity: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False)
     pad_to: int | None = Field(default=None, ge=1, strict=True)
-    reuse: bool = True
+    reuse: bool = Field(default=True, strict=True)
     keys: dict[str, KeyPart] = Field(default_factory=dict)
 
     @field_validator("on", mode="before")
     @classmethod
     def _listed(cls, on: Any) -> Any:
+        if not isinstance(on, str | list | tuple):
+            raise ValueError('must be the name of a key, or a list of names such as ["name", "birth"]')
         return (on,) if isinstance(on, str) else on
 
     @field_validator("on")
@@ -69,12 +71,27 @@ class AlignPart(Part):
             raise ValueError('has similarity, which only mode = "fuzzy" uses: the other modes compare exactly')
         if self.pad_to is not None and self.mode == "fuzzy":
             raise ValueError('has pad_to, which mode = "fuzzy" cannot use: made-up people would look unlike real ones')
+        if self.pad_to is not None and self.at_least > self.pad_to:
+            raise ValueError("has an at_least above pad_to, so too few people would always be common: lower it")
         return self
 
     def check_parties(self, parties: int) -> None:
         """Refuse a number of parties that the mode is not made for."""
         if self.mode == "fuzzy" and parties != 2:
             raise ValueError(f'align.mode = "fuzzy" links two parties, and this study has {parties}: use dh or helper')
+
+    def check_rows(self, parties: int, most: int) -> None:
+        """Refuse what cannot fit into the rows that a study allows, whatever the lists are."""
+        if self.at_least > most:
+            raise ValueError(
+                f"align.at_least = {self.at_least} is above task.rows_at_most = {most}, so no study could run: "
+                "lower the one or raise the other"
+            )
+        if self.hidden and self.pad_to is not None and parties * self.pad_to > most:
+            raise ValueError(
+                f"align.pad_to = {self.pad_to} makes {parties * self.pad_to} rows, because with hidden = true those of "
+                f"all {parties} lists count, and task.rows_at_most is {most}: lower the one or raise the other"
+            )
 
     def aligning(self, trust: Trust) -> Aligning:
         """The public task that follows, for the parties of a study."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from colonnade.study.policy import ByDigest, PartyConfig
 from colonnade.study.spec import Study
 
 _GRACE_SECONDS = 10.0
+_LOOK_SECONDS = 0.1
 
 
 @dataclass
@@ -145,18 +149,19 @@ def _listen(child: Child, progress: Progress) -> None:
 
 def _wait(study: Study, children: Mapping[str, Child]) -> None:
     """Until all have ended; once one has failed, the others get the time the study gives them."""
-    limits = study.content.limits
-    pending = dict(children)
-    while pending:
-        deadline = None
-        if children[COORDINATOR].process.returncode not in (None, 0):
-            deadline = _GRACE_SECONDS / 2  # without the coordinator nobody can go on; those who were there know why
-        elif any(c.process.returncode not in (None, 0) for c in children.values()):
-            deadline = limits.reconnect + _GRACE_SECONDS
+    pending, until = dict(children), math.inf
+    while pending and time.monotonic() < until:
         for name, child in list(pending.items()):
-            try:
-                child.process.wait(timeout=0.2 if deadline is None else deadline)
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(timeout=_LOOK_SECONDS)
                 del pending[name]
-            except subprocess.TimeoutExpired:
-                if deadline is not None:
-                    return
+        until = min(until, time.monotonic() + _patience(study, children))
+
+
+def _patience(study: Study, children: Mapping[str, Child]) -> float:
+    """How long those who are still there are waited for, once somebody has failed."""
+    if children[COORDINATOR].process.returncode not in (None, 0):
+        return _GRACE_SECONDS / 2  # without the coordinator nobody can go on; those who were there know why
+    if any(child.process.returncode not in (None, 0) for child in children.values()):
+        return study.content.limits.reconnect + _GRACE_SECONDS
+    return math.inf

@@ -24,6 +24,8 @@ class Matching:
         self._task, self._table, self._record = study.aligning, table, record
         self._store: Store | None = None
         self._kept: Aligned | None = None
+        if self._task is not None and table.keys is not None:
+            self._task.check_length(len(table.keys))
         if study.content.align is not None and study.content.align.reuse and table.keys is not None:
             self._store = Store(config.alignments, study, config.name)
             self._kept = self._store.find(table.keys, record.note)

@@ -54,8 +54,16 @@ class PolicyPart(Part):
     columns: tuple[str, ...] | Literal["all"]
     exact: tuple[str, ...] = ()
     align: tuple[Mode, ...] = ("dh",)
+    hidden: bool = Field(default=False, strict=True)
     budget: CapPart
     periods: tuple[PeriodPart, ...] = ()
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _listed(cls, columns: Any) -> Any:
+        if columns != "all" and not isinstance(columns, list | tuple):
+            raise ValueError('must be "all", or a list of columns')
+        return columns
 
 
 class KeyColumnPart(Part):
@@ -67,6 +75,8 @@ class KeyColumnPart(Part):
     @model_validator(mode="before")
     @classmethod
     def _column_alone(cls, given: Any) -> Any:
+        if not isinstance(given, str | dict):
+            raise ValueError("must be the name of a column, or a section with column and format")
         return {"column": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
@@ -196,7 +206,7 @@ class PartyConfig:
                 'add id = "COLUMN", whose ids must be those of the other parties'
             )
         given = {name: KeyColumn(part.column, part.format) for name, part in self.content.keys.items()}
-        columns = None if plan is None else key_columns(plan.keys, given, self.content.id)
+        columns = None if plan is None else key_columns(plan.keys, given, self.content.id, str(self.path))
         table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns)
         table.check()
         return table
@@ -273,6 +283,13 @@ class PartyConfig:
     def _check_align(self, study: Study) -> None:
         """Weaker ways of matching people are outside every epsilon too: each must have been named beforehand."""
         aligning, allowed = study.aligning, self.content.policy.align
+        if self.content.policy.hidden and not (aligning is not None and aligning.hidden):
+            tells = "has no [align]" if aligning is None else "tells each party whom of its people all the others hold"
+            raise PolicyError(
+                f"{self.name}'s policy allows only studies in which nobody learns who matched, and study "
+                f"{study.name!r} {tells}: ask for hidden = true in its [align], or change `hidden` in {self.path.name} "
+                "if you agree"
+            )
         if aligning is not None and aligning.mode not in allowed:
             raise PolicyError(
                 f"study {study.name!r} matches people by {aligning.mode}, and {self.name}'s policy allows "

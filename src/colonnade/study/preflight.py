@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from colonnade.errors import StudyError
+from colonnade.errors import CapacityError, StudyError
 from colonnade.models.regression import Regression, method_of
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.calibrate import Binding, binding
-from colonnade.protocols.align import Leak
+from colonnade.protocols.align import Aligning, Leak, Mode
+from colonnade.protocols.align.fuzzy import ROWS_AT_MOST as FUZZY_ROWS_AT_MOST
 from colonnade.protocols.session import Cells
 from colonnade.protocols.sketch_task import Sketch
 from colonnade.randomness import new_key
@@ -25,6 +26,7 @@ _WORD = 3  # bytes of a residue on the wire
 _WIRE_BYTES_PER_SECOND = 100e6
 _SECONDS_PER_ROUND = 4e-3
 _BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
+_OTHER_EXACT: dict[Mode, Mode] = {"dh": "helper", "helper": "dh"}
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,17 @@ class Alignment:
     keys: tuple[Key, ...]
     duplicates: str
     at_least: int
+    similarity: float | None
+    """How similar keys must be; ``None`` where they must be equal."""
+    pad_to: int | None
     reuse: bool
     sentence: str
     leakage: tuple[Leak, ...]
     rows: int
-    """The length of each party's list, for which time and bytes are estimated."""
+    """The length of each party's list, filled up where lists are padded; time and bytes are estimated for it."""
     loads: tuple[AlignLoad, ...]
+    instead: tuple[str, float] | None
+    """The other mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
 
     @property
     def bytes_total(self) -> int:
@@ -204,7 +211,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
             "the number of rows of a sketch stands in its study file, where it decides the price: "
             "change task.rows, or ask `colonnade plan`"
         )
-    sized = _rows(study) if rows is None else rows
+    sized = _rows(study) if rows is None else _checked(rows, study)
     deciding = binding(study.events, study.roster.trust, budgets) if budgets else None
     method = method_of(task) if isinstance(study.planner(), Regression) else None
     common = (study.name, study.digest, method, study.statement, deciding, _alignment(study, sized))
@@ -220,19 +227,43 @@ _Common = tuple[str, str, str | None, Statement, Binding | None, Alignment | Non
 def _rows(study: Study) -> int:
     """How long the parties' lists may be."""
     most = int(getattr(study.task, "rows", None) or study.task.rows_at_most)
-    return max(1, most // _lists(study))
+    shared = most // (len(study.content.parties) if study.roster.hidden else 1)
+    return max(1, min(shared, _longest(study) or shared))
 
 
-def _lists(study: Study) -> int:
-    """How many lists a joint table is as long as: where nobody knows who matched, all of them."""
-    return len(study.content.parties) if study.roster.hidden else 1
+def _longest(study: Study) -> int | None:
+    """The longest list that the alignment takes, where it has a limit."""
+    if study.aligning is None:
+        return None
+    return FUZZY_ROWS_AT_MOST if study.aligning.mode == "fuzzy" else study.aligning.pad_to
+
+
+def _checked(rows: int, study: Study) -> int:
+    longest = _longest(study)
+    if longest is not None and rows > longest:
+        raise CapacityError(f"the alignment takes lists of at most {longest} rows, not of {rows}: ask for fewer rows")
+    return rows
+
+
+def _joint(study: Study, rows: int) -> int:
+    """How long a joint table is: where nobody knows who matched, as long as all lists together."""
+    if study.aligning is None or not study.roster.hidden:
+        return rows
+    return len(study.content.parties) * _length(study.aligning, rows)
+
+
+def _length(task: Aligning, rows: int) -> int:
+    """How long a list is on the wire."""
+    return rows if task.pad_to is None else task.pad_to
 
 
 def _alignment(study: Study, rows: int) -> Alignment | None:
     task, part = study.aligning, study.content.align
     if task is None or part is None:
         return None
-    loads = {name: task.load(name, rows) for name in study.participants}
+    listed = _length(task, rows)
+    loads = {name: task.load(name, listed) for name in study.participants}
+    other = _OTHER_EXACT.get(task.mode)
     return Alignment(
         mode=task.mode,
         hidden=task.hidden,
@@ -240,12 +271,19 @@ def _alignment(study: Study, rows: int) -> Alignment | None:
         keys=task.keys,
         duplicates=task.duplicates,
         at_least=task.at_least,
+        similarity=task.similarity if task.mode == "fuzzy" else None,
+        pad_to=task.pad_to,
         reuse=part.reuse,
         sentence=task.sentence,
         leakage=task.leakage,
-        rows=rows,
+        rows=listed,
         loads=tuple(AlignLoad(name, sent, seconds) for name, (seconds, sent) in loads.items()),
+        instead=None if other is None else (other, _slowest(replace(task, mode=other), study.participants, listed)),
     )
+
+
+def _slowest(task: Aligning, participants: tuple[str, ...], rows: int) -> float:
+    return max(task.load(name, rows)[0] for name in participants)
 
 
 def _sketch(common: _Common, task: Sketch) -> SketchPreflight:
@@ -276,7 +314,7 @@ def _run(common: _Common, task: Priced, study: Study, rows: int) -> RunPreflight
         law=task.law,
         noise_std=task.noise_std,
         noise_on=_noise_on(task, study.content.task.kind),
-        loads=_loads(task, study.participants, _lists(study) * rows),
+        loads=_loads(task, study.participants, _joint(study, rows)),
     )
 
 

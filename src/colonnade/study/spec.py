@@ -136,6 +136,8 @@ class StudyFile(Part):
                 raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
         if self.align is not None:
             self.align.check_parties(len(self.parties))
+            rows = getattr(self.task, "rows", 0)  # a sketch has these alone
+            self.align.check_rows(len(self.parties), getattr(self.task, "rows_at_most", rows))
         return self
 
     @model_validator(mode="after")
@@ -330,9 +332,21 @@ def first_problem(error: ValidationError) -> str:
         return f"{place}.kind - Input should be one of {problem['ctx']['expected_tags']}"
     if problem["type"] == "union_tag_not_found":
         return f"{place}.kind is missing"
-    known = {"extra_forbidden": "is not a key that is known here", "missing": "is missing"}
     said = problem["msg"].removeprefix("Value error, ")
-    return f"{place} {known.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}".lstrip()
+    return f"{place} {_SAID.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}".lstrip()
+
+
+_SECTION = "must be a section with keys of its own"
+_SAID = {
+    "extra_forbidden": "is not a key that is known here",
+    "missing": "is missing",
+    "tuple_type": "must be a list, in brackets",
+    "list_type": "must be a list, in brackets",
+    "dict_type": _SECTION,
+    "model_type": _SECTION,
+    "model_attributes_type": _SECTION,
+    "bool_type": "must be true or false",
+}
 
 
 def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:

@@ -42,15 +42,18 @@ def read_columns(source: Any, name: str, choose: Chooser) -> pa.Table:
     raise DataError(f"{name}: give a CSV or Parquet path, a pyarrow.Table or a pandas frame, not {kind}")
 
 
-def need(wanted: Sequence[str], there: Sequence[str], name: str) -> None:
-    """Raise unless all wanted columns are there, with a guess at what was meant."""
+def need(
+    wanted: Sequence[str], there: Sequence[str], name: str, *, taken: Sequence[str] = (), advice: str = ""
+) -> None:
+    """Raise unless all wanted columns are there, with advice and a guess at what was meant: none of those taken."""
     lacking = [column for column in wanted if column not in set(there)]
     if not lacking:
         return
-    if len(lacking) == 1:
-        hint = suggestion(lacking[0], [column for column in there if column not in set(wanted)])
-        raise DataError(f"{name}: column {lacking[0]!r} is not there{hint or f'; the columns are {listed(there)}'}")
-    raise DataError(f"{name}: columns {listed(lacking)} are not there; the columns are {listed(there)}")
+    free = [column for column in there if column not in set(taken)]
+    meant = [column for column in free if column not in set(wanted)]
+    hint = suggestion(lacking[0], meant) if len(lacking) == 1 else ""
+    what = f"column {lacking[0]!r} is" if len(lacking) == 1 else f"columns {listed(lacking)} are"
+    raise DataError(f"{name}: {what} not there{advice}{hint or f'; the columns are {listed(free or there)}'}")
 
 
 def _from_path(path: Path, name: str, choose: Chooser) -> pa.Table:

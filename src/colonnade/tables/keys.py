@@ -161,10 +161,13 @@ class Keys:
         return ", ".join(f"{name} {_cut(part)!r}" for name, part in parts)
 
 
-def key_columns(keys: Iterable[Key], given: Mapping[str, KeyColumn | str], id: str | None) -> dict[str, KeyColumn]:
+def key_columns(
+    keys: Iterable[Key], given: Mapping[str, KeyColumn | str], id: str | None, source: str = ""
+) -> dict[str, KeyColumn]:
     """In which column a party holds each part of the key.
 
     That is the given one; else, where the key has one part alone, the id column; else a column of the part's name.
+    ``source`` stands for the party in errors.
     """
     parts = tuple(keys)
     other = id if len(parts) == 1 else None
@@ -174,7 +177,8 @@ def key_columns(keys: Iterable[Key], given: Mapping[str, KeyColumn | str], id: s
         found[key.name] = named if isinstance(named, KeyColumn) else KeyColumn(named)
         if found[key.name].format is not None and key.kind != "date":
             raise DataError(
-                f'key {key.name!r} is a {key.kind}, so it has no format: leave it out, or use kind = "date"'
+                f"{source + ': ' if source else ''}key {key.name!r} is compared as a {key.kind}, so it has no format: "
+                'leave that out, or let the study compare it with kind = "date"'
             )
     return found
 

@@ -58,6 +58,11 @@ class TextRules:
 
 def text(array: Any, place: Place, rules: TextRules) -> Any:
     """Text in its normal form; whole numbers become their digits; null and empty cells are missing."""
+    if pa.types.is_temporal(array.type):
+        raise DataError(
+            f"{place.source}: the key column {place.column!r} holds {array.type} cells; let the study compare it with "
+            'kind = "date", or store text'
+        )
     cells = _valid(as_text(array, place, "key"), place)
     other = ~_truths(pc.string_is_ascii(cells), absent=True)
     if not other.any():

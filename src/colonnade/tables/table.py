@@ -21,6 +21,7 @@ from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
 
 _BLOCK_CELLS = 1 << 22
+_OWN_COLUMNS = "; name this party's own columns under [keys] of its file, or with keys= of its Party"
 
 
 class Table:
@@ -233,34 +234,37 @@ def read_table(
 
     With ``keys`` the people are recognised by these instead, in an alignment: ``columns`` says where the parts of the
     key are (by default as :func:`~colonnade.tables.keys.key_columns` has it). The id column is then only what the
-    party calls its rows, and its cells may be missing or repeated; without one, the cells of the key take its place.
+    party calls its rows, and its cells may be missing or repeated; without one (``id=None``), the cells of the key take
+    its place.
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
     said = name or (str(source) if isinstance(source, str | Path) else "table")
     _refuse_shared(declared, [] if id is None else [id], said, "id")
     if keys is None:
         return _with_ids(source, declared, id, said)
-    held = dict(columns) if columns is not None else key_columns(keys.keys, {}, id)
+    held = dict(columns) if columns is not None else key_columns(keys.keys, {}, id, said)
     parts = list(dict.fromkeys(held[key.name].column for key in keys.keys))
     _refuse_shared(declared, parts, said, "key")
 
+    naming = [] if id is None else [id]
+
     def choose(there: Sequence[str]) -> Sequence[str]:
-        files.need(parts, there, f"{said}: the key")
+        files.need(naming, there, f"{said}: the id", taken=[*parts, *declared.names])
+        files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.names], advice=_OWN_COLUMNS)
         files.need(declared.names, there, said)
-        named = [id] if id is not None and id in there else []
-        return list(dict.fromkeys([*named, *parts, *declared.names]))
+        return list(dict.fromkeys([*naming, *parts, *declared.names]))
 
     arrow = _read(source, said, choose)
-    naming = [id] if id is not None and id in arrow.column_names else parts
     found = collect_keys(arrow, keys, held, said)
     kept = arrow.select(list(declared.names)).combine_chunks()
-    return Table(kept, called({column: arrow[column] for column in naming}, said), declared, source=said, keys=found)
+    ids = called({column: arrow[column] for column in naming or parts}, said)
+    return Table(kept, ids, declared, source=said, keys=found)
 
 
 def _with_ids(source: Any, declared: Schema, id: str | None, said: str) -> Table:
     def choose(there: Sequence[str]) -> Sequence[str]:
         if id is not None:
-            files.need([id], there, f"{said}: the id")
+            files.need([id], there, f"{said}: the id", taken=declared.names)
         files.need(declared.names, there, said)
         return declared.names if id is None else [id, *declared.names]
 

@@ -31,14 +31,12 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ProtocolError, StudyError
 from colonnade.protocols.align.lists import shuffled
+from colonnade.protocols.align.tags import shared_key
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, silent
-from colonnade.randomness import KEY_BYTES, Stream, new_key
+from colonnade.randomness import Stream
 from colonnade.tables.keys import Key, Keys
 
-GUARANTEE = (
-    "weaker: the coordinator gets one keyed Bloom filter for each row of both owners and sees which are alike; "
-    "such filters are open to frequency and pattern attacks, which may reveal names, also of people who do not match."
-)
+GUARANTEE = "Bloom filters give way to attacks by frequency and pattern, which tell names, also of who does not match"
 """What the leakage table says of this mode."""
 
 ROWS_AT_MOST = 50_000
@@ -74,23 +72,10 @@ class Linking(Protocol):
         """From which Dice coefficient on two filters may be a pair."""
 
 
-def check(task: Linking) -> None:
-    """Refuse settings with which fuzzy linkage cannot work."""
-    if len(task.owners) != 2:
-        raise StudyError(
-            f"fuzzy alignment pairs the lists of two owners and this study has {len(task.owners)}: use exact keys"
-        )
-    if not 0 < task.similarity <= 1:
-        raise StudyError("the similarity of a fuzzy alignment lies above 0 and is at most 1: 0.85 is a good start")
-
-
 def owner(me: Owner, keys: Keys, task: Linking) -> tuple[Rows, NDArray[np.uint8]]:
     """An owner's side: its own matched keys in the common order, and their opaque common index."""
-    check(task)
     count = len(keys.values)
-    _check_size(count, me.name)
-    _library()
-    secret = _shared_secret(me, task.owners)
+    secret = shared_key(me, task.owners)
     order = shuffled(count, Stream.fresh())
     with me.meter.phase("encode"):
         filters = encode([keys.parts(row) for row in order.tolist()], task.keys, secret, me.progress)
@@ -101,7 +86,6 @@ def owner(me: Owner, keys: Keys, task: Linking) -> tuple[Rows, NDArray[np.uint8]
 
 def coordinator(me: Coordinator, task: Linking) -> int:
     """The coordinator's side: pair the filters, tell each owner its own rows, and know how many they are."""
-    check(task)
     left, right = (_read_filters(me.link(name).recv("fuzzy-filters"), name) for name in task.owners)
     with me.meter.phase("compare"):
         pairs = pair(left, right, task.similarity, progress=me.progress)
@@ -232,6 +216,11 @@ def _feature(key: Key, bits: int) -> dict[str, Any]:
     }
 
 
+def need_library() -> None:
+    """Say what to install before anybody waits for it."""
+    _library()
+
+
 def _library() -> tuple[Any, Any]:
     try:
         from clkhash import clk, schema
@@ -240,33 +229,12 @@ def _library() -> tuple[Any, Any]:
     return clk, schema
 
 
-def _check_size(count: int, name: str) -> None:
-    if count > ROWS_AT_MOST:
-        error = CapacityError(
-            f"fuzzy alignment compares every row with every row and takes at most {ROWS_AT_MOST} rows a side, and "
-            f"{name} has {count}: use exact keys"
-        )
-        error.told = f"fuzzy alignment takes at most {ROWS_AT_MOST} rows a side; use exact keys"
-        raise error
-
-
-def _shared_secret(me: Owner, owners: Sequence[str]) -> bytes:
-    first, second = owners
-    if me.name == first:
-        secret = new_key()
-        me.link(second).send("fuzzy-key", key=secret)
-        return secret
-    received = me.link(first).recv("fuzzy-key").get("key")
-    if not isinstance(received, bytes) or len(received) != KEY_BYTES:
-        raise ProtocolError(f"{first} sent no key for the fuzzy alignment")
-    return received
-
-
 def _read_filters(message: Mapping[str, Any], sender: str) -> Filters:
     filters = message.get("filters")
     if not isinstance(filters, np.ndarray) or filters.dtype != np.uint8 or filters.shape[1:] != (_BYTES,):
         raise ProtocolError(f"{sender} sent something else than Bloom filters of {BITS} bits")
-    _check_size(len(filters), sender)
+    if len(filters) > ROWS_AT_MOST:
+        raise ProtocolError(f"{sender} sent more than {ROWS_AT_MOST} filters")
     return filters
 
 

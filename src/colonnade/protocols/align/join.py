@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.keyvalue import Store, Words, stored
-from colonnade.protocols.align.lists import positions, receive_words, received_key, send_words, shuffled
+from colonnade.mpc.keyvalue import Store, Words, cells_for, stored
+from colonnade.protocols.align.lists import (
+    Step,
+    Steps,
+    positions,
+    quietly,
+    receive_words,
+    received_key,
+    send_words,
+    shuffled,
+)
 from colonnade.protocols.align.tags import Tags, keyed
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.randomness import Stream, new_key
@@ -44,8 +53,9 @@ def zero_shares(me: Owner, keys: Sequence[bytes], owners: Sequence[str], seats: 
         if other not in secrets:
             secrets[other] = received_key(me.link(other), "pair-key", other)
     total = np.zeros((len(keys), 2), dtype=np.uint64)
+    step = Steps(me, "match", len(keys) * len(pairs))
     for other in pairs:
-        total ^= keyed(keys, secrets[other])
+        total ^= keyed(keys, secrets[other], step)
     return total
 
 
@@ -79,21 +89,22 @@ def leader_asks(me: Owner, tags: Words, shares: Words) -> Members:
     return _told(me, COORDINATOR, tags)
 
 
-def coordinator_joins(me: Coordinator, leader: str, owners: Sequence[str], at_least: int) -> int:
+def coordinator_joins(me: Coordinator, leader: str, sizes: Mapping[str, int], at_least: int) -> int:
     """``helper``, the coordinator: join what it cannot read; how many people are common.
 
     Where they are too few to go on, the owners are told of nobody.
     """
-    tags = receive_words(me.link(leader), "tags", leader)
-    shares = receive_words(me.link(leader), "shares", leader)
+    others = [owner for owner in sizes if owner != leader]
+    step = Steps(me, "align", 2 * sizes[leader] + sum(cells_for(sizes[owner]) for owner in others))
+    tags = receive_words(me.link(leader), "tags", leader, step)
+    shares = receive_words(me.link(leader), "shares", leader, step)
     if len(tags) != len(shares):
         raise ProtocolError(f"{leader} sent lists of different lengths")
-    for step, owner in enumerate(owner for owner in owners if owner != leader):
-        shares = shares ^ _receive_store(me, owner)[tags]
-        me.progress("align", step + 1, len(owners) - 1)
+    for owner in others:
+        shares = shares ^ _receive_store(me, owner, step)[tags]
     rows, index = _common(shares)
     told = len(rows) if len(rows) >= at_least else 0
-    for owner in owners:
+    for owner in sizes:
         _tell(me, owner, tags[rows[:told]], index[:told])
     return len(rows)
 
@@ -118,8 +129,8 @@ def _told(me: Owner, joiner: str, tags: Words) -> Members:
     return Members(rows, index)
 
 
-def _receive_store(me: Role, owner: str) -> Store:
+def _receive_store(me: Role, owner: str, step: Step = quietly) -> Store:
     seed = me.link(owner).recv("store").get("seed")
     if not isinstance(seed, bytes) or len(seed) != 8:
         raise ProtocolError(f"{owner} sent something else than a store")
-    return Store(int.from_bytes(seed, "little"), receive_words(me.link(owner), "cells", owner))
+    return Store(int.from_bytes(seed, "little"), receive_words(me.link(owner), "cells", owner, step))

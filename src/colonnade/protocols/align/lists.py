@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,31 @@ from numpy.typing import NDArray
 from colonnade.errors import ProtocolError
 from colonnade.mpc import Link
 from colonnade.mpc.keyvalue import WORDS, Words
+from colonnade.protocols.roles import Role
 from colonnade.randomness import KEY_BYTES, Stream
 
 LONGEST = 1 << 28
 _PIECE = 1 << 16
+
+
+Step = Callable[[int], None]
+"""Hears how many more are done."""
+
+
+def quietly(more: int) -> None:
+    """Show nothing."""
+
+
+class Steps:
+    """Counts towards a total, and shows it as the progress of a phase."""
+
+    def __init__(self, me: Role, phase: str, total: int) -> None:
+        self.me, self.phase, self.done, self.total = me, phase, 0, total
+
+    def __call__(self, more: int) -> None:
+        """So many more are done."""
+        self.done += more
+        self.me.progress(self.phase, self.done, self.total)
 
 
 def send_words(link: Link, kind: str, words: Words) -> None:
@@ -25,14 +46,15 @@ def send_words(link: Link, kind: str, words: Words) -> None:
         link.send(kind, words=words[start : start + _PIECE])
 
 
-def receive_words(link: Link, kind: str, peer: str) -> Words:
-    """What :func:`send_words` sent."""
+def receive_words(link: Link, kind: str, peer: str, step: Step = quietly) -> Words:
+    """What :func:`send_words` sent; ``step`` hears how many words more have come."""
     size = received_size(link, f"{kind}-size", peer)
     found = np.empty((size, WORDS), dtype=np.uint64)
     for start in range(0, size, _PIECE):
         piece = link.recv(kind).get("words")
         due = (min(_PIECE, size - start), WORDS)
         found[start : start + _PIECE] = checked(piece, due, np.uint64, peer)
+        step(due[0])
     return found
 
 

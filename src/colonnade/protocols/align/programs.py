@@ -6,16 +6,16 @@ Nothing here is a share, and nothing is spent: an alignment that ends early cost
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import AlignmentError, CapacityError, PeerLost, PeerStopped, ProtocolError
+from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
 from colonnade.protocols.align import fuzzy, join, tags, universe
-from colonnade.protocols.align.lists import length, shuffled
+from colonnade.protocols.align.lists import Steps, length, shuffled
 from colonnade.protocols.align.tags import Tags
 from colonnade.protocols.align.task import Aligning
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
@@ -68,8 +68,10 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
     me.link(COORDINATOR).send("align", rows=_announced(keys, task), token=known)
     told = me.link(COORDINATOR).recv("align-plan")
     if told.get("again") is True:
+        if not known:
+            raise ProtocolError(f"the coordinator named an alignment that {me.name} does not hold")
         return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
-    leader = str(told["leader"])
+    leader = str(told.get("leader"))
     if leader not in task.leaders:
         raise ProtocolError("the coordinator named a leader that cannot lead")
     if task.mode == "fuzzy":
@@ -95,7 +97,7 @@ def coordinator(me: Coordinator, task: Aligning) -> Matched:
     """The coordinator's program."""
     lists = {name: me.link(name).recv("align") for name in task.owners}
     sizes = {name: length(said.get("rows"), name) for name, said in lists.items()}
-    tokens = {said.get("token") for said in lists.values()}
+    tokens = {_token(said.get("token"), name) for name, said in lists.items()}
     if len(tokens) == 1 and tokens != {b""}:
         for name in task.owners:
             me.link(name).send("align-plan", again=True)
@@ -107,11 +109,11 @@ def coordinator(me: Coordinator, task: Aligning) -> Matched:
     if task.mode == "dh":
         tags.follow(me, leader)
     if task.hidden:
-        return Matched(_place(me, task, leader), sizes)
+        return Matched(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
         count = fuzzy.coordinator(me, task)
     elif task.mode == "helper":
-        count = join.coordinator_joins(me, leader, task.owners, task.at_least)
+        count = join.coordinator_joins(me, leader, sizes, task.at_least)
     else:
         count = length(me.link(leader).recv("common").get("count"), leader)
     _tell_verdict(me, count, task)
@@ -131,22 +133,24 @@ def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Ta
     if task.mode == "dh":
         return tags.other_blinded(me, values, leader, both=task.hidden)
     key = tags.shared_key(me, [leader, *others])
+    lists = others if task.hidden and me.name == leader else [me.name]
+    step = Steps(me, "align", len(values) * len(lists))
     if not task.hidden:
-        return Tags.keyed(values, key)
-    if me.name == leader:
-        return {other: Tags.keyed(values, tags.key_for(other, key)) for other in others}
-    return Tags.keyed(values, tags.key_for(me.name, key))
+        return Tags.keyed(values, key, step)
+    made = {name: Tags.keyed(values, tags.key_for(name, key), step) for name in lists}
+    return made if me.name == leader else made[me.name]
+
+
+def _token(value: object, name: str) -> bytes:
+    if not isinstance(value, bytes) or len(value) not in (0, TOKEN_BYTES):
+        raise ProtocolError(f"{name} named no alignment")
+    return value
 
 
 def _announced(keys: Keys, task: Aligning) -> int:
     """How long this owner's list is, as the others may know it."""
-    if task.pad_to is None:
-        return len(keys.values)
-    if len(keys.values) > task.pad_to:
-        error = CapacityError(f"there are {len(keys.values)} keys and lists are padded to {task.pad_to}: raise pad_to")
-        error.told = "it has more keys than pad_to allows"
-        raise error
-    return task.pad_to
+    task.check_length(len(keys.values))
+    return len(keys.values) if task.pad_to is None else task.pad_to
 
 
 def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
@@ -175,10 +179,10 @@ def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], k
     return Aligned(token, size, rows[real], slots=slots[real])
 
 
-def _place(me: Coordinator, task: Aligning, leader: str) -> int:
-    others = [name for name in task.owners if name != leader]
+def _place(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> int:
+    """Give out slots; how many people all hold."""
     stream = Stream.fresh()
-    found = universe.receive_tags(me, leader, others)
+    found = universe.receive_tags(me, leader, sizes)
     first, rest, size, count = universe.settled(found, stream)
     token = stream.bytes(TOKEN_BYTES)
     for name, slots in {leader: first, **rest}.items():
@@ -212,7 +216,7 @@ def _hear_verdict(me: Owner, task: Aligning, keys: Keys) -> None:
 
 def _too_few(count: int, task: Aligning, keys: Keys | None = None) -> AlignmentError:
     """The sentence that everyone sees, and an owner's own examples beside it."""
-    found = f"only {count} are" if count else "nobody is"
+    found = "nobody is" if not count else "only one person is" if count == 1 else f"only {count} people are"
     error = AlignmentError(
         f"{found} common to {', '.join(task.owners)} (at_least = {task.at_least}): check that all compare the same "
         f"thing under {', '.join(key.name for key in task.keys)}, written the same way; nothing was spent"

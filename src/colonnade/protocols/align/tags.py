@@ -18,23 +18,21 @@ no tags of its own, and pads are zero.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Points, hashed
 from colonnade.mpc.keyvalue import WORDS, Words
-from colonnade.protocols.align.lists import checked, length, received_key, received_size
+from colonnade.protocols.align.lists import Step, Steps, checked, length, quietly, received_key, received_size
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream, new_key
 
 TAG_BYTES = 8 * WORDS
 _PIECE = 1 << 12
+_HASHES = 1 << 15
 _AHEAD = 4  # pieces that are sent before the first answer is waited for
-
-Step = Callable[[int], None]
-"""Told how many keys more are done."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class Tags:
         return cls(np.zeros((count, WORDS), dtype=np.uint64), np.zeros((count, WORDS), dtype=np.uint64))
 
     @classmethod
-    def keyed(cls, keys: Sequence[bytes], secret: bytes) -> Tags:
+    def keyed(cls, keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Tags:
         """Tags of ``helper``."""
-        return cls(keyed(keys, secret), np.zeros((len(keys), WORDS), dtype=np.uint64))
+        return cls(keyed(keys, secret, step), np.zeros((len(keys), WORDS), dtype=np.uint64))
 
     def put(self, start: int, points: Points) -> None:
         """Set some of them from group elements."""
@@ -83,7 +81,7 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) 
     if both:
         me.link(leader).send("list", size=len(keys))
     size = received_size(me.link(leader), "list", leader)
-    step = _Shown(me, size + len(keys))
+    step = Steps(me, "align", size + len(keys))
     own = Tags.empty(len(keys))
     for start in range(0, size if both else max(size, len(keys)), _PIECE):
         if start < size:
@@ -110,12 +108,13 @@ def _asked(
             piece = blind.on(hashed(keys[starts[turn] : starts[turn] + _PIECE]))
             for peer in peers:
                 me.link(peer).send("blinded", points=piece)
+            step(len(piece) // 2)
         if turn >= _AHEAD:
             start = starts[turn - _AHEAD]
             size = min(_PIECE, len(keys) - start)
             for peer in peers:
                 found[peer].put(start, off[peer].on(_received(me, peer, "blinded twice", size), peer))
-            step(size)
+            step(size - size // 2)
     return found
 
 
@@ -124,22 +123,11 @@ def _answer(me: Owner, peer: str, secret: Blind, size: int) -> None:
     me.link(peer).send("blinded twice", points=secret.on(points, peer))
 
 
-class _Shown:
-    """Counts keys on this owner's own display."""
-
-    def __init__(self, me: Owner, total: int) -> None:
-        self.me, self.done, self.total = me, 0, total
-
-    def __call__(self, more: int) -> None:
-        self.done += more
-        self.me.progress("align", self.done, self.total)
-
-
-class _Told(_Shown):
+class _Told(Steps):
     """Counts keys, and tells the coordinator too, which has nothing else to show."""
 
     def __init__(self, me: Owner, total: int) -> None:
-        super().__init__(me, total)
+        super().__init__(me, "align", total)
         self(0)
 
     def __call__(self, more: int) -> None:
@@ -172,10 +160,15 @@ def key_for(owner: str, key: bytes) -> bytes:
     return hashlib.blake2b(owner.encode(), key=key, digest_size=len(key)).digest()
 
 
-def keyed(keys: Iterable[bytes], secret: bytes) -> Words:
+def keyed(keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Words:
     """Keyed hashes of 128 bits."""
-    digests = b"".join([hashlib.blake2b(key, digest_size=TAG_BYTES, key=secret).digest() for key in keys])
-    return np.frombuffer(digests, dtype="<u8").reshape(-1, WORDS)
+    found = np.empty((len(keys), WORDS), dtype="<u8")
+    for start in range(0, len(keys), _HASHES):
+        piece = keys[start : start + _HASHES]
+        digests = b"".join([hashlib.blake2b(key, digest_size=TAG_BYTES, key=secret).digest() for key in piece])
+        found[start : start + len(piece)] = np.frombuffer(digests, dtype="<u8").reshape(-1, WORDS)
+        step(len(piece))
+    return found
 
 
 def _received(me: Owner, peer: str, kind: str, size: int) -> Points:

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from colonnade.errors import StudyError
+from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.blinding import POINT_BYTES, SECONDS_PER_HASH, SECONDS_PER_PRODUCT, processors
 from colonnade.mpc.keyvalue import cells_for
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
+from colonnade.protocols.align.fuzzy import GUARANTEE, ROWS_AT_MOST, need_library
 from colonnade.protocols.align.tags import TAG_BYTES
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Duplicates, Key, KeyPlan
@@ -20,7 +21,7 @@ Mode = Literal["dh", "helper", "fuzzy"]
 MODES: tuple[Mode, ...] = ("dh", "helper", "fuzzy")
 
 PROTOCOL = "alignment 1"
-_SECONDS_PER_KEY = 8e-6  # hashing, storing and looking up, without group operations
+_SECONDS_PER_KEY = 5e-6  # hashing, storing and looking up, without group operations
 _SECONDS_PER_PAIR = 7e-8  # comparing two linkage keys
 _SECONDS_PER_FILTER = 2e-4
 _LINKAGE_BYTES = 128
@@ -55,6 +56,8 @@ class Aligning:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise StudyError(f"alignment has the modes {', '.join(MODES)}, not {self.mode!r}")
+        if not isinstance(self.hidden, bool):
+            raise StudyError("hidden must be true or false")
         if not _counts(self.at_least):
             raise StudyError("at_least must be a whole number, one or more")
         if self.hidden and self.at_least != 1:
@@ -83,6 +86,16 @@ class Aligning:
     def plan(self) -> KeyPlan:
         """How keys are read."""
         return KeyPlan(self.keys, self.duplicates)
+
+    def check_length(self, keys: int) -> None:
+        """Refuse a list that these settings cannot take; the others are not told how long it is."""
+        if self.mode == "fuzzy":
+            need_library()
+        most, change = (ROWS_AT_MOST, "use exact keys") if self.mode == "fuzzy" else (self.pad_to, "raise pad_to")
+        if most is not None and keys > most:
+            error = CapacityError(f"there are {keys} keys, and this alignment takes at most {most} a party: {change}")
+            error.told = f"it has more keys than this alignment takes ({most})"
+            raise error
 
     @property
     def committee(self) -> Committee:
@@ -131,15 +144,15 @@ class Aligning:
         """What alignment tells outside every epsilon, for a privacy statement."""
         lengths = "" if self.pad_to is not None else ", and the lengths of lists,"
         if self.hidden:
+            guessed = f", and {_GUESSED}" if self.mode == "helper" else ""
             return (
                 "who is common to the parties is hidden from each owner alone and within its figure; for the "
                 "coordinator and for groups figures are about values only, because the coordinator knows how many are "
-                f"common and a group can compare slots; that{lengths} is outside every epsilon"
+                f"common, a group can compare slots{guessed}; that{lengths} is outside every epsilon"
             )
-        found = "which of its people all the others hold too" + (", roughly" if self.mode == "fuzzy" else "")
         return (
-            f"the figures are about people in the joint table: alignment ({self.mode}) told every owner {found}, and "
-            f"the coordinator how many; that{lengths} is outside every epsilon"
+            f"the figures are about people in the joint table: alignment ({self.mode}) told every owner which of its "
+            f"people {_TOLD[self.mode]}; that{lengths} is outside every epsilon"
         )
 
     # --- what it takes
@@ -172,6 +185,13 @@ class Aligning:
         return seconds, sent
 
 
+_GUESSED = "the coordinator with any one owner can try out every key on every list"
+_TOLD = {
+    "dh": "all the others hold too, and the coordinator how many",
+    "helper": f"all the others hold too, and the coordinator how many, and {_GUESSED}",
+    "fuzzy": "resemble somebody the other holds, and the coordinator got a Bloom filter of every row, from which names "
+    "can be guessed",
+}
 _MEMBERS = {
     False: "which of its own people all the others hold too, and so how many",
     True: "nothing about who is common, nor how many",
@@ -213,9 +233,8 @@ _FUZZY = (
     ),
     Leak(
         COORDINATOR,
-        "the length of both lists, how similar any two people on them are, and how often names recur",
-        "Bloom filters give way to attacks by frequency and pattern, so assume that it can guess common names; with an "
-        "owner: every key that can be guessed",
+        "the length of both lists, how similar any two people on them are, and how often pieces of names recur",
+        f"by itself: {GUARANTEE}; with an owner: every key that can be guessed",
     ),
     _NOBODY,
 )

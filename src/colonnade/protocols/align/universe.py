@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc.keyvalue import Words
-from colonnade.protocols.align.lists import LONGEST, checked, positions, receive_words, send_words, shuffled
+from colonnade.protocols.align.lists import LONGEST, Steps, checked, positions, receive_words, send_words, shuffled
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream
 
@@ -40,16 +40,17 @@ def receive_slots(me: Owner, rows: int) -> tuple[Slots, int, bytes]:
     return found, size, token
 
 
-def receive_tags(me: Coordinator, leader: str, others: Sequence[str]) -> dict[str, tuple[Words, Words]]:
+def receive_tags(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> dict[str, tuple[Words, Words]]:
     """For every other owner the leader's tags and its own."""
-    theirs = [receive_words(me.link(leader), "tags", leader) for _ in others]
+    others = [owner for owner in sizes if owner != leader]
+    step = Steps(me, "match", sizes[leader] * len(others) + sum(sizes[other] for other in others))
+    theirs = [receive_words(me.link(leader), "tags", leader, step) for _ in others]
     if len({len(words) for words in theirs}) != 1:
         raise ProtocolError(f"{leader} sent lists of different lengths")
-    found = {}
-    for step, other in enumerate(others):
-        found[other] = theirs[step], receive_words(me.link(other), "tags", other)
-        me.progress("match", step + 1, len(others))
-    return found
+    return {
+        other: (own, receive_words(me.link(other), "tags", other, step))
+        for other, own in zip(others, theirs, strict=True)
+    }
 
 
 def settled(tags: Mapping[str, tuple[Words, Words]], stream: Stream) -> tuple[Slots, dict[str, Slots], int, int]:
