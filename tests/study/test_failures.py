@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -16,6 +18,7 @@ import pytest
 from colonnade import errors
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, run_local
+from colonnade.study.local import Child, first_cause
 from colonnade.wire import Hub, Identity
 
 OTHERS = ("coordinator", "shop", "clinic")
@@ -67,6 +70,17 @@ def test_a_whole_run_names_the_first_cause(trial):
     loaded = Study.load(study.folder / "STUDY.toml")
     with pytest.raises(errors.DataError, match=r"shop: .*shop.csv: the id: column 'person_id' is not there"):
         run_local(loaded, study.folder / "run")
+
+
+def test_who_came_too_late_is_not_the_cause():
+    def ended(name, error):
+        process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"], text=True)
+        process.wait()
+        return Child(name, process, {"error": error, "message": "why"})
+
+    late, broken = ended("bank", "ConnectError"), ended("shop", "DataError")
+    assert isinstance(first_cause({"bank": late, "shop": broken}), errors.DataError)
+    assert isinstance(first_cause({"bank": late}), errors.ConnectError)
 
 
 def test_parties_with_different_people(trial):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade import errors
-from colonnade.errors import ColonnadeError, Interrupted, PeerLost, PeerStopped, StudyError
+from colonnade.errors import ColonnadeError, ConnectError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.study.policy import ByDigest, PartyConfig
 from colonnade.study.spec import Study
@@ -116,6 +116,8 @@ def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
     # Whoever was still waiting for the coordinator when it ended was interrupted by us.
     echoes = (PeerStopped.__name__, PeerLost.__name__, Interrupted.__name__)
     causes = [child for child in failed if child.error and child.error["error"] not in echoes]
+    # Who came too late found nobody there; that is a cause only if there is no other.
+    causes.sort(key=lambda child: child.error is not None and child.error["error"] == ConnectError.__name__)
     child = next(iter([*causes, *(c for c in failed if not c.error), *failed]))
     if child.error is None:
         how = child.process.returncode
