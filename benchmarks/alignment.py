@@ -14,7 +14,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import json
-import resource
 import subprocess
 import tempfile
 import time
@@ -36,6 +35,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key
+from parties import resident
 from processes import PATIENCE, Act, Stage, free_ports, in_processes
 
 NAMES = ("bank", "shop", "clinic")
@@ -123,13 +123,12 @@ def _take_part(stage: Stage, case: Case, folder: Path) -> dict[str, Any]:
     else:
         found["count"] = result.count
     total = place.counters.total
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return found | {
         "began": began,
         "ended": time.time(),
         "cpu": time.process_time() - cpu,
         "sent": total.payload_sent,
-        "peak": peak,
+        "peak": resident("VmHWM"),
     }
 
 

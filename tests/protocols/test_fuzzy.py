@@ -34,6 +34,7 @@ class Task:
     owners: tuple[str, ...] = ("east", "west")
     keys: tuple[Key, ...] = KEYS
     similarity: float = DEFAULT
+    at_least: int = 1
     events: tuple = ()
 
     @property

@@ -140,7 +140,7 @@ def test_what_is_wrong_is_named(folder, text, message):
 @pytest.mark.parametrize(
     ("parties", "settings", "message"),
     [
-        ("", "at_least = 1_001", "at_least = 1001 is above task.rows_at_most = 1000"),
+        ("", "at_least = 1_001", "at_least = 1001 is above the 1000 rows that the task allows"),
         ("", "at_least = 1_000", None),
         ("", "hidden = true\npad_to = 501", "pad_to = 501 makes 1002 rows, .* all 2 lists count, .* is 1000"),
         ("", "hidden = true\npad_to = 500", None),

@@ -51,7 +51,7 @@ class Summary:
         )
 
     def __str__(self) -> str:
-        hidden = ", and no party knows which" if self.hidden else ""
+        hidden = ", of which no party knows" if self.hidden else ""
         lines = [
             f"{_number(self.count)} people in common by {', '.join(self.on)}{hidden} "
             f"(mode {self.mode}, {self.seconds:.1f} s)",

@@ -100,7 +100,7 @@ def _leaks(leaks: tuple[Leak, ...]) -> Html:
     rows = [(leak.who, leak.learns, leak.beyond or "–") for leak in leaks]
     caption = "All of this is outside every epsilon."
     if any("leader" in leak.learns + leak.beyond for leak in leaks):
-        caption += " Of the parties with a seat, the one with the shortest list leads."
+        caption += " Of the parties with a seat one leads: in dh that with the shortest list, in helper the first."
     return table(("Who", "Learned", "What it would take to learn more"), rows, caption=caption)
 
 

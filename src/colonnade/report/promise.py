@@ -86,7 +86,7 @@ def _parties(trust: Trust, to: str | None, hidden: bool) -> list[tuple[object, .
     """A line for those with a seat and one for those without, or two where only one of them is told the result."""
     seated = [name for name in trust.owners if name in trust.committee]
     others = [name for name in trust.owners if name not in trust.committee]
-    count = "lengths of lists only" if hidden else "exact"
+    count = "at most lengths of lists" if hidden else "exact"
     rows: list[tuple[object, ...]] = []
     for names, sits in ((seated, True), (others, False)):
         for some, told in _told(names, to):

@@ -84,8 +84,8 @@ class AlignPart(Part):
         """Refuse what cannot fit into the rows that a study allows, whatever the lists are."""
         if self.at_least > most:
             raise ValueError(
-                f"align.at_least = {self.at_least} is above task.rows_at_most = {most}, so no study could run: "
-                "lower the one or raise the other"
+                f"align.at_least = {self.at_least} is above the {most} rows that the task allows, so no study could "
+                "run: lower the one or raise the other"
             )
         if self.hidden and self.pad_to is not None and parties * self.pad_to > most:
             raise ValueError(

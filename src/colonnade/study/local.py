@@ -117,8 +117,9 @@ def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
     echoes = (PeerStopped.__name__, PeerLost.__name__, Interrupted.__name__)
     causes = [child for child in failed if child.error and child.error["error"] not in echoes]
     # Who came too late found nobody there; that is a cause only if there is no other.
-    causes.sort(key=lambda child: child.error is not None and child.error["error"] == ConnectError.__name__)
-    child = next(iter([*causes, *(c for c in failed if not c.error), *failed]))
+    late = [child for child in causes if child.error and child.error["error"] == ConnectError.__name__]
+    first = [child for child in causes if child not in late]
+    child = next(iter([*first, *(c for c in failed if not c.error), *late, *failed]))
     if child.error is None:
         how = child.process.returncode
         last = f"; its last words: {child.log[-1]}" if child.log else ""

@@ -68,6 +68,10 @@ class Linking(Protocol):
         """The columns of the key."""
 
     @property
+    def at_least(self) -> int:
+        """How many pairs there must be for anybody to be told of them."""
+
+    @property
     def similarity(self) -> float:
         """From which Dice coefficient on two filters may be a pair."""
 
@@ -92,8 +96,9 @@ def coordinator(me: Coordinator, task: Linking) -> int:
     stream = Stream.fresh()
     order = shuffled(len(pairs), stream)
     index = stream.uint64((len(pairs), _INDEX_BYTES // 8)).view(np.uint8)
+    told = len(pairs) if len(pairs) >= task.at_least else 0  # who is common is told only if they are enough
     for name, rows in zip(task.owners, pairs[order].T, strict=True):
-        me.link(name).send("fuzzy-matched", rows=np.ascontiguousarray(rows), index=index)
+        me.link(name).send("fuzzy-matched", rows=np.ascontiguousarray(rows[:told]), index=index[:told])
     return len(pairs)
 
 

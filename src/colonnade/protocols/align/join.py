@@ -74,19 +74,17 @@ def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words, at_least: i
     return Members(rows, index)
 
 
-def other_joins(me: Owner, own: Tags, shares: Words, joiner: str) -> Members:
-    """Any other owner: send the store, and find the matches among its own tags."""
+def send_store(me: Owner, own: Tags, shares: Words, joiner: str) -> None:
+    """Any other owner: what it holds, for whoever joins."""
     store = stored(own.tags, shares ^ own.pads, Stream.fresh())
     me.link(joiner).send("store", seed=store.seed.to_bytes(8, "little"))
     send_words(me.link(joiner), "cells", store.cells)
-    return _told(me, joiner, own.tags)
 
 
-def leader_asks(me: Owner, tags: Words, shares: Words) -> Members:
+def send_questions(me: Owner, tags: Words, shares: Words) -> None:
     """``helper``, the leader: the coordinator looks its tags up."""
     send_words(me.link(COORDINATOR), "tags", tags)
     send_words(me.link(COORDINATOR), "shares", shares)
-    return _told(me, COORDINATOR, tags)
 
 
 def coordinator_joins(me: Coordinator, leader: str, sizes: Mapping[str, int], at_least: int) -> int:
@@ -121,7 +119,8 @@ def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
     send_words(me.link(owner), "index", index)
 
 
-def _told(me: Owner, joiner: str, tags: Words) -> Members:
+def told(me: Owner, joiner: str, tags: Words) -> Members:
+    """Find the matches, as whoever joined names them, among one's own tags."""
     rows = positions(receive_words(me.link(joiner), "matched", joiner), tags)
     index = receive_words(me.link(joiner), "index", joiner)
     if len(rows) != len(index) or len(np.unique(rows)) != len(rows) or (rows < 0).any():

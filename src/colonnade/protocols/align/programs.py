@@ -81,14 +81,7 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
     made = _tags(me, values, task, leader)
     if task.hidden:
         return _hidden(me, made, order, keys, task)
-    shares = join.zero_shares(me, values, task.owners, task.leaders)
-    joiner = leader if task.mode == "dh" else COORDINATOR
-    if isinstance(made, dict):
-        members = join.leader_joins(me, made, shares, task.at_least)
-    elif me.name == leader:
-        members = join.leader_asks(me, made.tags, shares)
-    else:
-        members = join.other_joins(me, made, shares, joiner)
+    members = _joined(me, values, made, task, leader)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
     return _visible(me, order[members.rows], index, keys, task)
 
@@ -107,7 +100,7 @@ def coordinator(me: Coordinator, task: Aligning) -> Matched:
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
     if task.mode == "dh":
-        tags.follow(me, leader)
+        tags.follow(me, leader, [name for name in task.owners if name != leader])
     if task.hidden:
         return Matched(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
@@ -170,8 +163,30 @@ def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys:
     return Aligned(token, len(rows), rows, index=index)
 
 
+def _joined(
+    me: Owner, values: Sequence[bytes], made: Tags | dict[str, Tags], task: Aligning, leader: str
+) -> join.Members:
+    """The members, from tags and from shares that cancel only for them."""
+    shares = join.zero_shares(me, values, task.owners, task.leaders)
+    if isinstance(made, dict):
+        return join.leader_joins(me, made, shares, task.at_least)
+    joiner = leader if task.mode == "dh" else COORDINATOR
+    if me.name == leader:
+        join.send_questions(me, made.tags, shares)
+    else:
+        join.send_store(me, made, shares, joiner)
+    if task.mode == "dh":
+        tags.wait_for_leader(me)
+    return join.told(me, joiner, made.tags)
+
+
 def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], keys: Keys, task: Aligning) -> Aligned:
-    universe.send_tags(me, [own.tags for own in (made.values() if isinstance(made, dict) else [made])])
+    if isinstance(made, dict):
+        universe.send_tags(me, [own.tags for own in made.values()])
+    else:
+        universe.send_tags(me, [made.tags])
+        if task.mode == "dh":
+            tags.wait_for_leader(me)
     slots, size, token = universe.receive_slots(me, len(order))
     ascending = np.argsort(slots)
     rows, slots = order[ascending], slots[ascending]

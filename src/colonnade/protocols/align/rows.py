@@ -74,12 +74,14 @@ def _described(rows: Listed) -> tuple[int, Sequence[str]]:
 
 def check_count(rows: int, most: int, hidden: bool = False) -> None:
     """Refuse a number of rows for which the arithmetic was not sized; where members are hidden all lists count."""
-    if hidden and not 0 < rows <= most:
+    if not rows:
+        raise CapacityError("the tables have no rows in common, so there is nothing to compute")
+    if hidden and rows > most:
         raise CapacityError(
             f"the lists of all parties have {rows} rows together, which count while nobody knows who matched, and the "
             f"study allows 1 to {most}: raise rows_at_most"
         )
-    if not 0 < rows <= most:
+    if rows > most:
         raise CapacityError(f"the tables have {rows} rows and the study allows 1 to {most}: raise rows_at_most")
 
 

@@ -18,7 +18,7 @@ no tags of its own, and pads are zero.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Points, hashed
 from colonnade.mpc.keyvalue import WORDS, Words
 from colonnade.protocols.align.lists import Step, Steps, checked, length, quietly, received_key, received_size
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.randomness import Stream, new_key
 
 TAG_BYTES = 8 * WORDS
@@ -61,25 +61,30 @@ class Tags:
 
 
 def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str], *, both: bool) -> dict[str, Tags]:
-    """The leader's side of ``dh``: for every other owner the tags of the leader's people."""
+    """The leader's side of ``dh``: for every other owner the tags of the leader's people.
+
+    It also hears how far the others are with their own lists: nobody is to be taken for lost who is at work.
+    """
     for other in others:
         me.link(other).send("list", size=len(keys))
     secrets = {other: Blind.fresh(Stream.fresh()) for other in others} if both else {}
-    theirs = {other: received_size(me.link(other), "list", other) for other in secrets}
-    step = _Told(me, len(keys) + sum(theirs.values()))
+    theirs = {other: received_size(me.link(other), "list", other) for other in others}
+    waiting = _turns(theirs, 0 if both else len(keys))
+    step = _Told(me, len(keys) + sum(size for _, size in waiting))
     found = _asked(me, keys, others, secrets, step)
-    for other, size in theirs.items():
-        for start in range(0, size, _PIECE):
-            _answer(me, other, secrets[other], min(_PIECE, size - start))
-            step(min(_PIECE, size - start))
+    for other, size in waiting:
+        if both:
+            _answer(me, other, secrets[other], size)
+        else:
+            me.link(other).recv("at work")
+        step(size)
     return found
 
 
 def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) -> Tags:
     """Another owner's side of ``dh``: blind the leader's list once more, and its own."""
     secret = Blind.fresh(Stream.fresh())
-    if both:
-        me.link(leader).send("list", size=len(keys))
+    me.link(leader).send("list", size=len(keys))
     size = received_size(me.link(leader), "list", leader)
     step = Steps(me, "align", size + len(keys))
     own = Tags.empty(len(keys))
@@ -91,8 +96,20 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) 
         if not both and start < len(keys):
             mine = keys[start : start + _PIECE]
             own.put(start, secret.on(hashed(mine)))
+            if start >= size:
+                me.link(leader).send("at work")
             step(len(mine))
     return _asked(me, keys, [leader], {leader: secret}, step)[leader] if both else own
+
+
+def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
+    """The pieces of several lists that do not start before ``first``: one of each in turn, and how long it is."""
+    return [
+        (name, min(_PIECE, size - start))
+        for start in range(0, max(sizes.values()), _PIECE)
+        for name, size in sizes.items()
+        if first <= start < size
+    ]
 
 
 def _asked(
@@ -135,13 +152,26 @@ class _Told(Steps):
         self.me.link(COORDINATOR).send("aligning", done=self.done, total=self.total)
 
 
-def follow(me: Coordinator, leader: str) -> None:
-    """The coordinator watches how far the leader is."""
+def follow(me: Coordinator, leader: str, others: Sequence[str]) -> None:
+    """The coordinator watches how far the leader is, and tells the others that all are at work."""
+    for done, total in _heard(me, leader):
+        me.progress("align", done, total)
+        for other in others:
+            me.link(other).send("aligning", done=done, total=total)
+
+
+def wait_for_leader(me: Owner) -> None:
+    """Another owner waits until the leader has everybody's tags."""
+    for _ in _heard(me, COORDINATOR):
+        pass
+
+
+def _heard(me: Role, peer: str) -> Iterator[tuple[int, int]]:
     done, total = 0, 1
     while done < total:
-        said = me.link(leader).recv("aligning")
-        done, total = length(said.get("done"), leader), length(said.get("total"), leader)
-        me.progress("align", done, total)
+        said = me.link(peer).recv("aligning")
+        done, total = length(said.get("done"), peer), length(said.get("total"), peer)
+        yield done, total
 
 
 def shared_key(me: Owner, owners: Sequence[str]) -> bytes:

@@ -144,11 +144,13 @@ class Aligning:
         """What alignment tells outside every epsilon, for a privacy statement."""
         lengths = "" if self.pad_to is not None else ", and the lengths of lists,"
         if self.hidden:
-            guessed = f", and {_GUESSED}" if self.mode == "helper" else ""
+            groups = "and a group can compare slots"
+            if self.mode == "helper":
+                groups = f"a group can compare slots, and {_GUESSED}"
             return (
                 "who is common to the parties is hidden from each owner alone and within its figure; for the "
                 "coordinator and for groups figures are about values only, because the coordinator knows how many are "
-                f"common, a group can compare slots{guessed}; that{lengths} is outside every epsilon"
+                f"common, {groups}; that{lengths} is outside every epsilon"
             )
         return (
             f"the figures are about people in the joint table: alignment ({self.mode}) told every owner which of its "
