@@ -363,7 +363,7 @@ def test_after_a_hidden_alignment_nobody_has_a_common_table():
             attempt()
     with pytest.raises(StudyError, match="hidden alignment works with"):
         polynomial_sum(people, "bank.x * shop.x", epsilon=1.0)
-    assert "no party knows which" in str(people.alignment)
+    assert "of which no party knows" in str(people.alignment)
     assert people.roster.assumptions[0] in model.privacy_.assumptions
     assert model.transform(people.align(on="person_id", mode="helper")).shape == (len(COMMON[2]), 1)
 

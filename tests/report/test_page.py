@@ -399,7 +399,8 @@ def test_a_hidden_alignment_and_one_that_is_used_again(run, statement, model):
     for facts in run["parties"].values():
         facts["alignment"]["matched"] = None
     words = Page(render(run, statement, model)).words
-    for text in ("No party knows which", "used again", "at most lengths of lists", "told only that no list had changed"):
+    said = ("No party knows which", "used again", "at most lengths of lists", "told only that no list had changed")
+    for text in said:
         assert text in words, text
     assert "That took" not in words
     assert "people in common" not in words
