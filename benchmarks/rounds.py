@@ -33,6 +33,7 @@ from colonnade.protocols.gradients_task import Gradients
 from colonnade.protocols.roles import COORDINATOR, Meter
 from colonnade.protocols.session import play
 from colonnade.wire import Endpoint
+from gram import Stored
 from parties import command
 from processes import PATIENCE, Act, Stage, in_processes, in_threads
 
@@ -45,18 +46,6 @@ WEIGHT_BOUND = {1: 8.0, 3: 4.0}
 ALLOWED = {"processes": 5.0, "threads": 1.5}
 CHUNKS = {1: 12, 3: 4}
 """Chunks of 64 rounds in one run."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Rows in memory."""
-
-    ids: list[str]
-    values: NDArray[np.float64]
-    places: None = None
-
-    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
 
 
 @dataclass

@@ -47,15 +47,15 @@ class Store:
             return None
         try:
             stored = _read(self.path)
-            salt = stored["salt"].tobytes()
-            hashes = _hashes(keys, salt)
-            if _people(hashes, salt) != stored["people"].tobytes():
-                note("the keys have changed since they were aligned: aligning again")
-                return None
-            return _aligned(stored, hashes)
-        except Exception:  # whatever a damaged file leads to, it costs a new alignment and no more
+        except Exception:  # whatever reading a damaged file leads to, it costs a new alignment and no more
             note("alignment store damaged: aligning again")
             return None
+        salt = stored["salt"].tobytes()
+        hashes = _hashes(keys, salt)
+        if _people(hashes, salt) != stored["people"].tobytes():
+            note("the keys have changed since they were aligned: aligning again")
+            return None
+        return _aligned(stored, hashes)
 
     def keep(self, keys: Keys, aligned: Aligned) -> None:
         """Write a new alignment in place of an earlier one, as a whole or not at all."""

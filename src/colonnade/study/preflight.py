@@ -48,8 +48,24 @@ class AlignLoad:
     seconds: float
 
 
+class _Loaded:
+    """What all participants take together; time is that of the slowest."""
+
+    loads: tuple[Load | AlignLoad, ...]
+
+    @property
+    def bytes_total(self) -> int:
+        """Everything on the wire."""
+        return sum(load.bytes_sent for load in self.loads)
+
+    @property
+    def seconds(self) -> float:
+        """How long the slowest participant takes; an estimate."""
+        return max(load.seconds for load in self.loads)
+
+
 @dataclass(frozen=True)
-class Alignment:
+class Alignment(_Loaded):
     """How the parties find the people that they all hold, what that tells to whom, and what it takes."""
 
     mode: str
@@ -69,16 +85,6 @@ class Alignment:
     loads: tuple[AlignLoad, ...]
     instead: tuple[str, float] | None
     """The other mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
-
-    @property
-    def bytes_total(self) -> int:
-        """Everything on the wire; next to nothing where an earlier alignment is used again."""
-        return sum(load.bytes_sent for load in self.loads)
-
-    @property
-    def seconds(self) -> float:
-        """How long the slowest participant takes."""
-        return max(load.seconds for load in self.loads)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -108,7 +114,7 @@ class Preflight:
 
 
 @dataclass(frozen=True)
-class RunPreflight(Preflight):
+class RunPreflight(_Loaded, Preflight):
     """What a study that can be run would cost besides."""
 
     rows: int
@@ -121,16 +127,6 @@ class RunPreflight(Preflight):
     noise_std: float
     noise_on: str
     loads: tuple[Load, ...]
-
-    @property
-    def bytes_total(self) -> int:
-        """Everything on the wire."""
-        return sum(load.bytes_sent for load in self.loads)
-
-    @property
-    def seconds(self) -> float:
-        """How long the slowest participant takes; an estimate from a short probe on this machine."""
-        return max(load.seconds for load in self.loads)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
