@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from colonnade.errors import DataError, IdentityError, PrivacyError, SchemaError
 from colonnade.models import baselines
 from colonnade.models.evaluation import captured_by_pca, compare
 from colonnade.models.pca import top_eigenvectors
+from colonnade.privacy import Trust
 from colonnade.protocols.moments import simulate
 from colonnade.tables import read_table
 
@@ -51,6 +53,17 @@ def test_components_are_orthonormal_and_named(model, population):
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(3), atol=1e-9)
     assert model.feature_names_in_[0] == "bank.age"
     assert all(a >= b for a, b in zip(model.explained_variance_, model.explained_variance_[1:], strict=False))
+
+
+def test_the_statement_is_about_whom_the_task_trusts(people, stream):
+    model = PCA(n_components=2, epsilon=1.0, rows_at_most=10_000)
+    task = model.plan(people.roster)
+    matrices = {name: table.matrix() for name, table in people.tables().items()}
+    published = simulate(matrices, task, stream)
+    model.conclude(people.roster, replace(task, trust=Trust(task.trust.owners, (), 0)), published)
+    assert model.privacy_.trust.committee == ()
+    assert people.roster.trust.committee
+    assert not any("committee" in text for text in model.privacy_.assumptions)
 
 
 def test_with_a_large_epsilon_it_is_nearly_scikit_learns_pca(people, population):

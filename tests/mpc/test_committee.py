@@ -166,6 +166,18 @@ def test_committees_that_hide_nothing_or_cannot_multiply_are_refused(size, thres
         make(size, threshold)
 
 
+def test_without_seats_nobody_deals_and_nothing_is_announced():
+    announced = []
+    committee = Committee((), 0, ResidueSystem(PRIMES[:1]))
+    hand = Hand("n0", committee, {}, before_sharing=lambda: announced.append(1))
+    assert not hand.seated
+    with pytest.raises(ValueError, match="nobody has a seat"):
+        hand.deal(np.arange(3))
+    assert announced == []
+    with pytest.raises(ValueError, match="committee has"):
+        Committee((), 1, committee.system)
+
+
 def test_scaling_by_a_public_integer():
     committee = make(3, 1)
     hand = Hand("n0", committee, {})

@@ -317,3 +317,16 @@ def test_what_is_left_of_each_cap(path: Path) -> None:
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="missing"):
         Ledger(tmp_path / "missing" / "x.ledger")
+
+
+def test_an_analyst_who_knows_the_number_of_rows_of_one_study_is_held_to_replacing_in_all(path: Path) -> None:
+    alone = Trust(("bank", "shop"), (), 0)
+    ledger = Ledger(path)
+    ledger.reserve("s1", "", [EVENT], TWO, cap("everyone", 100))
+    assert ledger.spent(Observer.analyst(), DELTA) == one("analyst")
+    ledger.reserve("s2", "", [EVENT], alone, cap("everyone", 100))
+    # Each sees all noise at the replace sensitivity, as the coordinator always did.
+    assert ledger.spent(Observer.analyst(), DELTA) == one("coordinator", times=2) > one("analyst", times=2)
+    with pytest.raises(BudgetError, match="analyst: spent"):
+        ledger.reserve("s3", "", [EVENT], TWO, cap("analyst", one("coordinator", times=2)))
+    assert [left.who for left in ledger.left(cap("analyst", 100), [])] == ["analyst"]

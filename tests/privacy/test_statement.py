@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.events import NonPrivate, SkellamRelease
-from colonnade.privacy.observers import Observer, Trust
+from colonnade.privacy.observers import Adjacency, Observer, Trust
 from colonnade.privacy.releases import PoissonSampled, Repeated
 from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, PUBLISHED, Statement, rounded_up
 
@@ -129,3 +129,25 @@ def test_batches_are_among_the_assumptions() -> None:
     assert "known to bank, shop only" in text
     assert "disjoint" in " ".join(Statement.of([Repeated(EVENT, 5)], TWO, 1e-5).assumptions)
     assert "batch" not in " ".join(Statement.of([EVENT], TWO, 1e-5).assumptions)
+
+
+def test_without_a_committee_the_statement_says_what_hides_messages_and_that_rows_are_counted() -> None:
+    told = replace(
+        EVENT, shares=(("bank", Fraction(10**12)),), audience=("shop",), about=("bank",), theorem="exchange-sensitivity"
+    )
+    trust = Trust(("bank", "shop"), (), 0)
+    statement = Statement.of([told], trust, 1e-5)
+    rows = {row.observer.label: row for row in statement.rows}
+    assert list(rows) == ["analyst", "coordinator", "bank", "shop", "bank+shop"]
+    assert rows["analyst"].adjacency is Adjacency.REPLACE
+    assert rows["analyst"].epsilon == rows["coordinator"].epsilon == rows["bank"].epsilon == 0
+    assert 0 < rows["shop"].epsilon < math.inf
+    assert rows["bank+shop"].status == NO_GUARANTEE
+    said = " ".join(statement.assumptions)
+    assert "committee" not in said
+    assert "messages between parties are sealed end to end; the coordinator sees their sizes" in said
+    assert "public: schema, clips, scales, noise sizes, and the number of rows" in statement.assumptions
+    assert Statement.from_dict(json.loads(json.dumps(statement.to_dict()))) == statement
+    published = Statement.of([replace(told, audience=())], trust, 1e-5)
+    found = {row.observer.label: row.epsilon for row in published.rows}
+    assert found["analyst"] == found["coordinator"] == found["shop"] == rows["shop"].epsilon

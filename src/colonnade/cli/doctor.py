@@ -81,7 +81,8 @@ def _tried(what: str, look: Callable[[], str]) -> Check:
 
 def _plan(study: Study) -> str:
     price = "noise meets every budget" if study.budgets else "the task sets its own price"
-    return f"{price}; {study.task.committee.system.bits} bits hold the sums"
+    committee = study.task.committee
+    return f"{price}; {committee.system.bits} bits hold the sums" if committee.seats else f"{price}; no committee"
 
 
 def _policy(study: Study, config: PartyConfig) -> str:

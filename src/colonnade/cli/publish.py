@@ -32,7 +32,7 @@ def publish(
         record = run if name == COORDINATOR else read_record(folder)
         people[name] = {
             "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
-            "seat": name in study.roster.trust.committee,
+            "seat": name in study.trust.committee,
             "phases": record.get("phases", {}),
             "traffic": _totals(record.get("traffic", {})),
             "seconds": record.get("seconds"),

@@ -99,7 +99,7 @@ def _run(answer: RunPreflight) -> list[str]:
     lines = [
         f"for {answer.rows:,} rows of {answer.columns} encoded columns: about {answer.seconds:.1f} s, "
         f"{size(answer.bytes_total)} on the wire, {answer.rounds} rounds",
-        f"values need {answer.value_bits} bits, {answer.primes} primes hold {answer.system_bits}; {_noise(answer)}",
+        f"values need {answer.value_bits} bits, {_held(answer)}; {_noise(answer)}",
         *_steps(answer),
         "",
     ]
@@ -109,6 +109,12 @@ def _run(answer: RunPreflight) -> list[str]:
             f"  {load.participant:<{width}}  sends {size(load.bytes_sent):>9}  needs {size(load.memory):>9} of memory"
         )
     return lines
+
+
+def _held(answer: RunPreflight) -> str:
+    if not answer.primes:
+        return "which 64-bit integers hold"
+    return f"{answer.primes} primes hold {answer.system_bits}"
 
 
 _DUPLICATES = {

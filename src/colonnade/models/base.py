@@ -89,7 +89,7 @@ class Estimator(ABC):
 
     def conclude(self, roster: Roster, task: Any, result: Any) -> Self:
         """Become the fitted model that a published result describes."""
-        self.privacy_ = _statement(tuple(task.events), roster.trust, self.get_params()["delta"], roster.assumptions)
+        self.privacy_ = _statement(tuple(task.events), task.trust, self.get_params()["delta"], roster.assumptions)
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self

@@ -31,7 +31,10 @@ class Link(Protocol):
 
 @dataclass(frozen=True)
 class Committee:
-    """Public: the seats, how many of them may pool what they hold, and the arithmetic."""
+    """Public: the seats, how many of them may pool what they hold, and the arithmetic.
+
+    Without seats, and with threshold 0, nobody holds shares and nothing can be dealt.
+    """
 
     seats: tuple[str, ...]
     threshold: int
@@ -39,6 +42,8 @@ class Committee:
 
     def __post_init__(self) -> None:
         size = len(self.seats)
+        if not size and not self.threshold:
+            return
         if not 3 <= size <= 7 or len(set(self.seats)) != size:
             raise ValueError(f"a committee has 3 to 7 different seats, not {size}")
         if not 1 <= self.threshold < size / 2:
@@ -89,15 +94,21 @@ class Hand:
         """Whether this participant holds shares."""
         return self.name in self.committee.seats
 
+    def announce(self) -> None:
+        """Say that something is about to leave; once, before the first thing does."""
+        begin, self._before_sharing = self._before_sharing, None
+        if begin:
+            begin()
+
     def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
         """Share an array among the seats; the dealer's own share comes back if it has a seat."""
         return self._deal(self.system.split(values), self.committee.threshold if degree is None else degree)
 
     def _deal(self, secret: Residues, degree: int) -> Shares | None:
-        begin, self._before_sharing = self._before_sharing, None
-        if begin:
-            begin()
         committee = self.committee
+        if not committee.seats:
+            raise ValueError(f"{self.name} cannot deal: nobody has a seat")
+        self.announce()
         seeds = {seat: new_key() for seat in committee.seeded(self.name, degree)}
         points = {committee.point(seat): seed for seat, seed in seeds.items()}
         others = [committee.point(seat) for seat in committee.seats if seat not in seeds]

@@ -168,17 +168,22 @@ class View:
         return not (self.l1 or self.l2_squared or self.pure or self.reason)
 
 
-def view(event: Event, observer: Observer, trust: Trust) -> View:
+def view(event: Event, observer: Observer, trust: Trust, adjacency: Adjacency | None = None) -> View:
     """The mechanism that is left when the observer subtracts the noise it knows.
 
     A party that takes no part in the study sees the published result; it is still held to its own relation
-    (replace), so that its views of several studies compose.
+    (replace), so that its views of several studies compose. ``adjacency`` is given where several studies must be
+    held to one relation.
     """
-    adjacency = trust.adjacency(observer)
+    adjacency = trust.adjacency(observer) if adjacency is None else adjacency
     if not isinstance(event, Event):
         raise PrivacyError(f"unknown privacy event {type(event).__name__}: its cost cannot be accounted for")
-    if strangers := sorted({name for name, _ in event.marks()} - {*trust.owners, COORDINATOR}):
+    named = {name for name, _ in event.marks()}
+    if strangers := sorted(named - {*trust.owners, COORDINATOR}):
         raise PrivacyError(f"release {event.name!r} names {', '.join(strangers)}, not in the study")
+    if not trust.committee and COORDINATOR in named:
+        # Such a study's coalitions leave the coordinator out, since it holds nothing of its own.
+        raise PrivacyError(f"release {event.name!r} names the coordinator, which without a committee only relays")
     if reason := trust.broken(observer):
         return View(NonPrivate.kind, adjacency, reason=reason)
     return _view(event, observer, adjacency)
@@ -272,30 +277,59 @@ def views(events: Iterable[Event], observer: Observer, trust: Trust) -> tuple[Vi
 def check_sources(events: Iterable[Event]) -> None:
     """Post-processing is free only for those who received what it is made of."""
     made = [event for event in events if isinstance(event, PostProcessing)]
-    sealed = [event for event in events if not isinstance(event, PostProcessing) and _audience(event)] if made else []
+    sealed = [event for event in events if not isinstance(event, PostProcessing) and audience_of(event)] if made else []
     for event in sealed:
         for result in made:
-            if not result.audience or not set(result.audience) <= set(_audience(event)):
+            if not result.audience or not set(result.audience) <= set(audience_of(event)):
                 raise PrivacyError(
                     f"{result.name!r} reaches people who did not receive {event.name!r}: charge it as a release"
                 )
 
 
-def _audience(event: Event) -> tuple[str, ...]:
-    inner = event.event if isinstance(event, Repeated) else event
-    innermost = inner.event if isinstance(inner, PoissonSampled) else inner
-    return getattr(innermost, "audience", ())
+def innermost(event: Event) -> Event:
+    """What is released once, without its repetitions and batches."""
+    while isinstance(event, Repeated | PoissonSampled):
+        event = event.event
+    return event
+
+
+def audience_of(event: Event) -> tuple[str, ...]:
+    """Who alone receives an event, however often it is repeated; nobody in particular where it is published."""
+    return getattr(innermost(event), "audience", ())
 
 
 def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
     """A key under which two owners are exchangeable: same seats, noise shares and knowledge throughout."""
     marks: dict[str, list[tuple[Any, ...]]] = {}
+    messages: dict[str, list[tuple[Any, ...]]] = {}
     for index, (event, trust) in enumerate(history):
         for owner in trust.owners:
             marks.setdefault(owner, []).append((index, "owner"))
         for member in trust.committee:
             marks.setdefault(member, []).append((index, "seat"))
+        if own := _own_message(event, trust):
+            messages.setdefault(own[0], []).append(own[1:])
+            continue
         for name, mark in event.marks():
             marks.setdefault(name, []).append((index, *mark))
-    keys = {owner: tuple(found) for owner, found in marks.items()}
+    keys = {name: (*found, *messages.get(name, ())) for name, found in marks.items()}
     return lambda name: keys.get(name, ())
+
+
+def _own_message(event: Event, trust: Trust) -> tuple[Any, ...] | None:
+    """Of what an owner tells all others about its own columns under its own noise: the owner, and everything else.
+
+    Swapping two owners whose such messages are equal swaps the messages and nothing more.
+    """
+    once = event.event if isinstance(event, Repeated) else event
+    if isinstance(once, PoissonSampled | RandomisedResponse | PostProcessing | NonPrivate) or once.others:
+        return None
+    owners = tuple(name for name, _ in once.shares)
+    if len(owners) != 1 or once.about != owners or owners[0] not in trust.owners:
+        return None
+    if once.audience and {*once.audience, *owners} != set(trust.owners):
+        return None
+    rest = {field.name: getattr(once, field.name) for field in fields(once)}
+    told = (once.kind, once.noise, bool(rest.pop("audience")), event.times if isinstance(event, Repeated) else 1)
+    varied = {"name", "shares", "about"}
+    return (*owners, trust, *told, *(value for label, value in sorted(rest.items()) if label not in varied))

@@ -1,7 +1,8 @@
 """Who looks at a study, what each of them could tell apart, and whom a budget speaks of.
 
 Owners hold columns and shares of the noise, the committee holds secret shares, the coordinator relays, and
-the analyst sees the published result. :class:`Trust` is the public part of that arrangement;
+the analyst sees the published result. In some studies there is no committee: owners tell each other noised numbers,
+and nobody holds shares. :class:`Trust` is the public part of that arrangement;
 ``docs/theory/observers.md`` says why each observer gets the neighbouring relation it gets.
 """
 
@@ -23,6 +24,7 @@ _GROUPS = ("party", "pair", "coalition", EVERYONE)
 RESERVED_NAMES = frozenset({"analyst", COORDINATOR, *_GROUPS})
 
 _NAMED = 5
+_PATTERNS_LISTED = 32
 
 Alike = Callable[[str], Hashable]
 
@@ -92,7 +94,10 @@ class Observer:
 
 @dataclass(frozen=True)
 class Trust:
-    """The public arrangement of a study: owners, committee, and how many members may pool their shares."""
+    """The public arrangement of a study: owners, committee, and how many members may pool their shares.
+
+    Without a committee the threshold is 0, and nothing is sent to the coordinator but what is published.
+    """
 
     owners: tuple[str, ...]
     committee: tuple[str, ...]
@@ -108,8 +113,10 @@ class Trust:
         if strangers := sorted(set(self.committee) - {*self.owners, COORDINATOR}):
             raise PrivacyError(f"the committee names {', '.join(strangers)}, who takes no part in the study")
         size = len(self.committee)
+        if not size and not self.threshold:
+            return
         if not 3 <= size <= 7:
-            raise PrivacyError(f"a committee has 3 to 7 members, not {size}")
+            raise PrivacyError(f"a committee has 3 to 7 members, or there is none and the threshold is 0; not {size}")
         if not (self.threshold >= 1 and 2 * self.threshold < size):
             raise PrivacyError(
                 f"the threshold of a committee of {size} is 1 to {(size - 1) // 2}, not {self.threshold}"
@@ -117,8 +124,9 @@ class Trust:
 
     def adjacency(self, observer: Observer) -> Adjacency:
         """The neighbouring relation an observer is held to."""
+        # Without a committee the number of rows is a public parameter, on which the bounds rest.
         if observer == Observer.analyst():
-            return Adjacency.ADD_REMOVE
+            return Adjacency.ADD_REMOVE if self.committee else Adjacency.REPLACE
         # The hub counts bytes and so knows the number of rows: a person more or less is visible to it.
         return Adjacency.REPLACE if observer == Observer.coordinator() else Adjacency.REPLACE_OTHERS
 
@@ -138,9 +146,10 @@ class Trust:
         """Coalitions of ``size`` among the owners and the coordinator.
 
         With ``alike``, owners of equal key are exchangeable and one coalition stands for all of its pattern,
-        so a study with a thousand owners is not half a million pairs.
+        so a study with a thousand owners is not half a million pairs. Where there is no committee the coordinator
+        holds nothing that a coalition could use, and is in none.
         """
-        everybody = (*self.owners, COORDINATOR)
+        everybody = (*self.owners, COORDINATOR) if self.committee or size == 1 else self.owners
         if alike is None:
             for names in combinations(everybody, size):
                 yield Observer.coalition(*names)
@@ -153,7 +162,11 @@ class Trust:
 
         Every choice of seats within the threshold, joined by all owners without a seat, by none of them, or by
         all but those of one key: whoever joins knows more of the noise, but what it says itself is no news to it.
+        Without a committee, groups of owners short of all of them.
         """
+        if not self.committee:
+            yield from self._without_committee(self._classes(self.owners, alike or _by_name))
+            return
         hub = () if COORDINATOR in self.committee else (COORDINATOR,)
         seats = self._classes(self.committee, alike or _by_name)
         outside = self._classes([name for name in self.owners if name not in self.committee], alike or _by_name)
@@ -164,6 +177,18 @@ class Trust:
                     names = {*hub, *seated, *(name for group in groups for name in group)}
                     if len(names) > 2:
                         yield Observer.coalition(*names)
+
+    def _without_committee(self, classes: Sequence[Sequence[str]]) -> Iterator[Observer]:
+        """Every pattern, or where these are many: all but one owner, all but those of one key, those of one key."""
+        everybody, found = set(self.owners), []
+        if math.prod(len(one) + 1 for one in classes) <= _PATTERNS_LISTED:
+            found = [set(names) for size in range(3, len(everybody)) for names in _patterns(classes, size)]
+        else:
+            found = [everybody - set(left) for one in classes for left in (one[-1:], one)]
+            found += [set(one) for one in classes]
+        for names in found:
+            if 2 < len(names) < len(everybody):
+                yield Observer.coalition(*names)
 
     def _classes(self, names: Sequence[str], alike: Alike) -> list[list[str]]:
         """The names that are exchangeable, together."""
@@ -228,8 +253,9 @@ class Budget:
         """Whom this limit protects against in a study.
 
         A group means its members within the threshold: each ``party`` alone, each ``pair``, each ``coalition`` up to
-        the largest, and ``everyone`` alone, in pairs, or as many owners as the threshold with the coordinator. An
-        observer called by name is returned even when it is above, so that the question gets an honest answer.
+        the largest, and ``everyone`` alone, in pairs, or as many owners as the threshold with the coordinator. Without
+        a committee that is short of all owners. An observer called by name is returned even when it is above, so that
+        the question gets an honest answer.
         """
         if self.named:
             observer = Observer.parse(self.selector)
@@ -253,9 +279,8 @@ class Budget:
             found += trust.larger_coalitions(alike) if self.selector == "coalition" else ()
         within = tuple(dict.fromkeys(seen for seen in found if trust.broken(seen) is None))
         if not within:
-            raise PrivacyError(
-                f"no {self.selector} stays within the threshold {trust.threshold}: nothing can be promised"
-            )
+            limit = f"stays within the threshold {trust.threshold}" if trust.committee else "leaves out an owner"
+            raise PrivacyError(f"no {self.selector} {limit}: nothing can be promised")
         return within
 
 

@@ -227,14 +227,16 @@ def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[Row
 
 
 def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[str, ...]:
-    members = ", ".join(trust.committee)
+    among = f"at most {trust.threshold} of the committee ({', '.join(trust.committee)}) pool what they hold"
+    for_whom = " for all but the analyst" if trust.committee else ""
+    sealed = "messages between parties are sealed end to end; the coordinator sees their sizes"
     return (
         "every participant follows the protocol and may be curious (semi-honest)",
-        f"at most {trust.threshold} of the committee ({members}) pool what they hold",
+        among if trust.committee else sealed,
         clipped,
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
-        "public: schema, clips, scales, noise sizes, and the number of rows for all but the analyst",
+        f"public: schema, clips, scales, noise sizes, and the number of rows{for_whom}",
         "every table fits its schema; a party whose table does not is seen to stop, which is not counted here",
     )
 

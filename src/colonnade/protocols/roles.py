@@ -1,7 +1,8 @@
 """What a participant may touch while a protocol runs.
 
 A role holds channels, a hand in the committee, and the list of what may be revealed. Nothing leaves the
-shares except through :meth:`Role.reveal`, which refuses what was not planned and paid for beforehand.
+shares except through :meth:`Role.reveal`, and no party's own numbers leave it except through :meth:`Role.tell`;
+both refuse what was not planned and paid for beforehand.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from colonnade.errors import PrivacyError
 from colonnade.mpc import Committee, Hand, Link, Shares
 from colonnade.mpc.residues import Integers
-from colonnade.privacy.events import Event
+from colonnade.privacy.events import Event, innermost
 
 COORDINATOR = "coordinator"
 
@@ -63,7 +66,8 @@ class _Planned:
 class Role:
     """A participant in one protocol run.
 
-    ``before_sharing`` is called once, before the first share leaves: the place to write down that budget is spent.
+    ``before_sharing`` is called once, before the first share or told number leaves: the place to write down that
+    budget is spent.
     """
 
     def __init__(
@@ -126,6 +130,26 @@ class Role:
         if through is not None:
             self.hand.tell_opened(opened, to)
         return opened
+
+    def tell(self, to: Sequence[str], kind: str, values: Integers, *, event: Event) -> None:
+        """Send noised integers that this party made itself, the same to everyone in ``to``.
+
+        The only way out beside :meth:`reveal`. The sender alone calls it, and each call is one of the openings that
+        were planned for the event.
+        """
+        once = innermost(event)
+        audience, about = getattr(once, "audience", ()), getattr(once, "about", ())
+        if beyond := [name for name in to if audience and name not in (*audience, self.name)]:
+            raise PrivacyError(f"{event.name} was not planned to be told to {', '.join(beyond)}")
+        if about and self.name not in about:
+            raise PrivacyError(f"{event.name} was planned to be told by {', '.join(about)}, not by {self.name}")
+        if values.dtype != np.int64:
+            raise ValueError(f"told numbers are 64-bit integers, not {values.dtype}")
+        self._charge(event)
+        self.hand.announce()
+        for name in to:
+            if name != self.name:
+                self._links[name].send(kind, values=values)
 
     @property
     def opening_degree(self) -> int:

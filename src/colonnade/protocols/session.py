@@ -29,7 +29,7 @@ class Task(Protocol):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What will be revealed, each by one opening unless the task has ``openings`` that say how many."""
+        """What will be revealed, each opened or told once unless the task has ``openings`` that say how often."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ def play(
 
 
 def partners(name: str, everyone: Iterable[str], task: Task) -> list[str]:
-    """With whom a participant talks: of many owners, most never exchange a word."""
+    """With whom a participant talks: of many owners, most never exchange a word, unless there is no committee."""
+    if not task.committee.seats:
+        return [peer for peer in everyone if peer != name]
     central = {COORDINATOR, *task.committee.seats, *task.owners[:1]}
     return [peer for peer in everyone if peer != name and (name in central or peer in central)]
 

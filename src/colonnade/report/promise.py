@@ -64,9 +64,9 @@ def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, 
         "Published result" if to is None else "Answers",
     )
     rows = [*_parties(trust, to, hidden), _coordinator(trust, to, hidden), _analyst(to)]
+    limit = f"while no more than {words.counted(trust.threshold, 'committee member')} pool their shares"
     caption = (
-        "What each role held or saw during the run, while no more than "
-        f"{words.counted(trust.threshold, 'committee member')} pool their shares. "
+        f"What each role held or saw during the run, {limit if trust.committee else 'while not all parties pool it'}. "
         + ("Besides what the alignment told, there was nothing else." if aligned else "There was nothing else.")
     )
     note = (
@@ -90,7 +90,7 @@ def _parties(trust: Trust, to: str | None, hidden: bool) -> list[tuple[object, .
     rows: list[tuple[object, ...]] = []
     for names, sits in ((seated, True), (others, False)):
         for some, told in _told(names, to):
-            who = join([words.listed(some), tag("span", _part(some, sits), class_="why")])
+            who = join([words.listed(some), tag("span", _part(some, sits) if trust.committee else "", class_="why")])
             noise = "none" if some == [to] else "its own part"
             rows.append((who, "its own", "never", _share(trust, sits), noise, "of its own messages", count, told))
     return rows

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from colonnade.errors import StudyError
 from colonnade.models.sketch import SketchPlanner
-from colonnade.privacy import DiscreteLaplaceRelease, Event, NonPrivate, Statement
+from colonnade.privacy import DiscreteLaplaceRelease, Event, NonPrivate, Statement, Trust
 from colonnade.privacy.calibrate import Binding, binding, least, most
 from colonnade.protocols.gradients_task import Gradients
 from colonnade.protocols.moments_task import Moments
@@ -32,6 +32,11 @@ class MomentsOf:
 
     task: Moments
     rows: int
+
+    @property
+    def trust(self) -> Trust:
+        """Owners, committee and threshold."""
+        return self.task.trust
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -134,7 +139,7 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
     assert isinstance(noisy, Sketch)  # noqa: S101 - for the type checker
     found = most(
         lambda rounds: noisy.with_rounds(rounds).events,
-        study.roster.trust,
+        noisy.trust,
         study.budgets,
         at_most=_MOST_ROUNDS,
         name="rounds",
@@ -153,7 +158,7 @@ def least_rows(study: Study, amount: Amount) -> Plan:
     most_possible = task.task.rows_at_most if isinstance(task, MomentsOf) else _MOST_ROWS
     found = least(
         _priced(lambda rows: amount.on(task.with_rows(rows))),
-        study.roster.trust,
+        task.trust,
         study.budgets,
         at_least=least_possible,
         at_most=most_possible,
@@ -224,6 +229,6 @@ def _plan(study: Study, question: Question, task: Sketch | MomentsOf) -> Plan:
         rows=task.rows,
         error=task.error,
         noise_multiplier=task.multiplier,
-        statement=study.stated(task.events),
-        binding=binding(task.events, study.roster.trust, study.budgets) if study.budgets else None,
+        statement=study.stated(task.events, task.trust),
+        binding=binding(task.events, task.trust, study.budgets) if study.budgets else None,
     )

@@ -16,12 +16,11 @@ from colonnade.privacy import (
     Event,
     Ledger,
     NonPrivate,
-    PoissonSampled,
     PostProcessing,
-    Repeated,
     Statement,
     parse_budgets,
 )
+from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
 from colonnade.protocols.align import Mode
@@ -242,12 +241,12 @@ class PartyConfig:
 
     def charged(self, study: Study) -> tuple[Event, ...]:
         """What the study reveals that this party answers for: not what is opened to nobody but itself."""
-        others = tuple(event for event in study.events if _audience(event) != (self.name,))
+        others = tuple(event for event in study.events if audience_of(event) != (self.name,))
         return others or (PostProcessing(f"opened to {self.name} alone", audience=(self.name,)),)
 
     def check_budget(self, study: Study) -> None:
         """Refuse a study that the caps do not allow; nothing is reserved, and no ledger is made."""
-        asked = (study.name, self.charged(study), study.roster.trust, self.caps, self.periods)
+        asked = (study.name, self.charged(study), study.trust, self.caps, self.periods)
         if self.ledger.exists():
             Ledger(self.ledger).check(*asked)
         else:
@@ -300,15 +299,8 @@ class PartyConfig:
     def _check_cap(self, cap: Budget, study: Study) -> None:
         """A cap on nobody protects nobody: its name must occur in this study or in an earlier one."""
         try:
-            cap.observers(study.roster.trust, alike=lambda _: 0)
+            cap.observers(study.trust, alike=lambda _: 0)
         except PrivacyError as error:
             met = {o for e in (Ledger(self.ledger).entries() if self.ledger.exists() else ()) for o in e.trust.owners}
             if not set(cap.selector.split("+")) <= met | set(study.participants):
                 raise PolicyError(f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error}") from None
-
-
-def _audience(event: Event) -> tuple[str, ...]:
-    """Who alone receives an event, however often it is repeated; nobody in particular where it is published."""
-    while isinstance(event, Repeated | PoissonSampled):
-        event = event.event
-    return tuple(getattr(event, "audience", ()))

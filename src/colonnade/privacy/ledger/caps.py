@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
 from colonnade.privacy.events import Event, alike, view
-from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust
 from colonnade.privacy.statement import rounded_up
 
 MOST_DAYS = 36525.0
@@ -74,8 +74,14 @@ class _Limit:
 
 
 def total(history: History, observer: Observer, delta: float) -> accountant.Bound:
-    """What an observer learns from all of these together."""
-    return accountant.epsilon(tuple(view(event, observer, trust) for event, trust in history), delta)
+    """What an observer learns from all of these together.
+
+    Where studies hold it to different relations, the number of rows is public in some of them, and a person more or
+    less in all: only replacing one is left to hide.
+    """
+    relations = {trust.adjacency(observer) for _, trust in history}
+    common = relations.pop() if len(relations) == 1 else Adjacency.REPLACE
+    return accountant.epsilon(tuple(view(event, observer, trust, common) for event, trust in history), delta)
 
 
 def check_days(days: float) -> None:

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from colonnade.errors import PrivacyError
+from colonnade.models.federation import Federation, Party
+from colonnade.mpc import PRIMES, Committee, ResidueSystem
+from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
+from colonnade.protocols.roles import COORDINATOR, Owner
+from colonnade.protocols.session import partners
+from colonnade.tables import Schema, number
+
+SYSTEM = ResidueSystem(PRIMES[:1])
+NOBODY = Committee((), 0, SYSTEM)
+SEATS = Committee(("a", "b", "c"), 1, SYSTEM)
+NUMBERS = np.array([3, -5, 8], dtype=np.int64)
+SCORES = DiscreteGaussianRelease(
+    name="scores of a", shares=(("a", Fraction(4)),), dimension=3, l1=1, l2_squared=1, replace_l1=2,
+    replace_l2_squared=4, tail=0.0, theorem="exchange-sensitivity", audience=("b", "c"), about=("a",),
+)  # fmt: skip
+
+
+class Wire:
+    """A channel that keeps what is sent; nobody is at its other end."""
+
+    def __init__(self, log: list[tuple[str, str, object]], peer: str) -> None:
+        self.log, self.peer = log, peer
+
+    def send(self, kind: str, **fields: object) -> None:
+        self.log.append((self.peer, kind, fields.get("values")))
+
+    def recv(self, kind: str) -> dict[str, object]:
+        raise AssertionError(f"nothing is received here: {kind}")
+
+
+def role(committee=NOBODY, planned=None):
+    """An owner called a, and what happens at its place in order."""
+    log: list[tuple[str, str, object]] = []
+    links = {peer: Wire(log, peer) for peer in ("b", "c", COORDINATOR)}
+    begin = lambda: log.append(("a", "spent", None))  # noqa: E731
+    return Owner("a", links, committee, planned=planned or {SCORES: 2}, before_sharing=begin), log
+
+
+def test_told_numbers_reach_everyone_equally_after_the_budget_is_marked_as_spent():
+    me, log = role()
+    me.tell(("a", "b", "c"), "scores", NUMBERS, event=SCORES)
+    assert [(peer, kind) for peer, kind, _ in log] == [("a", "spent"), ("b", "scores"), ("c", "scores")]
+    assert all(np.array_equal(values, NUMBERS) for peer, _, values in log if peer != "a")
+    me.tell(("b",), "scores", NUMBERS, event=SCORES)
+    assert [kind for _, kind, _ in log].count("spent") == 1
+    assert me.revealed == [SCORES]
+
+
+@pytest.mark.parametrize("first", ["tell", "deal"])
+def test_the_budget_is_marked_once_whether_shares_or_told_numbers_leave_first(first):
+    me, log = role(SEATS)
+    moves = {
+        "tell": lambda: me.tell(("b",), "scores", NUMBERS, event=SCORES),
+        "deal": lambda: me.hand.deal(NUMBERS),
+    }
+    moves.pop(first)()
+    for move in moves.values():
+        move()
+    kinds = [kind for _, kind, _ in log]
+    assert kinds[0] == "spent"
+    assert kinds.count("spent") == 1
+    assert {"scores", "share"} <= set(kinds)
+
+
+def test_nothing_is_told_that_was_not_planned_or_is_told_too_often():
+    me, log = role()
+    with pytest.raises(PrivacyError, match="not in the plan"):
+        me.tell(("b",), "scores", NUMBERS, event=replace(SCORES, l1=2))
+    assert log == []
+    for _ in range(2):
+        me.tell(("b",), "scores", NUMBERS, event=SCORES)
+    with pytest.raises(PrivacyError, match="not in the plan"):
+        me.tell(("b",), "scores", NUMBERS, event=SCORES)
+    assert len(log) == 3
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_nothing_is_told_beyond_its_audience_or_for_another_party(repeated):
+    def wrapped(event):
+        return Repeated(event, 3) if repeated else event
+
+    foreign = replace(SCORES, about=("b",), audience=("a", "c"))
+    public = replace(SCORES, audience=())
+    me, log = role(planned={wrapped(event): 1 for event in (SCORES, foreign, public)})
+    with pytest.raises(PrivacyError, match="not planned to be told to coordinator"):
+        me.tell(("b", COORDINATOR), "scores", NUMBERS, event=wrapped(SCORES))
+    with pytest.raises(PrivacyError, match="told by b, not by a"):
+        me.tell(("c",), "scores", NUMBERS, event=wrapped(foreign))
+    assert log == []
+    me.tell(("b", "c", COORDINATOR), "weights", NUMBERS, event=wrapped(public))
+    assert [peer for peer, _, _ in log] == ["a", "b", "c", COORDINATOR]
+
+
+def test_only_whole_numbers_are_told():
+    me, log = role()
+    with pytest.raises(ValueError, match="64-bit integers, not float64"):
+        me.tell(("b",), "scores", NUMBERS / 2, event=SCORES)
+    assert log == []
+
+
+class Telling:
+    """A task in which a tells b and c, and nobody holds shares."""
+
+    owners = ("a", "b", "c")
+    committee = NOBODY
+    trust = Trust(owners, (), 0)
+    events = (SCORES,)
+    openings: ClassVar = {SCORES: 2}
+
+
+def test_without_a_committee_everybody_talks_with_everybody():
+    names = ("a", "b", "c", COORDINATOR)
+    for name in names:
+        assert partners(name, names, Telling()) == [peer for peer in names if peer != name]
+    seated = Telling()
+    seated.committee = SEATS
+    assert partners("d", ("a", "b", "c", "d", "e", COORDINATOR), seated) == ["a", "b", "c", COORDINATOR]
+
+
+def test_told_numbers_arrive_over_real_channels():
+    heard = {}
+
+    def owner(me, table):
+        if me.name == "a":
+            for turn in range(2):
+                me.tell(("b", "c"), "scores", NUMBERS + turn, event=SCORES)
+        else:
+            heard[me.name] = [me.link("a").recv("scores")["values"].tolist() for _ in range(2)]
+
+    schema = Schema({"x": number(0, 1)})
+    people = {"id": ["1", "2"], "x": ["0", "1"]}
+    parties = [Party(name, pa.table(people), schema=schema, id="id") for name in Telling.owners]
+    Federation(parties).run(Telling(), owner, lambda me: None)
+    assert heard == {"b": [[3, -5, 8], [4, -4, 9]], "c": [[3, -5, 8], [4, -4, 9]]}
