@@ -20,9 +20,11 @@ _GRID = 1 << 96
 class Exchange:
     """A training run: ``batches`` of ``batch_size`` rows, visited in each of ``epochs``, with step size ``rate``.
 
-    Rows are clipped to ``row_norm``, weights are projected to ``weight_norm``, slopes (sent and received) are clipped
-    to ``slope``, and a slope changes by at most ``curvature`` times the change of its score. ``ridge`` is an L2 penalty
-    in the gradient, ``prox_ridge`` the L2 part of an elastic net's proximal step; an L1 penalty needs nothing.
+    Rows are clipped to ``row_norm``, weights are projected to ``weight_norm``, slopes are clipped to ``slope`` before
+    they are sent and to ``received`` (the same if not given) where they arrive, and scores to ``score`` if that is
+    given. A slope changes by at most ``curvature`` times the change of its score. ``ridge`` is an L2 penalty in the
+    gradient, ``prox_ridge`` the L2 part of an elastic net's proximal step; an L1 penalty needs nothing. A batch may
+    hold fewer than ``batch_size`` rows, as long as its sums are divided by that number.
     """
 
     epochs: int
@@ -35,17 +37,36 @@ class Exchange:
     curvature: float = 0.25
     ridge: float = 0.0
     prox_ridge: float = 0.0
+    received: float | None = None
+    score: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batches", "batch_size"):
             whole(getattr(self, name), f"{name} of an exchange", 1)
         for name in ("rate", "row_norm", "weight_norm", "slope", "curvature", "ridge", "prox_ridge"):
             rational(getattr(self, name), f"{name} of an exchange")
+        for name in ("received", "score"):
+            if getattr(self, name) is not None:
+                rational(getattr(self, name), f"{name} of an exchange")
 
     @property
     def kick(self) -> Fraction:
-        """How far one step on the changed row itself moves the weights."""
-        return 2 * Fraction(self.rate) * Fraction(self.slope) * Fraction(self.row_norm) / self.batch_size
+        """How far one step on the changed row itself moves the active party's weights."""
+        return self._kick(self.slope)
+
+    @property
+    def passive_kick(self) -> Fraction:
+        """How far one step on the changed row itself moves a passive party's weights."""
+        return self._kick(self.slope if self.received is None else self.received)
+
+    @property
+    def largest_score(self) -> Fraction:
+        """The largest magnitude of a score before noise."""
+        longest = Fraction(self.row_norm) * Fraction(self.weight_norm)
+        return longest if self.score is None else min(longest, Fraction(self.score))
+
+    def _kick(self, slope: float) -> Fraction:
+        return 2 * Fraction(self.rate) * Fraction(slope) * Fraction(self.row_norm) / self.batch_size
 
     @property
     def passive_contraction(self) -> Fraction:
@@ -64,9 +85,20 @@ class Exchange:
         return 1 / (1 + Fraction(self.rate) * Fraction(self.prox_ridge))
 
 
-def _kicked(run: Exchange, drift: Fraction, contraction: Fraction) -> Fraction:
+@dataclass(frozen=True)
+class _Side:
+    """What Theorem H's table says of one side."""
+
+    contraction: Fraction
+    kick: Fraction
+    gain: Fraction
+    ceiling: Fraction
+    own: Fraction
+
+
+def _kicked(run: Exchange, drift: Fraction, side: _Side) -> Fraction:
     """The difference of weights after a step on the batch with the changed row."""
-    return min(contraction * drift + run.kick, 2 * Fraction(run.weight_norm))
+    return min(side.contraction * drift + side.kick, 2 * Fraction(run.weight_norm))
 
 
 def _coasted(run: Exchange, drift: Fraction, contraction: Fraction, limit: Fraction) -> tuple[Fraction, Fraction]:
@@ -86,21 +118,30 @@ def _coasted(run: Exchange, drift: Fraction, contraction: Fraction, limit: Fract
     return Fraction(total, _GRID**2), Fraction(now, _GRID)
 
 
-def _run(run: Exchange, contraction: Fraction, gain: Fraction, ceiling: Fraction, own: Fraction) -> Fraction:
+def _run(run: Exchange, side: _Side) -> Fraction:
     # The first batch is the worst place for the changed row: elsewhere the same numbers start later and end sooner.
-    limit = ceiling / gain if gain else Fraction(0)
+    limit = side.ceiling / side.gain if side.gain else Fraction(0)
     spread = drift = Fraction(0)
     for _ in range(run.epochs):
         spread += (run.batch_size - 1) * min(drift, limit) ** 2
-        coasted, drift = _coasted(run, _kicked(run, drift, contraction), contraction, limit)
+        coasted, drift = _coasted(run, _kicked(run, drift, side), side.contraction, limit)
         spread += run.batch_size * coasted
-    return run.epochs * own**2 + gain**2 * spread
+    return run.epochs * side.own**2 + side.gain**2 * spread
+
+
+def _passive(run: Exchange) -> _Side:
+    own = 2 * run.largest_score
+    return _Side(run.passive_contraction, run.passive_kick, Fraction(run.row_norm), own, own)
+
+
+def _active(run: Exchange, own: Fraction | None = None) -> _Side:
+    gain, ceiling = Fraction(run.curvature) * Fraction(run.row_norm), 2 * Fraction(run.slope)
+    return _Side(run.active_contraction, run.kick, gain, ceiling, ceiling if own is None else min(own, ceiling))
 
 
 def passive_squared(run: Exchange) -> Fraction:
     """Squared sensitivity of everything a passive party sends, when one person's columns with it are replaced."""
-    own = 2 * Fraction(run.row_norm) * Fraction(run.weight_norm)
-    return _run(run, run.passive_contraction, Fraction(run.row_norm), own, own)
+    return _run(run, _passive(run))
 
 
 def active_squared(run: Exchange, own: Fraction | None = None) -> Fraction:
@@ -108,9 +149,7 @@ def active_squared(run: Exchange, own: Fraction | None = None) -> Fraction:
 
     ``own`` bounds how far the changed row's slope moves; the general bound, twice the clip, is the default.
     """
-    gain = Fraction(run.curvature) * Fraction(run.row_norm)
-    ceiling = 2 * Fraction(run.slope)
-    return _run(run, run.active_contraction, gain, ceiling, ceiling if own is None else min(own, ceiling))
+    return _run(run, _active(run, own))
 
 
 def logistic_own_slope(run: Exchange) -> Fraction:
@@ -128,17 +167,16 @@ def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fractio
 
 def weights_sensitivity(run: Exchange, *, active: bool = False) -> Fraction:
     """How far one side's final weights move, given all messages: what publishing them costs on top."""
-    contraction = run.active_contraction if active else run.passive_contraction
-    drift = Fraction(0)
+    side, drift = _active(run) if active else _passive(run), Fraction(0)
     for _ in range(run.epochs):
         # A step that contracts forgets, so the last batch is then the worst place for the changed row.
-        if contraction <= 1:
-            drift = _kicked(run, _coasted(run, drift, contraction, drift)[1], contraction)
+        if side.contraction <= 1:
+            drift = _kicked(run, _coasted(run, drift, side.contraction, drift)[1], side)
         else:
-            drift = _coasted(run, _kicked(run, drift, contraction), contraction, drift)[1]
+            drift = _coasted(run, _kicked(run, drift, side), side.contraction, drift)[1]
     return drift
 
 
 def prediction_sensitivity(run: Exchange) -> Fraction:
     """How far one score for a new row moves when the row is replaced."""
-    return 2 * Fraction(run.row_norm) * Fraction(run.weight_norm)
+    return 2 * run.largest_score

@@ -1,0 +1,191 @@
+"""A pre-flight for exchanges: epochs, clips and penalties from public quantities alone, so it costs nothing.
+
+Rows, columns, bounds and the budget fix how noisy messages will be. How large the signal is nobody may look up, so a
+guess stands in for it: columns that fill a part of their bounds, a few of them much more than others, and a label to
+which the other parties' columns add a score of a typical variance. Under that guess the error of the joint score is a
+short formula, and the least one wins. A wrong guess costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.protocols.blocks import Block
+from colonnade.protocols.exchange_task import HEARD, RELEASE, Side
+from colonnade.protocols.families import Family
+
+Vector = NDArray[np.float64]
+_FILLED = 0.3  # mean square of a row, as part of the square of its bound
+_EPOCHS = (1, 2, 3, 4)
+_CLIPS = (0.5, 1.0, 2.0, 3.0)  # in deviations of what is received
+_RIDGES = tuple(10 ** (k / 8 - 4) for k in range(45))
+_SCORES = 3.0  # the clip of scores, in deviations of scores
+_OWN_PART = 8  # the active party's fit may add this part of what its own slope costs anyway
+_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Parameters of an alternating exchange, and what they promise under the guess.
+
+    ``agreement`` is the squared correlation of a party's kept scores with what its columns really add.
+    """
+
+    epochs: int
+    message_clip: float
+    sides: tuple[Side, ...]
+    release_ridge: float
+    agreement: dict[str, float]
+    error: float
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What is known before anything is chosen."""
+
+    family: Family
+    rows: int
+    multiplier: float
+    slope_noise: float  # deviation on a slope if there is one epoch
+    release: bool
+
+    def noise(self, epochs: int) -> float:
+        return self.slope_noise * math.sqrt(epochs)
+
+
+def suggest(
+    blocks: Sequence[Block],
+    active: str,
+    family: Family,
+    rows: int,
+    multiplier: float,
+    *,
+    intercept: float = 1.0,
+    epochs: int | None = None,
+    message_clip: float | None = None,
+    release: bool = False,
+) -> Suggestion:
+    """The parameters of least expected error, for noise of ``multiplier`` times the sensitivity."""
+    passives = [block for block in blocks if block.owner != active]
+    held = next(block for block in blocks if block.owner == active)
+    norm = math.sqrt(held.clip**2 + intercept**2 + len(passives) * HEARD**2)
+    own = float(family.own)
+    pull = 2 * family.slope_bound * norm / rows
+    own_ridge = _rounded(_OWN_PART * family.curvature * rows * pull**2 / (4 * own**2))
+    setting = _Setting(family, rows, multiplier, multiplier * own * math.sqrt(1 + 1 / _OWN_PART), release)
+    best: tuple[float, int, float, list[_Choice]] | None = None
+    for count in _EPOCHS if epochs is None else (epochs,):
+        for clip in _clips(setting, count, message_clip):
+            found = [_best(setting, block, intercept, count, clip) for block in passives]
+            error = sum(choice.error for choice in found)
+            if best is None or error < best[0] * (1 - 1e-6):
+                best = (error, count, clip, found)
+    assert best is not None  # noqa: S101 - for the type checker; there is at least one passive party
+    error, count, clip, found = best
+    chosen = dict(zip((block.owner for block in passives), found, strict=True))
+    mine = Side(active, own_ridge, 1.0, family.slope_bound)
+    return Suggestion(
+        epochs=count,
+        message_clip=clip,
+        sides=tuple(mine if b.owner == active else chosen[b.owner].side(b.owner) for b in blocks),
+        release_ridge=_rounded(max(own_ridge, 10 * multiplier * pull * norm)),
+        agreement={owner: choice.agreement for owner, choice in chosen.items()},
+        error=error,
+    )
+
+
+def _clips(setting: _Setting, epochs: int, given: float | None) -> Iterator[float]:
+    if given is not None:
+        yield given
+        return
+    received = math.hypot(setting.noise(epochs), setting.family.typical_spread)
+    yield from (_rounded(clip * received) for clip in _CLIPS)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One passive party's parameters and what they lead to under the guess."""
+
+    ridge: float
+    weight_bound: float
+    score_clip: float
+    factor: float
+    agreement: float
+    error: float
+
+    def side(self, owner: str) -> Side:
+        return Side(owner, *(_rounded(v) for v in (self.ridge, self.weight_bound, self.score_clip, self.factor)))
+
+
+def _best(setting: _Setting, block: Block, intercept: float, epochs: int, clip: float) -> _Choice:
+    return min(
+        (_choice(setting, block, intercept, epochs, clip, ridge) for ridge in _RIDGES), key=lambda each: each.error
+    )
+
+
+def _choice(setting: _Setting, block: Block, intercept: float, epochs: int, clip: float, ridge: float) -> _Choice:
+    """The scores a party would send, direction by direction: how much of them is signal, how much noise."""
+    family, rows = setting.family, setting.rows
+    sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
+    passed, blurred = _clipped(clip, math.hypot(setting.noise(epochs), family.typical_spread))
+    bent = family.curvature * sizes + ridge
+    signal, noise, seen = np.zeros_like(sizes), np.zeros_like(sizes), 0.0
+    norm = math.hypot(block.clip, intercept)
+    score = heard = moved = 0.0
+    for number in range(epochs):
+        still = (family.curvature - seen * passed * family.typical_curvature) * sizes / bent
+        signal = still * signal + passed * family.typical_curvature * sizes / bent
+        noise = still**2 * noise + blurred**2 * sizes / (rows * bent**2)
+        score = math.sqrt(float((signal**2 * truth + noise * sizes).sum()))
+        ball = 2 * math.sqrt(float((signal**2 * truth / sizes + noise).sum()))
+        spread, moved = _spreads(number + 1, rows, norm, ball, clip, family.curvature, ridge)
+        heard = (
+            setting.multiplier
+            * math.sqrt(epochs * (2 * _SCORES * score) ** 2 + spread)
+            * math.sqrt(epochs / (number + 1))
+        )
+        seen = score**2 / (score**2 + heard**2)
+    along = float((signal * truth).sum())
+    published = (math.sqrt(RELEASE) * setting.multiplier * moved) ** 2 * float(sizes.sum()) if setting.release else 0.0
+    agreement = along**2 / (family.typical_variance * (score**2 + published))
+    factor = along / score**2
+    evidence = math.sqrt(family.typical_curvature * rows) * factor * score**2 / math.hypot(heard, score)
+    lost = 1 - agreement + agreement / (1 + evidence**2)
+    return _Choice(ridge, ball, _SCORES * score, factor, agreement, family.typical_variance * lost)
+
+
+def _directions(columns: int, square: float, variance: float) -> tuple[Vector, Vector]:
+    """Mean squares of a party's columns along their main directions, and the variance of the score due to each."""
+    falling = 1 / np.arange(1.0, columns + 1)
+    return falling * (_FILLED * square / falling.sum()), np.full(columns, variance / columns)
+
+
+def _clipped(clip: float, deviation: float) -> tuple[float, float]:
+    """What clipping normal values leaves of a small shift, and the deviation that is left of them."""
+    cut = clip / deviation
+    inside = math.erf(cut / math.sqrt(2))
+    density = math.exp(-cut * cut / 2) / math.sqrt(2 * math.pi)
+    return inside, deviation * math.sqrt(inside - 2 * cut * density + cut * cut * (1 - inside))
+
+
+def _spreads(
+    rounds: int, rows: int, norm: float, ball: float, clip: float, curvature: float, ridge: float
+) -> tuple[float, float]:
+    """What a changed row adds to the squared sensitivity through others' scores, and how far it moves the weights."""
+    spread = total = moved = 0.0
+    for number in range(rounds):
+        pull = 2 * norm * (clip + curvature * norm * ball * (1 if number == 0 else 2)) / rows
+        moved = (pull + math.sqrt(pull**2 + ridge * spread**2)) / (2 * ridge)
+        spread = (spread + math.sqrt(spread**2 + pull**2 / ridge)) / 2
+        total += rows / curvature * spread**2
+    return total, moved
+
+
+def _rounded(value: float) -> float:
+    """Few digits, so that machines whose last bits differ still agree."""
+    return float(f"{value:.{_DIGITS}g}")

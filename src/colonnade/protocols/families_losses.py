@@ -1,0 +1,363 @@
+"""The losses of generalised linear models, with the bounds that privacy rests on (docs/theory/glm-families.md).
+
+A score t is counted from the middle of a public region, so that weights of zero are a sensible start. Every slope is
+non-decreasing in its score, at most ``slope_bound`` in size and moves by at most ``curvature`` times the score.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+
+Vector = NDArray[np.float64]
+Slope = tuple[float, float]
+_MARGIN = Fraction(1, 1 << 48)  # relative; covers the few roundings in an exponential or a tangent and after it
+
+
+@dataclass(frozen=True)
+class Family:
+    """A loss of scores and labels: public, plain values.
+
+    ``slope_bound`` is what slopes are clipped to, ``reach`` what scores are clipped to before a slope is sent, ``low``
+    and ``high`` bound the label, ``centre`` is the link of a score of zero, and slopes are divided by ``scale``.
+    """
+
+    slope_bound: float
+    reach: float
+    low: float
+    high: float
+    centre: float = 0.0
+    scale: float = 1.0
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for what in ("slope_bound", "reach", "scale"):
+            value = getattr(self, what)
+            if not (isinstance(value, float) and 0 < value < math.inf):
+                raise StudyError(f"{what} of the {self.name} family must be a finite number above 0, not {value!r}")
+        if not (self.low < self.high and math.isfinite(self.high - self.low) and math.isfinite(self.centre)):
+            raise StudyError(f"the label of the {self.name} family needs two finite bounds, low below high")
+
+    @property
+    def curvature(self) -> float:
+        """By how much a slope moves, at most, for each unit that its score moves; rounded up."""
+        raise NotImplementedError
+
+    @property
+    def own(self) -> Fraction:
+        """How far one row's sent slope moves, at most, when its score and its label change; rounded up."""
+        least, most = self._extremes
+        spread = Fraction(most) - Fraction(least) + _MARGIN * Fraction(self._size)
+        return min(spread, 2 * Fraction(self.slope_bound))
+
+    @property
+    def typical_curvature(self) -> float:
+        """A public guess of the mean second derivative; no proof uses it."""
+        raise NotImplementedError
+
+    @property
+    def typical_spread(self) -> float:
+        """A public guess of the standard deviation of slopes; no proof uses it."""
+        raise NotImplementedError
+
+    @property
+    def typical_variance(self) -> float:
+        """A public guess of the variance of what other parties' columns add to the score; no proof uses it."""
+        raise NotImplementedError
+
+    def slopes(self, t: Vector, y: Vector) -> Vector:
+        """The derivative of the loss by the score, clipped to ``slope_bound``."""
+        return np.clip(self._slopes(t, y), -self.slope_bound, self.slope_bound)
+
+    def sent(self, t: Vector, y: Vector) -> Vector:
+        """The slopes of scores that are first clipped to ``reach``: what messages are made of."""
+        return self.slopes(np.clip(t, -self.reach, self.reach), y)
+
+    def loss(self, t: Vector, y: Vector) -> Vector:
+        """The loss of each row, straight wherever its slope is clipped; :meth:`slopes` is its derivative."""
+        first, last = self._bent(y)
+        at = np.clip(t, first, last)
+        return self._losses(at, y) + self.slopes(at, y) * (t - at)
+
+    def hessian(self, t: Vector, y: Vector) -> Vector:
+        """The second derivative of the loss, in [0, ``curvature``]; at a corner the larger of both sides'."""
+        first, last = self._bent(y)
+        inside = (first <= t) & (t <= last)
+        return np.where(inside, np.minimum(self._bends(np.clip(t, first, last), y), self.curvature), 0.0)
+
+    def mean(self, t: Vector) -> Vector:
+        """What a score predicts: a probability, or a number in the units of the label."""
+        raise NotImplementedError
+
+    def plain(self) -> dict[str, Any]:
+        """The family as plain values, floats in hexadecimal: part of what participants agree on."""
+        found: dict[str, Any] = {"name": self.name, "curvature": self.curvature.hex(), "own": str(self.own)}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            found[field.name] = value.hex() if isinstance(value, float) else value
+        return found
+
+    @property
+    def _extremes(self) -> Slope:
+        """The least and the largest slope that can be sent."""
+        raise NotImplementedError
+
+    @property
+    def _size(self) -> float:
+        """How large the numbers are whose difference is a slope: what roundings are relative to."""
+        return 4 * (1 + self.reach)
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        """Between which scores the loss is not straight."""
+        raise NotImplementedError
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        raise NotImplementedError
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        raise NotImplementedError
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Logistic(Family):
+    """Labels 0 and 1, the score is the logarithm of the odds."""
+
+    name = "logistic"
+    curvature = 0.25
+    typical_curvature = 0.15
+    typical_spread = 0.45
+    typical_variance = 0.4
+
+    def mean(self, t: Vector) -> Vector:
+        """The probability of a label of 1."""
+        return 0.5 * (1 + np.tanh(0.5 * t))
+
+    @property
+    def _extremes(self) -> Slope:
+        half = 0.5 * (1 + math.tanh(0.5 * self.reach))
+        return -half, half
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        return np.full_like(y, -np.inf), np.full_like(y, np.inf)
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return self.mean(t) - y
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return np.logaddexp(0.0, t) - y * t
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return 0.25 * (1 - np.tanh(0.5 * t) ** 2)
+
+
+@dataclass(frozen=True)
+class Linear(Family):
+    """Huber's loss of labels in [-1, 1]: squared up to a residual of ``slope_bound``, straight beyond."""
+
+    transform: str = "none"
+
+    name = "linear"
+    curvature = 1.0
+    typical_variance = 0.05
+
+    @property
+    def typical_curvature(self) -> float:
+        """Nearly every residual is on the squared part, unless that is narrow."""
+        return min(1.0, self.slope_bound / 0.5)
+
+    @property
+    def typical_spread(self) -> float:
+        """A third of the label's half range, or what the clip leaves of it."""
+        return min(0.35, 0.8 * self.slope_bound)
+
+    def mean(self, t: Vector) -> Vector:
+        """The expected label in its own units, within its bounds."""
+        log = self.transform == "log1p"
+        start, end = (math.log1p(self.low), math.log1p(self.high)) if log else (self.low, self.high)
+        found = start + 0.5 * (np.clip(t, -1.0, 1.0) + 1) * (end - start)
+        return np.clip(np.expm1(found) if log else found, self.low, self.high)
+
+    @property
+    def _extremes(self) -> Slope:
+        most = min(self.slope_bound, self.reach + 1)
+        return -most, most
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        return y - self.slope_bound, y + self.slope_bound
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return t - y
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return 0.5 * (t - y) ** 2
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return np.ones_like(t)
+
+
+@dataclass(frozen=True)
+class Svm(Family):
+    """The squared hinge loss of labels -1 and 1, straight where its slope is over ``slope_bound``."""
+
+    name = "svm"
+    curvature = 2.0
+    typical_variance = 0.2
+
+    @property
+    def typical_curvature(self) -> float:
+        """Half of the rows lie between the margin and where the slope is clipped."""
+        return min(1.0, 0.5 * self.slope_bound)
+
+    @property
+    def typical_spread(self) -> float:
+        """Two thirds of the bound: most rows near the border are on one of its two sides."""
+        return min(1.3, 0.65 * self.slope_bound)
+
+    def mean(self, t: Vector) -> Vector:
+        """The probability of a label of 1 for which the score is the best one."""
+        against, towards = self.slopes(t, -np.ones_like(t)), -self.slopes(t, np.ones_like(t))
+        return against / (against + towards)
+
+    @property
+    def _extremes(self) -> Slope:
+        most = min(self.slope_bound, 2 * (1 + self.reach))
+        return -most, most
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        clipped = y * (1 - 0.5 * self.slope_bound)
+        return np.minimum(clipped, y), np.maximum(clipped, y)
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return -2 * y * np.maximum(0.0, 1 - y * t)
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return np.maximum(0.0, 1 - y * t) ** 2
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return np.full_like(t, 2.0)
+
+
+class _LogLink(Family):
+    """The logarithm of the mean is ``centre`` plus the score, within ``reach`` of ``centre``."""
+
+    typical_variance = 0.1
+
+    def mean(self, t: Vector) -> Vector:
+        """The expected label, within the region."""
+        return np.exp(self.centre + np.clip(t, -self.reach, self.reach))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The least and the largest mean."""
+        return math.exp(self.centre - self.reach), math.exp(self.centre + self.reach)
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return np.asarray(self._raw(self.mean(t), y) / self.scale)
+
+    def _raw(self, mean: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _extremes(self) -> Slope:
+        least, most = self._ends
+        return self._clipped(self._raw(least, self.high)), self._clipped(self._raw(most, self.low))
+
+    @property
+    def _size(self) -> float:
+        least, most = self._ends
+        return float(self._raw(most, -self.high) + self._raw(least, -self.high)) / self.scale
+
+    def _clipped(self, raw: float) -> float:
+        return max(-self.slope_bound, min(raw / self.scale, self.slope_bound))
+
+    def _between(self, first: Vector, last: Vector) -> tuple[Vector, Vector]:
+        """Means between which a slope is not clipped, as scores of the region."""
+        with np.errstate(divide="ignore"):
+            ends = np.log(first) - self.centre, np.log(last) - self.centre
+        return np.clip(ends[0], -self.reach, self.reach), np.clip(ends[1], -self.reach, self.reach)
+
+
+@dataclass(frozen=True)
+class Poisson(_LogLink):
+    """Counts; slopes are ``mean - count``, divided by ``scale``."""
+
+    name = "poisson"
+
+    @property
+    def curvature(self) -> float:
+        """The largest mean whose slope is not clipped, over the scale."""
+        return _up(min(self._ends[1], self.high + self.slope_bound * self.scale), self.scale)
+
+    @property
+    def typical_curvature(self) -> float:
+        """That of a mean in the middle of the region."""
+        return math.exp(self.centre) / self.scale
+
+    @property
+    def typical_spread(self) -> float:
+        """That of counts around a mean in the middle of the region."""
+        return min(math.exp(0.5 * self.centre) / self.scale, 0.8 * self.slope_bound)
+
+    def _raw(self, mean: Any, y: Any) -> Any:
+        return mean - y
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        width = self.slope_bound * self.scale
+        return self._between(np.maximum(0.0, y - width), y + width)
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return (self.mean(t) - y * t) / self.scale
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return self.mean(t) / self.scale
+
+
+@dataclass(frozen=True)
+class Gamma(_LogLink):
+    """Positive amounts; slopes are ``1 - amount / mean``, divided by ``scale``."""
+
+    name = "gamma"
+
+    @property
+    def curvature(self) -> float:
+        """The largest ratio of amount and mean whose slope is not clipped, over the scale."""
+        return _up(min(self.high / self._ends[0], 1 + self.slope_bound * self.scale), self.scale)
+
+    @property
+    def typical_curvature(self) -> float:
+        """Amount over mean is 1 on average."""
+        return 1 / self.scale
+
+    @property
+    def typical_spread(self) -> float:
+        """That of amounts whose deviation is seven tenths of the mean."""
+        return min(0.7 / self.scale, 0.8 * self.slope_bound)
+
+    def _raw(self, mean: Any, y: Any) -> Any:
+        return 1 - y / mean
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        width = self.slope_bound * self.scale
+        last = y / (1 - width) if width < 1 else np.full_like(y, np.inf)
+        return self._between(y / (1 + width), last)
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return (t + y / self.mean(t)) / self.scale
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return y / (self.mean(t) * self.scale)
+
+
+def _up(value: float, scale: float) -> float:
+    return math.nextafter(float(Fraction(value) / Fraction(scale) * (1 + _MARGIN)), math.inf)
