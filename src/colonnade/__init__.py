@@ -2,6 +2,7 @@
 
 from colonnade.errors import ColonnadeError
 from colonnade.models import (
+    GLM,
     PCA,
     Federation,
     JointPrediction,
@@ -9,6 +10,7 @@ from colonnade.models import (
     LogisticRegression,
     Party,
     PolynomialSum,
+    cross_validate,
     joint_scores,
     polynomial_sum,
 )
@@ -30,6 +32,7 @@ from colonnade.tables import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "GLM",
     "PCA",
     "Adjacency",
     "ColonnadeError",
@@ -50,6 +53,7 @@ __all__ = [
     "Table",
     "__version__",
     "category",
+    "cross_validate",
     "fetch_dataset",
     "flag",
     "joint_scores",

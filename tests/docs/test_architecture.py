@@ -33,6 +33,9 @@ LONGEST = 420
 REVEALS = {("protocols/roles.py", "def reveal(")} | {
     (f"protocols/{name}.py", "opened = me.reveal(") for name in ("moments", "gradients", "polynomial", "scores")
 }
+TOLD = {("protocols/roles.py", "def tell("): 1, ("protocols/exchange.py", "me.tell("): 3} | {
+    ("protocols/exchange_ask.py", "me.tell("): 1
+}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -75,6 +78,15 @@ def test_every_place_where_something_leaves_the_shares_is_known() -> None:
             if "reveal(" in line:
                 found.add((path.relative_to(SOURCE).as_posix(), re.sub(r"(reveal\().*", r"\1", line.strip())))
     assert found == REVEALS
+
+
+def test_noised_numbers_leave_a_party_in_the_places_listed_here_only() -> None:
+    found: dict[tuple[str, str], int] = {}
+    for path in sorted((SOURCE / "protocols").rglob("*.py")):
+        for match in re.findall(r"\bme\.tell\(|\bdef tell\(", path.read_text(encoding="utf-8")):
+            place = (path.relative_to(SOURCE).as_posix(), match)
+            found[place] = found.get(place, 0) + 1
+    assert found == TOLD
 
 
 def test_every_module_has_its_place_in_the_page() -> None:

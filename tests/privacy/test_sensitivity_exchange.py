@@ -194,10 +194,6 @@ def test_too_large_a_step_is_charged_not_refused() -> None:
     assert s.weights_sensitivity(run, active=True) > s.weights_sensitivity(run)
 
 
-def test_a_score_for_a_new_row() -> None:
-    assert s.prediction_sensitivity(s.Exchange(1, 1, 1, 0.1, row_norm=0.5, weight_norm=3.0)) == 3
-
-
 def test_senseless_runs_are_refused() -> None:
     with pytest.raises(PrivacyError, match="epochs"):
         s.Exchange(0, 1, 1, 0.1)

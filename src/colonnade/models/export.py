@@ -10,12 +10,12 @@ import numpy as np
 from colonnade.tables import Number, Schema
 
 if TYPE_CHECKING:
-    from colonnade.models.regression import Regression
+    from colonnade.models.linear_model import LinearModel
 
 FORMAT = "colonnade regression 1"
 
 
-def to_sklearn(model: Regression) -> Any:
+def to_sklearn(model: LinearModel) -> Any:
     """A fitted estimator of scikit-learn that gives the same predictions for a frame of encoded columns.
 
     Two classes become a ``LogisticRegression``, more a ``OneVsRestClassifier`` of them; a number becomes a
@@ -38,7 +38,7 @@ def to_sklearn(model: Regression) -> Any:
     return _named(several, model)
 
 
-def _binary(model: Regression, row: int, classes: Any) -> Any:
+def _binary(model: LinearModel, row: int, classes: Any) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     made = LogisticRegression()
@@ -49,7 +49,7 @@ def _binary(model: Regression, row: int, classes: Any) -> Any:
     return _named(made, model)
 
 
-def _regressor(model: Regression) -> Any:
+def _regressor(model: LinearModel) -> Any:
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.linear_model import LinearRegression, Ridge
     from sklearn.preprocessing import FunctionTransformer
@@ -67,19 +67,19 @@ def _regressor(model: Regression) -> Any:
     return _named(outer, model)
 
 
-def _named(made: Any, model: Regression) -> Any:
+def _named(made: Any, model: LinearModel) -> Any:
     made.feature_names_in_ = np.array(model.feature_names_in_, dtype=object)
     return made
 
 
-def label_column(model: Regression) -> Number:
+def label_column(model: LinearModel) -> Number:
     """The label's column, where it is a number."""
     declared = model.design(model.schemas_).declared
     assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a linear regression has such a label
     return declared
 
 
-def to_json(model: Regression) -> dict[str, Any]:
+def to_json(model: LinearModel) -> dict[str, Any]:
     """Names, weights, the rules by which columns are encoded, and what the model may have told about whom."""
     classes = getattr(model, "classes_", None)
     return {
@@ -93,13 +93,13 @@ def to_json(model: Regression) -> dict[str, Any]:
         "intercept": model.intercept_.tolist(),
         "columns": {party: _columns(schema) for party, schema in model.schemas_.items()},
         "row_clips": {party: schema.clip for party, schema in model.schemas_.items() if schema.clip < schema.max_norm},
-        "how_to_score": _HOW[model.kind],
+        "how_to_score": model.how_to_score,
         "protection": {party: finite(value) for party, value in model.protection_.items()},
         "privacy": model.privacy_.to_dict(),
     }
 
 
-_HOW = {
+HOW = {
     "linear": (
         "score = intercept + sum of coefficient x encoded column; that is the label in its unit, or log(1 + label) "
         "where the label has transform log1p. A number is encoded to [-1, 1], or to [0, 1] with scale unit, between "

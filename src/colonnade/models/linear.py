@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.models import quadratic
 from colonnade.models.federation import Roster
-from colonnade.models.regression import Matrix, People, Published, Regression
+from colonnade.models.linear_model import Matrix, People
+from colonnade.models.regression import Published, Regression
 from colonnade.protocols.moments_task import Moments, NoisyMoments
 from colonnade.tables import Column, Number, decode_number
 

@@ -14,8 +14,9 @@ from colonnade.errors import StudyError
 from colonnade.models import forecast, quadratic
 from colonnade.models.federation import Roster
 from colonnade.models.forecast import Forecast
+from colonnade.models.linear_model import Matrix, People
 from colonnade.models.members import require_known_members
-from colonnade.models.regression import Matrix, People, Published, Regression, Task, whole
+from colonnade.models.regression import Published, Regression, Task, whole
 from colonnade.protocols.gradients_task import Gradients, Learned
 from colonnade.protocols.moments_task import NoisyMoments
 from colonnade.tables import Category, Column, Number

@@ -120,7 +120,7 @@ class JointPrediction(Estimator):
             )
         _whole("gamma", self.gamma, 1, 2**40)
         _whole("rows_at_most", self.rows_at_most, 1, 2**40)
-        _check_columns(self.scorer, roster)
+        check_columns(self.scorer, roster)
         draft = Scores(
             parts=tuple(part_of(self.scorer, party, self.gamma) for party in roster.schemas),
             trust=roster.trust,
@@ -291,7 +291,7 @@ def _scorer(model: Scorer | str | Path | None) -> Scorer:
     return found
 
 
-def _check_columns(scorer: Scorer, roster: Roster) -> None:
+def check_columns(scorer: Scorer, roster: Roster) -> None:
     """Everybody whose columns count must be there, with the columns that the model was fitted on."""
     for party, schema in scorer.schemas_.items():
         used = features(scorer, party)

@@ -143,12 +143,9 @@ def _choice(setting: _Setting, block: Block, intercept: float, epochs: int, clip
         noise = still**2 * noise + blurred**2 * sizes / (rows * bent**2)
         score = math.sqrt(float((signal**2 * truth + noise * sizes).sum()))
         ball = 2 * math.sqrt(float((signal**2 * truth / sizes + noise).sum()))
-        spread, moved = _spreads(number + 1, rows, norm, ball, clip, family.curvature, ridge)
-        heard = (
-            setting.multiplier
-            * math.sqrt(epochs * (2 * _SCORES * score) ** 2 + spread)
-            * math.sqrt(epochs / (number + 1))
-        )
+        pulls = (2 * block.clip * clip / rows, family.curvature * norm**2 * ball / rows)
+        spread, moved = _spreads(number + 1, rows, pulls, family.curvature, ridge)
+        heard = setting.multiplier * math.sqrt(epochs * ((2 * _SCORES * score) ** 2 + spread / (number + 1)))
         seen = score**2 / (score**2 + heard**2)
     along = float((signal * truth).sum())
     published = (math.sqrt(RELEASE) * setting.multiplier * moved) ** 2 * float(sizes.sum()) if setting.release else 0.0
@@ -173,13 +170,11 @@ def _clipped(clip: float, deviation: float) -> tuple[float, float]:
     return inside, deviation * math.sqrt(inside - 2 * cut * density + cut * cut * (1 - inside))
 
 
-def _spreads(
-    rounds: int, rows: int, norm: float, ball: float, clip: float, curvature: float, ridge: float
-) -> tuple[float, float]:
+def _spreads(rounds: int, rows: int, pulls: tuple[float, float], curvature: float, ridge: float) -> tuple[float, float]:
     """What a changed row adds to the squared sensitivity through others' scores, and how far it moves the weights."""
     spread = total = moved = 0.0
     for number in range(rounds):
-        pull = 2 * norm * (clip + curvature * norm * ball * (1 if number == 0 else 2)) / rows
+        pull = pulls[0] + pulls[1] * (1 if number == 0 else 2)
         moved = (pull + math.sqrt(pull**2 + ridge * spread**2)) / (2 * ridge)
         spread = (spread + math.sqrt(spread**2 + pull**2 / ridge)) / 2
         total += rows / curvature * spread**2

@@ -101,8 +101,9 @@ class Heard:
     @classmethod
     def of(cls, received: Vector, deviation: float, side: Side) -> Heard:
         """How much of what was received is signal: what was expected, corrected by what was seen."""
-        middle, noise = float(received.mean()), deviation**2
-        expected = (side.score_clip / 2) ** 2
+        noise, expected = deviation**2, (side.score_clip / 2) ** 2
+        # Most of a noisy mean is noise, and it would go into the intercept.
+        middle = float(received.mean()) * _LEAST * expected / (_LEAST * expected + noise / len(received))
         seen = float(received.var()) - noise
         doubt, error = (_UNSURE * expected) ** 2, 2 * (noise + expected) ** 2 / len(received)
         signal = max((expected * error + seen * doubt) / (error + doubt), _LEAST * expected)

@@ -154,7 +154,7 @@ class Exchange(OfBlocks):
         received = len(self.passives) * Fraction(HEARD) ** 2
         return float_up(root_up(Fraction(self.row_norm(self.active)) ** 2 + received))
 
-    def slack(self, owner: str, ridge: float | None = None) -> float:
+    def slack(self, owner: str) -> float:
         """How long a gradient may be where a fit stops; a small part of what one row can move."""
         size = self.heard_norm * self.family.slope_bound if owner == self.active else self.row_norm(owner)
         return float(_SLACK * Fraction(size) / self.rows)
@@ -175,6 +175,7 @@ class Exchange(OfBlocks):
             prox_ridge=self.prox_ridge,
             received=self.message_clip,
             score=None if owner == self.active else side.score_clip,
+            changing=self.block(owner).clip,
         )
 
     def passive_fits(self, owner: str) -> alternating.PassiveFits:
@@ -190,6 +191,7 @@ class Exchange(OfBlocks):
             curvature=self.family.curvature,
             ridge=side.ridge,
             slack=self.slack(owner),
+            changing=self.block(owner).clip,
         )
 
     def active_fits(self, ridge: float) -> alternating.ActiveFits:

@@ -63,8 +63,10 @@ def play(
     try:
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, before_sharing)
-        _assemble(role, [name for name in (place.name, *place.peers) if name != COORDINATOR])
+        owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
+        _assemble(role, owners)
         result = program(role)
+        _dismiss(role, owners)
     except ColonnadeError as error:
         place.abort(error.for_peers)
         raise
@@ -104,3 +106,14 @@ def _assemble(me: Role, owners: Sequence[str]) -> None:
         me.link(owner).recv("ready")
     for owner in owners:
         me.link(owner).send("go")
+
+
+def _dismiss(me: Role, owners: Sequence[str]) -> None:
+    """Without a committee owners talk among themselves; the coordinator, through whom they do, stays till the end."""
+    if me.hand.committee.seats:
+        return
+    if me.name != COORDINATOR:
+        me.link(COORDINATOR).send("done")
+        return
+    for owner in owners:
+        me.link(owner).recv("done")

@@ -19,7 +19,6 @@ from colonnade.privacy.sensitivity.exchange import (
     closed_form_squared,
     logistic_own_slope,
     passive_squared,
-    prediction_sensitivity,
     weights_sensitivity,
 )
 from colonnade.privacy.sensitivity.functional import (
@@ -125,7 +124,6 @@ __all__ = [
     "passive_squared",
     "polynomial_maxima",
     "polynomial_sensitivity",
-    "prediction_sensitivity",
     "regression_moments_sensitivity",
     "replaced_score_bound",
     "responsibilities_square",

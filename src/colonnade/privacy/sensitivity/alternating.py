@@ -18,6 +18,7 @@ class PassiveFits:
     """A passive party's rounds: rows of norm ``row_norm``, slopes clipped to ``received``, weights in a ball.
 
     Scores are clipped to ``score`` before they are sent. ``curvature`` is that of the quadratic, ``ridge`` its penalty.
+    Of a row, a part of norm ``changing`` (all of it, if not given) is a person's; the rest is the same for everybody.
     """
 
     rounds: int
@@ -29,21 +30,25 @@ class PassiveFits:
     curvature: float
     ridge: float
     slack: float = 0.0
+    changing: float | None = None
 
     def __post_init__(self) -> None:
         whole(self.rounds, "rounds of fits", 1)
         whole(self.rows, "rows of fits", 1)
         for name in ("row_norm", "weight_norm", "received", "score", "slack"):
             rational(getattr(self, name), f"{name} of fits")
+        if self.changing is not None:
+            rational(self.changing, "changing part of fits")
         for name in ("curvature", "ridge"):
             if not rational(getattr(self, name), f"{name} of fits"):
                 raise ValueError(f"fits that take turns need a positive {name}")
 
     def pull(self, number: int) -> Fraction:
         """How far the changed row can move the gradient of round ``number``, counted from 0."""
-        norm, curvature = Fraction(self.row_norm), Fraction(self.curvature)
-        moved = norm * Fraction(self.weight_norm) * (1 if number == 0 else 2)  # weights start at zero
-        return 2 * norm * (Fraction(self.received) + curvature * moved) / self.rows + 2 * Fraction(self.slack)
+        reach = Fraction(self.weight_norm) * (1 if number == 0 else 2)  # weights start at zero
+        bent = Fraction(self.curvature) * Fraction(self.row_norm) ** 2 * reach
+        turned = 2 * Fraction(self.row_norm if self.changing is None else self.changing) * Fraction(self.received)
+        return (turned + bent) / self.rows + 2 * Fraction(self.slack)
 
     @property
     def spreads(self) -> list[Fraction]:

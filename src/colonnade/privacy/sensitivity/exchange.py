@@ -24,7 +24,8 @@ class Exchange:
     they are sent and to ``received`` (the same if not given) where they arrive, and scores to ``score`` if that is
     given. A slope changes by at most ``curvature`` times the change of its score. ``ridge`` is an L2 penalty in the
     gradient, ``prox_ridge`` the L2 part of an elastic net's proximal step; an L1 penalty needs nothing. A batch may
-    hold fewer than ``batch_size`` rows, as long as its sums are divided by that number.
+    hold fewer than ``batch_size`` rows, as long as its sums are divided by that number. Of a row, a part of norm
+    ``changing`` (all of it, if not given) is a person's; the rest is the same for everybody.
     """
 
     epochs: int
@@ -39,25 +40,27 @@ class Exchange:
     prox_ridge: float = 0.0
     received: float | None = None
     score: float | None = None
+    changing: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batches", "batch_size"):
             whole(getattr(self, name), f"{name} of an exchange", 1)
         for name in ("rate", "row_norm", "weight_norm", "slope", "curvature", "ridge", "prox_ridge"):
             rational(getattr(self, name), f"{name} of an exchange")
-        for name in ("received", "score"):
+        for name in ("received", "score", "changing"):
             if getattr(self, name) is not None:
                 rational(getattr(self, name), f"{name} of an exchange")
 
     @property
     def kick(self) -> Fraction:
         """How far one step on the changed row itself moves the active party's weights."""
-        return self._kick(self.slope)
+        return self._kick(self.slope, self.row_norm)
 
     @property
     def passive_kick(self) -> Fraction:
         """How far one step on the changed row itself moves a passive party's weights."""
-        return self._kick(self.slope if self.received is None else self.received)
+        received = self.slope if self.received is None else self.received
+        return self._kick(received, self.row_norm if self.changing is None else self.changing)
 
     @property
     def largest_score(self) -> Fraction:
@@ -65,8 +68,8 @@ class Exchange:
         longest = Fraction(self.row_norm) * Fraction(self.weight_norm)
         return longest if self.score is None else min(longest, Fraction(self.score))
 
-    def _kick(self, slope: float) -> Fraction:
-        return 2 * Fraction(self.rate) * Fraction(slope) * Fraction(self.row_norm) / self.batch_size
+    def _kick(self, slope: float, norm: float) -> Fraction:
+        return 2 * Fraction(self.rate) * Fraction(slope) * Fraction(norm) / self.batch_size
 
     @property
     def passive_contraction(self) -> Fraction:
@@ -175,8 +178,3 @@ def weights_sensitivity(run: Exchange, *, active: bool = False) -> Fraction:
         else:
             drift = _coasted(run, _kicked(run, drift, side), side.contraction, drift)[1]
     return drift
-
-
-def prediction_sensitivity(run: Exchange) -> Fraction:
-    """How far one score for a new row moves when the row is replaced."""
-    return 2 * run.largest_score

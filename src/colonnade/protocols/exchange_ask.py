@@ -1,0 +1,137 @@
+"""Scores of new people by weights that every party keeps, for the eyes of the party with the label.
+
+Each other party blurs its own weights, makes the scores of its own columns with them, clips these, adds its own noise
+on a grid and sends them. The active party adds its own scores, which leave it in no form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, ProtocolError
+from colonnade.privacy.noise import discrete_gaussian
+from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
+from colonnade.protocols.exchange_ask_task import Asking
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_UNSURE = 0.7  # how far, in part of itself, the variance of a party's scores may be from what was expected
+
+
+@dataclass(frozen=True)
+class New:
+    """One owner's rows of new people, with the constant, and its own weights for them.
+
+    ``own_ids`` is what this owner itself calls these people, where that is something else.
+    """
+
+    ids: Sequence[str]
+    rows: Matrix
+    weights: Vector
+    own_ids: Sequence[str] | None = None
+
+    @property
+    def places(self) -> None:
+        """None: scores go to somebody who knows whose they are, so members are never hidden."""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The people, as this owner calls them."""
+        return tuple(self.ids if self.own_ids is None else self.own_ids)
+
+    @property
+    def scores(self) -> Vector:
+        """The exact scores, which never leave this owner."""
+        found: Vector = self.rows @ self.weights
+        return found
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the active party holds in the end: its own scores, and the others' as they arrived, noise and all."""
+
+    task: Asking
+    ids: tuple[str, ...]
+    own: Vector
+    received: Mapping[str, Vector]
+
+    def joint(self, factors: Mapping[str, float]) -> Vector:
+        """The joint scores; of what was received, as much is believed as is not noise."""
+        parts = [factors[name] * believed(told, name, self.task) for name, told in self.received.items()]
+        total: Vector = np.sum([self.own, *parts], axis=0)
+        return total
+
+
+def owner(me: Owner, new: New, task: Asking) -> Answers | None:
+    """An owner's program; only the active party comes back with anything."""
+    if new.rows.shape != (len(new.ids), len(new.weights)) or not np.isfinite(new.scores).all():
+        raise DataError(f"{me.name} must have one finite score for each of its rows")
+    told = None
+    if me.name != task.active:
+        with me.meter.phase("noise"):
+            told = noised(new, me.name, task, Stream.fresh())
+    rows = agree_on_rows(me, task.owners, new)
+    check_count(rows, task.rows_at_most)
+    me.progress("scores", 0, 1)
+    if told is not None:
+        me.tell((task.active,), "scores", told, event=task.score_event(me.name))
+        me.progress("scores", 1, 1)
+        return None
+    received = {name: task.grid.real(_received(me, name, rows)) for name in task.passives}
+    me.progress("scores", 1, 1)
+    return Answers(task, new.called, new.scores, received)
+
+
+def coordinator(me: Coordinator, task: Asking) -> None:
+    """The coordinator's program: it compares digests of ids."""
+    check_count(compare_rows(me, task.owners), task.rows_at_most)
+
+
+def simulate(new: Mapping[str, New], task: Asking, stream: Stream) -> Answers:
+    """What the active party would hold, computed in one place: the same rounding and noise.
+
+    For evaluation on data that may lie in one place; a study never calls it.
+    """
+    own = new[task.active]
+    told = {name: task.grid.real(noised(new[name], name, task, stream)) for name in task.passives}
+    return Answers(task, own.called, own.scores, told)
+
+
+def noised(new: New, name: str, task: Asking, stream: Stream) -> Integers:
+    """A message: scores by blurred weights, clipped, on the grid, with an owner's noise."""
+    variance, size = Fraction(task.weights_variance(name)), len(new.weights)
+    blurred = task.grid.real(task.grid.quantise(new.weights) + discrete_gaussian(variance, (size,), stream))
+    clip = task.sender(name).score_clip
+    clipped = np.clip(new.rows @ blurred, -clip, clip)
+    return task.grid.quantise(clipped) + discrete_gaussian(Fraction(task.score_variance(name)), (len(clipped),), stream)
+
+
+def believed(received: Vector, name: str, task: Asking) -> Vector:
+    """What a party's scores probably are: as received, drawn together as far as their spread must be noise.
+
+    Scores are expected to spread by half of their clip; what was received corrects that, the more the longer it is.
+    Everything here follows from what was received, so it costs nothing.
+    """
+    noise, expected = task.deviation(name) ** 2 + task.blur(name) ** 2, (task.sender(name).score_clip / 2) ** 2
+    seen = float(received.var()) - noise
+    doubt, error = (_UNSURE * expected) ** 2, 2 * (noise + expected) ** 2 / len(received)
+    signal = max((expected * error + seen * doubt) / (error + doubt), 0.0)
+    middle = float(received.mean()) * expected / (expected + noise / len(received))
+    share = signal / (signal + noise) if signal else 0.0
+    return middle + share * (received - middle)
+
+
+def _received(me: Owner, peer: str, size: int) -> Integers:
+    with me.meter.phase("receive"):
+        values = me.link(peer).recv("scores").get("values")
+    if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
+        raise ProtocolError(f"{peer} sent scores of another shape than was due")
+    return values
