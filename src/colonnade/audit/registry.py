@@ -146,12 +146,15 @@ def games(name: str, task: Any = None) -> tuple[Game, ...]:
     return found
 
 
-Make = Callable[[Game], Game]
+Make = Callable[[Game], Game | None]
 
 
 @dataclass(frozen=True)
 class Twin:
-    """Of which game (its subject, who looks, and its part), what is broken, and how the broken game is made."""
+    """Of which game (its subject, who looks, and its part), what is broken, and how the broken game is made.
+
+    What is made is nothing where a task has nothing of the kind to break.
+    """
 
     subject: str
     role: str
@@ -183,5 +186,6 @@ def twins(name: str, task: Any = None) -> tuple[tuple[str, Game], ...]:
     found = []
     for twin in (twin for twin in _TWINS if twin.subject == name):
         fitting = [game for game in real if (game.role, game.part) == (twin.role, twin.part)]
-        found += [(twin.broken, twin.make(game)) for game in fitting[:1]]
+        made = [twin.make(game) for game in fitting[:1]]
+        found += [(twin.broken, game) for game in made if game is not None]
     return tuple(found)

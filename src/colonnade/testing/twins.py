@@ -15,7 +15,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import Game, Sampler, register_twin
+from colonnade.audit import Change, Game, Sampler, register_twin
+from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.functional import Coefficients
 from colonnade.audit.gradient_batches import OpenedGradients
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening
@@ -29,6 +30,7 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
+from colonnade.privacy.sensitivity import root_up
 from colonnade.randomness import Stream
 
 warnings.warn(
@@ -38,6 +40,8 @@ warnings.warn(
 
 Drawn = TypeVar("Drawn", bound=Sampler)
 Charged = TypeVar("Charged", bound=Event)
+_ANYTHING = 1e9
+_FAR = 30.0  # as a score; an exponential of it is still a number
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
 
 
@@ -104,6 +108,56 @@ class _IntegerNoise(OnGrid):
         return self.look(np.asarray(self.values[neighbour] + noise, dtype=np.float64))
 
 
+@dataclass(frozen=True)
+class _FreshNoise(Transcript):
+    """Every listener is told with noise of its own, and all of them pool what they heard."""
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        heard = [super(_FreshNoise, self).__call__(neighbour, count, stream) for _ in self.task.passives]
+        return np.asarray(np.mean(heard, axis=0))
+
+
+@dataclass(frozen=True)
+class _ExactWeights(Transcript):
+    """Weights as they are, and an attacker who looks at nothing else."""
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        weights = [part for part in self.parts if part.weights]
+        return np.full(count, sum(part.values[neighbour] @ part.weighed(self.task) for part in weights))
+
+
+def _fresh_noise(sampler: Transcript) -> Transcript:
+    return _FreshNoise(sampler.task, sampler.played, sampler.tellers)
+
+
+def _exact_weights(game: Game) -> Game | None:
+    """Where weights are released at all."""
+    sampler = _of_exchange(game)
+    if not sampler.task.release:
+        return None
+    return replace(game, sampler=_ExactWeights(sampler.task, sampler.played, sampler.tellers))
+
+
+def _of_exchange(game: Game) -> Transcript:
+    if not isinstance(game.sampler, Transcript):
+        raise TypeError(f"{game.name} does not draw by Transcript")
+    return game.sampler
+
+
+def _unclipped_slopes(sampler: Transcript) -> Transcript:
+    return replace(sampler, played=replace(sampler.played, message_clip=_ANYTHING))
+
+
+def _unclipped_scores(sampler: Transcript) -> Transcript:
+    sides = tuple(replace(side, score_clip=_ANYTHING) for side in sampler.played.sides)
+    return replace(sampler, played=replace(sampler.played, sides=sides))
+
+
+def _unclipped_own(sampler: Transcript) -> Transcript:
+    family = replace(sampler.played.family, reach=_FAR)
+    return replace(sampler, played=replace(sampler.played, family=family))
+
+
 # --- what is claimed
 
 
@@ -116,6 +170,26 @@ def _secret_coins(event: Repeated) -> Repeated:
     if not isinstance(event.event, PoissonSampled):
         raise TypeError("coins are for batches")
     return replace(event, event=replace(event.event, coins=()))
+
+
+def _one_epoch(game: Game) -> Game | None:
+    """What one epoch moves, charged for all of them; where there are more, and one is no single step."""
+    task = _of_exchange(game).task
+    if task.epochs == 1 or (task.method == "gradient" and task.batches == 1):
+        return None
+    once = {event.name: event for event in replace(task, epochs=1).events}
+    names = ("l1", "l2_squared", "replace_l1", "replace_l2_squared")
+    charged = [replace(event, **{name: getattr(once[event.name], name) for name in names}) for event in game.events]
+    return replace(game, events=tuple(charged))
+
+
+def changed_row_alone(told: Transcript) -> Change:
+    """A broken bound on the messages of one who tells, for the probe: nobody's row moves but the changed one."""
+    (owner,), task = told.tellers, told.task
+    norm, side = task.row_norm(owner), task.side(owner)
+    own = task.family.own if owner == task.active else 2 * Fraction(min(side.score_clip, norm * side.weight_bound))
+    square = task.grid.sensitivity_squared(root_up(task.epochs * own**2), task.numbers(owner))
+    return Change(l1=square, l2_squared=square)
 
 
 # --- the rows
@@ -226,3 +300,31 @@ LAST_SHARE = in_sampler(Weighed, lambda sampler: replace(sampler, noisy=sampler.
 register_twin("polynomial", "analyst", ONE_OWNER, LAST_SHARE)
 register_twin("polynomial", "party", TO_PARTY, as_analyst)
 register_twin("prediction", "party", ONE_OWNER, LAST_SHARE)
+
+UNCLIPPED = in_sampler(Transcript, _unclipped_slopes)
+EVERY_EPOCH = "all epochs charged as one"
+FRESH = "fresh noise for each party that is told"
+EXCHANGE_HALF = in_sampler(Transcript, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+for method in ("glm-alternating", "glm-gradient"):
+    register_twin(method, "party", "received slopes used without clipping", UNCLIPPED, part="scores")
+    register_twin(
+        method, "party", "scores told without clipping", in_sampler(Transcript, _unclipped_scores), part="scores"
+    )
+    register_twin(method, "party", EVERY_EPOCH, _one_epoch, part="scores")
+    register_twin(method, "party", HALF, EXCHANGE_HALF, part="scores")
+    register_twin(method, "coalition", FRESH, in_sampler(Transcript, _fresh_noise), part="slopes")
+    register_twin(method, "coalition", EVERY_EPOCH, _one_epoch, part="slopes")
+register_twin(
+    "glm-alternating",
+    "coalition",
+    "slopes told of scores that were not clipped",
+    in_sampler(Transcript, _unclipped_own),
+    part="slopes",
+)
+register_twin("glm-gradient", "party", "released weights without noise", _exact_weights, part="scores")
+register_twin(
+    "glm-prediction",
+    "party",
+    HALF,
+    in_sampler(NewScores, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2))),
+)

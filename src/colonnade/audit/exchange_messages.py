@@ -1,0 +1,292 @@
+"""Games of models learned over noised messages, with the protocol's own sides, grid and noise.
+
+Whoever looks also writes the script: the active party what the others receive, or all the others together what it
+receives. One person's row is turned around, with every number that the others' rows and the script can make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.audit.exchange_scripts import Matrix, Script, Told, Vector, scores_told, slopes_told
+from colonnade.audit.registry import Game, register
+from colonnade.privacy import Observer, Trust, parse_budgets
+from colonnade.privacy.noise import discrete_gaussian
+from colonnade.protocols import exchange, exchange_ask
+from colonnade.protocols.blocks import Block
+from colonnade.protocols.exchange_ask_task import Asking, Sender
+from colonnade.protocols.exchange_task import Exchange, Side
+from colonnade.protocols.families import Family, family_for
+from colonnade.randomness import Stream
+from colonnade.tables import flag
+
+Integers = NDArray[np.int64]
+
+_MOST_NUMBERS = 16
+_NEARLY_ALL = 0.99  # of what a transcript shows; numbers that hardly move are not worth drawing noise for
+_LOUD = 1000.0  # what a side receives of the changed row, in clips: noise may be as large
+_DEAFENING = 1e6
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Numbers of one owner that differ between the two tables: messages, or released weights."""
+
+    owner: str
+    weights: bool
+    values: tuple[Vector, Vector]
+
+    def weighed(self, task: Exchange) -> Vector:
+        """By how much each number speaks for the second table, were the noise Gaussian."""
+        first, second = (task.grid.quantise(values) for values in self.values)
+        variance = task.weights_variance(self.owner) if self.weights else task.message_variance(self.owner)
+        return np.asarray((second - first) / float(variance))
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The likelihood ratio of two tables, from what ``tellers`` tell in a whole run.
+
+    ``task`` gives the noise, and ``played`` is what the sides keep to. Both are the same unless something is broken on
+    purpose, but for columns that are zero anyhow.
+    """
+
+    task: Exchange
+    played: Exchange
+    tellers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, task: Exchange, tellers: tuple[str, ...]) -> Transcript:
+        """With the first column of everybody: the others' names and number change nothing."""
+        blocks = tuple(replace(block, columns=block.columns[:1]) for block in task.blocks)
+        return cls(task, replace(task, blocks=blocks), tellers)
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        """Log-likelihood ratios of so many runs, but for a constant."""
+
+        def draw(name: str, variance: int, size: int) -> Integers:
+            return discrete_gaussian(Fraction(variance), (size,), stream)
+
+        total = np.zeros(count)
+        for part in self.parts:
+            values = np.tile(part.values[neighbour], count)
+            tell = exchange.noised_weights if part.weights else exchange.noised
+            told = tell(values, part.owner, self.task, draw).reshape(count, -1)
+            total += told @ part.weighed(self.task)
+        return total
+
+    @cached_property
+    def parts(self) -> tuple[Moved, ...]:
+        """Of all numbers that are told, the few that show nearly all there is to see."""
+        everything = [part for owner in self.tellers for part in self._told(owner)]
+        shown = [part.weighed(self.task) * np.subtract(*reversed(part.values)) for part in everything]
+        ranked = np.sort(np.concatenate(shown))[::-1]
+        enough = int(np.searchsorted(np.cumsum(ranked), _NEARLY_ALL * ranked.sum()))
+        least = ranked[min(enough, _MOST_NUMBERS - 1, len(ranked) - 1)]
+        found = []
+        for part, sizes in zip(everything, shown, strict=True):
+            chosen = np.flatnonzero((sizes >= least) & (sizes > 0))[:_MOST_NUMBERS]
+            if len(chosen):
+                found.append(replace(part, values=(part.values[0][chosen], part.values[1][chosen])))
+        return tuple(found)
+
+    def _told(self, owner: str) -> Iterator[Moved]:
+        tables = Tables(self.task, owner)
+        first, second = (tables.told(neighbour, self.played) for neighbour in (0, 1))
+        yield Moved(owner, False, (first.messages, second.messages))
+        if self.task.release:
+            yield Moved(owner, True, (first.weights, second.weights))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Two neighbouring tables of one owner and the script that it meets.
+
+    In every batch the rows take turns at both ends of the first column, and what is received of them pushes its weight
+    up. The person in question is at one end in one table and at the other in the other, with the label that does not
+    fit; it is in the last batch, so that its first score is not the zero that everyone knows.
+    """
+
+    task: Exchange
+    owner: str
+
+    @property
+    def person(self) -> int:
+        """The row that changes."""
+        return self.task.batches - 1
+
+    @property
+    def signs(self) -> Vector:
+        """At which end every row is; that of the person in the first table."""
+        signs = np.where(np.arange(self.task.rows) // self.task.batches % 2, -1.0, 1.0)
+        signs[self.person] = 1.0
+        return signs
+
+    def rows(self, neighbour: int, columns: int) -> Matrix:
+        """All rows at their bounds."""
+        signs = self.signs
+        signs[self.person] = -1.0 if neighbour else 1.0
+        rows = np.zeros((self.task.rows, columns))
+        rows[:, :1] = self.task.block(self.owner).clip * signs[:, None]
+        return rows
+
+    def labels(self, neighbour: int) -> Vector:
+        """The label that fits a row's end, and the other one for the person."""
+        low, high = ends(self.task.family)
+        labels = np.where(self.signs > 0, high, low)
+        labels[self.person] = high if neighbour else low
+        return labels
+
+    def told(self, neighbour: int, played: Exchange) -> Told:
+        """What the owner tells of one of the tables when it keeps to the bounds of ``played``."""
+        rows = self.rows(neighbour, len(played.block(self.owner).columns))
+        if self.owner == self.task.active:
+            return slopes_told(rows, self.labels(neighbour), self._scores, played)
+        return scores_told(rows, self.owner, self._slopes, played)
+
+    @property
+    def _slopes(self) -> Script:
+        slopes = -self.task.message_clip * self.signs
+        slopes[self.person] *= _LOUD
+        return np.tile(slopes, (len(self.task.steps), 1))
+
+    @property
+    def _scores(self) -> dict[str, Script]:
+        """The others vouch for the opposite, so that the own columns have to make up for it."""
+        found = {}
+        for party in self.task.passives:
+            scores = -self.task.side(party).score_clip / len(self.task.passives) * self.signs
+            scores[self.person] = 0.0
+            found[party] = np.tile(scores, (len(self.task.steps), 1))
+        return found
+
+
+def ends(family: Family) -> tuple[float, float]:
+    """The least and the largest label, as the family takes it."""
+    return (-1.0, 1.0) if family.name in ("svm", "linear") else (family.low, family.high)
+
+
+def _alternating() -> Exchange:
+    """Three rounds of fits over 400 people; epsilon 3 against everyone."""
+    sides = (Side("bank", 0.2, 1.0, 1.0), Side("shop", 0.5, 1.2, 0.9), Side("clinic", 0.5, 1.2, 0.9))
+    return _calibrated(sides, rows=400, method="alternating", epochs=3, batches=1)
+
+
+def _gradient() -> Exchange:
+    """Four epochs of two batches of 800 people, and released weights; epsilon 3 against everyone."""
+    sides = tuple(Side(owner, 0.0, 9.0, 0.9) for owner in ("bank", "shop", "clinic"))
+    return _calibrated(sides, rows=1600, method="gradient", epochs=4, batches=2, learning_rate=1.0, release=True)
+
+
+def _calibrated(sides: tuple[Side, ...], **given: object) -> Exchange:
+    owners = tuple(side.owner for side in sides)
+    task = Exchange(
+        blocks=tuple(Block(owner, ("x",), 1.0) for owner in owners),
+        sides=sides,
+        active=owners[0],
+        family=family_for("logistic", flag(), reach=0.5),
+        trust=Trust(owners, (), 0),
+        message_clip=1.0,
+        intercept=0.5,
+        **given,  # type: ignore[arg-type]
+    )
+    return task.calibrated(parse_budgets(3.0, 1e-5, task.trust))
+
+
+@register(
+    "glm-alternating",
+    "scores and slopes of fits that take turns, told with noise",
+    _alternating,
+    plays=lambda task: isinstance(task, Exchange) and task.method == "alternating",
+)
+def fit_games(task: Exchange) -> Iterator[Game]:
+    """The party with the label against the others' columns, and the others together against its own."""
+    yield from _games("glm-alternating", task)
+
+
+@register(
+    "glm-gradient",
+    "scores and slopes of gradient descent, and its weights",
+    _gradient,
+    plays=lambda task: isinstance(task, Exchange) and task.method == "gradient",
+)
+def descent_games(task: Exchange) -> Iterator[Game]:
+    """The party with the label against the others' columns, and the others together against its own."""
+    yield from _games("glm-gradient", task)
+
+
+def _games(subject: str, task: Exchange) -> Iterator[Game]:
+    released = " and released weights" if task.release else ""
+    active, others = Observer.party(task.active), Observer.coalition(*task.passives)
+    yield Game(
+        subject,
+        active,
+        f"a row turned around in the others' columns; all their scores{released}",
+        task.events,
+        task.trust,
+        Transcript.of(task, task.passives),
+        part="scores",
+    )
+    yield Game(
+        subject,
+        others,
+        f"a row turned around with its label; all slopes{released}",
+        task.events,
+        task.trust,
+        Transcript.of(task, (task.active,)),
+        part="slopes",
+    )
+
+
+# --- scores of new people
+
+
+@dataclass(frozen=True)
+class NewScores:
+    """One new person's scores as all ``senders`` tell them, in either table far beyond one end of what is told.
+
+    So their weights do not matter, blurred or not, and many questions can be asked at once.
+    """
+
+    task: Asking
+    senders: tuple[str, ...]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        """The messages of so many questions, weighed as Gaussian noise would have it."""
+        total = np.zeros(count)
+        for name in self.senders:
+            clip = self.task.sender(name).score_clip
+            rows = np.full((count, 1), 1.0 if neighbour else -1.0)
+            new = exchange_ask.New((), rows, np.array([_DEAFENING * clip]))
+            told = exchange_ask.noised(new, name, self.task, stream)
+            total += told * (clip / self.task.score_variance(name))
+        return total
+
+
+def _asking() -> Asking:
+    """The scores of ten people by weights that hardly move with anyone; epsilon 1 against everyone."""
+    owners = ("bank", "shop", "clinic")
+    senders = tuple(
+        Sender(owner, weights=2, row_norm=1.0, score_clip=0.9, drift=0.01) for owner in owners if owner != "bank"
+    )
+    task = Asking(Trust(owners, (), 0), "bank", senders, rows_at_most=10)
+    return task.calibrated(parse_budgets(1.0, 1e-5, task.trust))
+
+
+@register(
+    "glm-prediction",
+    "one person's score by weights that parties keep",
+    _asking,
+    plays=lambda task: isinstance(task, Asking),
+)
+def asking_games(task: Asking) -> Iterator[Game]:
+    """The party that is told: a new person's scores at one end or the other."""
+    story = "a new person at one end of everybody's scores, or the other; the scores as received"
+    sampler = NewScores(task, task.passives)
+    yield Game("glm-prediction", Observer.party(task.active), story, task.events, task.trust, sampler)
