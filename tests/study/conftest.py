@@ -114,7 +114,7 @@ def people_of(rows: int) -> Dataset:
 
 def outcomes(study: Study, out: Path) -> dict[str, Estimator | BaseException]:
     """A study in threads, over TLS through a real hub: everyone's model, or why there is none."""
-    assert study.statement.trust is study.roster.trust  # planned once for all threads
+    assert study.statement.trust is study.task.trust  # planned once for all threads
     key, configs = study.folder / "coordinator" / "coordinator.key", local_configs(study)
     with ThreadPoolExecutor(len(study.participants)) as pool:
         jobs = {"coordinator": pool.submit(run_coordinator, study, key, out)}

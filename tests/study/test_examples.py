@@ -43,6 +43,17 @@ def test_the_studies_are_priced_and_within_everybodys_policy(colonnade, folder, 
     assert price in colonnade("privacy", folder / name)
 
 
+def test_the_study_over_messages_is_priced_and_within_everybodys_policy(colonnade, folder):
+    facts = colonnade("privacy", folder / "MESSAGES.toml", "--json")
+    assert (facts["method"], facts["columns"], facts["rows"], facts["primes"]) == ("alternating", 39, 2630, 0)
+    assert facts["binding"]["epsilon"] <= 4.0
+    study = Study.load(folder / "MESSAGES.toml")
+    for party in ("bank", "shop", "clinic"):
+        config = PartyConfig.load(folder / party / "party.toml")
+        config.check(study)
+        config.check_budget(study)
+
+
 def test_a_plan_counts_rows_against_a_budget_and_epsilon_against_none(colonnade, folder):
     text = colonnade("plan", folder / "FUNCTIONAL.toml", "--rows", "--error", 1, code=StudyError.exit_code)
     assert "states no epsilon in [budget]" in text

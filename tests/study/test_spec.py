@@ -5,10 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from colonnade.errors import IdentityError, PolicyError, PrivacyError, SchemaError, StorageError, StudyError
-from colonnade.privacy import Ledger, Trust
+from colonnade.errors import (
+    BudgetError,
+    IdentityError,
+    PolicyError,
+    PrivacyError,
+    SchemaError,
+    StorageError,
+    StudyError,
+)
+from colonnade.privacy import Adjacency, Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study, preflight
 from colonnade.study.policy import ByDigest
+from colonnade.study.run import public_facts
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
 
@@ -320,3 +329,25 @@ def test_an_earlier_run_is_put_away_not_overwritten(tmp_path):
     kept = [(tmp_path / "earlier" / n / "model.json").read_text() for n in ("1", "2")]
     assert kept == ["one", "two"]
     assert (tmp_path / "model.json").read_text() == "three"
+
+
+def test_promises_and_budgets_are_about_the_committee_of_the_task_which_may_have_none(folder):
+    study = load(folder)
+    assert study.trust == study.roster.trust
+    seated = study.statement
+    alone = load(folder)
+    alone.task = replace(alone.task, trust=Trust(("a", "b"), (), 0))
+    assert alone.trust.committee == ()
+    assert alone.roster.trust.committee == ("a", "b", "coordinator")  # as an alignment would use it
+    rows = {row.observer.label: row for row in alone.statement.rows}
+    assert rows["analyst"].adjacency is Adjacency.REPLACE
+    assert rows["analyst"].epsilon > seated.rows[0].epsilon
+    between = (seated.rows[0].epsilon + rows["analyst"].epsilon) / 2
+    (folder / "party.toml").write_text(PARTY.replace("epsilon = 3.0", f"epsilon = {{ analyst = {between} }}"))
+    config = PartyConfig.load(folder / "party.toml")
+    config.check_budget(study)
+    with pytest.raises(BudgetError, match="analyst: spent 0"):
+        config.check_budget(alone)
+    facts = public_facts(alone)
+    assert facts["seats"] == []
+    assert facts["threshold"] == 0

@@ -25,6 +25,7 @@ from colonnade.errors import ColonnadeError, Interrupted, PolicyError
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
 from colonnade.study.local import folder_of, local_configs
+from colonnade.study.record import KEPT
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.tables.dataset import PERSON_ID
 from colonnade.tables.files import read_columns
@@ -160,8 +161,11 @@ def party(
     if not pipe:
         record = read_record(folder)
         told = summary(model) if model.kind == "prediction" else []  # everything else is in the coordinator's report
-        done = [*show.common(loaded, record), *told, f"done; the record is in {folder}"]
+        own_file = folder / KEPT
+        kept = [f"our own weights are in {own_file}, for our eyes alone"] if own_file.exists() else []
+        done = [*show.common(loaded, record), *told, *kept, f"done; the record is in {folder}"]
         facts = {"study": loaded.name, "out": str(folder), "alignment": record.get("alignment")}
+        facts |= {"kept": str(own_file)} if kept else {}
         emit(facts) if json else say("\n".join(done))
 
 

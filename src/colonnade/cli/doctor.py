@@ -15,6 +15,7 @@ from colonnade.errors import ColonnadeError, ConnectError
 from colonnade.models.alignment import keys_of
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
+from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
 from colonnade.study.run import load_identity
@@ -105,8 +106,17 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
         yield Check("table", "bad", str(error))
         return
     yield Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
+    if task is None and isinstance(study.task, Exchange):
+        yield _count(table.rows, study.task.rows)
     if task is not None:
         yield _tried("keys", lambda: _keys(task, table))
+
+
+def _count(rows: int, said: int) -> Check:
+    """Bounds rest on the number of rows, so it must be exact."""
+    if rows == said:
+        return Check("rows", "good", f"as many as the study says ({said})")
+    return Check("rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold")
 
 
 def _keys(task: Aligning, table: Table) -> str:

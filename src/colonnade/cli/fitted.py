@@ -16,6 +16,7 @@ def summary(model: Estimator) -> list[str]:
         "pca": _components,
         "linear": _regression,
         "logistic": _regression,
+        "glm": _messages,
         "polynomial": _sums,
         "prediction": _answers,
     }
@@ -42,6 +43,21 @@ def _regression(model: Any) -> list[str]:
         lines.append(f"  {name + ': ' if name else ''}{shown}; intercept {intercept:+.2f}")
     told = ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in model.protection_.items())
     return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {told}"]
+
+
+def _messages(model: Any) -> list[str]:
+    """A model over noised messages; weights that parties keep are not at hand here, and would not be shown."""
+    epochs = model.plan_["epochs"]
+    how = f"by {model.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
+    lines = [f"{model.family} model of {model.label} on {len(model.feature_names_in_)} columns over messages, {how}"]
+    if model.release:
+        (weights,), (intercept,) = model.coef_, model.intercept_
+        strongest = abs(weights).argsort()[::-1][:_MOST]
+        shown = ", ".join(f"{model.feature_names_in_[i]} {weights[i]:+.2f}" for i in strongest)
+        lines.append(f"  released: {shown}; intercept {intercept:+.2f}")
+    lines.append("each party keeps its own weights, in its kept.json and nowhere else")
+    told = ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in model.protection_.items())
+    return [*lines, f"all that leaves a party tells about its columns alone, epsilon at most: {told}"]
 
 
 def _sums(model: Any) -> list[str]:

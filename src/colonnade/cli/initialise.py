@@ -32,7 +32,7 @@ ledger = "ledger.sqlite"
 # "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
 # this policy and its caps allow, without asking; "never": nothing.
 approval = "{approval}"
-tasks = ["pca"]                 # and "linear", "logistic", "polynomial", "prediction", as you agree
+tasks = ["pca"]                 # and "linear", "logistic", "glm", "polynomial", "prediction", as you agree
 columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from colonnade.cli.exchange import promised
 from colonnade.cli.output import Json, emit, say, speak_json
 from colonnade.cli.show import binding
 from colonnade.errors import StudyError
@@ -21,7 +22,7 @@ def plan(
     epsilon: Annotated[bool, typer.Option("--epsilon", help="Ask what each observer would learn.")] = False,
     error: Annotated[
         float | None,
-        typer.Option("--error", metavar="E", help="The noise: its deviation on a mean, or on an entry of X'X/n."),
+        typer.Option("--error", metavar="E", help="The noise: its deviation on a mean, an entry of X'X/n or a slope."),
     ] = None,
     noise_multiplier: Annotated[
         float | None,
@@ -66,9 +67,10 @@ def _show(answer: Plan) -> str:
         ("rounds", f"{answer.rounds:,}"),
         ("rows", f"{answer.rows:,}"),
         ("noise", f"{answer.noise_multiplier:.4g} times the sensitivity"),
-        ("error", f"deviation {answer.error:.4g} on a mean"),
+        ("error", f"deviation {answer.error:.4g} on a {'slope' if answer.guarantees else 'mean'}"),
     )
     lines = [f"study {answer.study!r}: {heads[answer.question]}", ""]
     lines += [f"  {name:<6}  {value}" for name, value in facts]
     deciding = binding(answer.binding) if answer.binding else "the study states no budget for observers"
-    return "\n".join([*lines, "", str(answer.statement), "", deciding])
+    also = ["", *promised(answer.statement, answer.guarantees)] if answer.guarantees else []
+    return "\n".join([*lines, "", str(answer.statement), "", deciding, *also])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.cli.doctor import Check
+from colonnade.cli.exchange import exchange
 from colonnade.cli.fitted import summary
 from colonnade.cli.keys import rules
 from colonnade.models import Estimator
@@ -18,7 +19,13 @@ from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report.alignment import people
 from colonnade.study import Preflight, Study
-from colonnade.study.preflight import Alignment, IterativePreflight, RunPreflight, SketchPreflight
+from colonnade.study.preflight import (
+    Alignment,
+    ExchangePreflight,
+    IterativePreflight,
+    RunPreflight,
+    SketchPreflight,
+)
 
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
@@ -46,7 +53,9 @@ def preflight(answer: Preflight) -> str:
     ]
     if isinstance(answer, RunPreflight):
         lines += _run(answer)
-    elif isinstance(answer, SketchPreflight):
+    if isinstance(answer, ExchangePreflight):
+        lines += ["", *exchange(answer)]
+    if isinstance(answer, SketchPreflight):
         lines += _sketch(answer)
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
@@ -56,7 +65,9 @@ def preflight(answer: Preflight) -> str:
 def asked(name: str, answer: Preflight) -> str:
     """What a party is asked to say yes to: what the study costs, and what its alignment tells to whom."""
     matched = [] if answer.alignment is None else [*_alignment(answer.alignment), ""]
-    return "\n".join([f"{name} in {answer.study!r}: this is what it costs", str(answer.statement), "", *matched])
+    promised = [*exchange(answer), ""] if isinstance(answer, ExchangePreflight) else []
+    head = f"{name} in {answer.study!r}: this is what it costs"
+    return "\n".join([head, str(answer.statement), "", *promised, *matched])
 
 
 CURVE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from colonnade.report import exchange
 from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.words import counted, number
 
@@ -56,6 +57,8 @@ def title(model: Any, columns: int) -> str:
         return f"{counted(len(getattr(model, 'expressions_', ())), 'sum')} over the columns of all parties"
     if kind == "prediction":
         return f"predictions for {getattr(model, 'to', 'one of them')}"
+    if kind == exchange.KIND:
+        return exchange.title(model, columns)
     if kind in ("linear", "logistic"):
         return f"one {kind} regression{on.replace(' of ', ' on ')}"
     return f"one PCA{on}"

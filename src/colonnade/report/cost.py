@@ -17,6 +17,7 @@ from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8
 _OTHER = "other and waiting"
+_NOISE = {"glm": "Noise, in 2⁻²⁰ of the squared sensitivity"}
 _FILES = (
     ("run.json", "who took part, when, how long and how many bytes"),
     ("privacy.json", "the privacy statement with the events it follows from"),
@@ -54,11 +55,12 @@ def how_to_check(run: Mapping[str, Any]) -> Html:
         ("Ended", run.get("ended")),
         ("Machine", _machine(run)),
         ("Software", _version()),
-        ("Noise in all, on the grid", _mono(task.get("noise"))),
+        (_NOISE.get(str(task.get("kind")), "Noise in all, on the grid"), _mono(task.get("noise"))),
         ("Law of the noise", task.get("law")),
         ("Grid (gamma)", task.get("gamma")),
         ("Arithmetic", _arithmetic(task)),
         ("Rows at most", _whole(task.get("rows_at_most"))),
+        ("Rows", _whole(task.get("rows"))),
     ]
     listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
     files = [tag("li", tag("code", name), ": ", what) for name, what in _FILES]

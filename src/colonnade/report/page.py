@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.privacy.statement import Statement
-from colonnade.report import cost, promise, words
+from colonnade.report import cost, exchange, promise, words
 from colonnade.report import result as learned
 from colonnade.report.alignment import alignment, people
 from colonnade.report.answers import title as title_of
@@ -31,15 +31,11 @@ def render(
         evaluation: a comparison with other methods, for a study whose data may be looked at.
     """
     run = mapping(run)
-    title, to = str(run.get("study") or "A private study"), getattr(model, "to", None)
+    title = str(run.get("study") or "A private study")
     sections = [
         ("privacy", "Privacy", promise.privacy(statement)),
         ("people", "Whom it is about", alignment(run, statement.trust)),
-        (
-            "seen",
-            "Who saw what",
-            promise.who_saw_what(statement.trust, to, **_aligned(run)),
-        ),
+        ("seen", "Who saw what", _seen(run, statement, model)),
         ("result", "Result", learned.result(model, run, statement.trust.owners)),
         ("evaluation", "Does it work?", learned.evaluation(mapping(evaluation)) if evaluation else None),
         ("cost", "Time and bytes", cost.time_and_bytes(run)),
@@ -103,7 +99,7 @@ def _figures(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
     bound, columns = promise.worst(statement), _columns(run, model)
     took, sent, common = number(run.get("seconds")), cost.bytes_sent(run), people(run)
     figures = [
-        ("worst epsilon within the threshold", None if bound is None else words.epsilon(bound)),
+        (f"worst epsilon {promise.within(statement.trust)}", None if bound is None else words.epsilon(bound)),
         ("delta", words.power(statement.delta)),
         ("columns", f"{columns:,}" if columns else None),
         ("parties", f"{len(statement.trust.owners):,}") if common is None else ("people in common", f"{common:,}"),
@@ -112,6 +108,13 @@ def _figures(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
     ]
     shown = [tag("div", tag("dt", name), tag("dd", value)) for name, value in figures if value]
     return tag("dl", *shown, class_="figures")
+
+
+def _seen(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
+    aligned = _aligned(run)
+    if getattr(model, "kind", "") == exchange.KIND:
+        return exchange.who_saw_what(model, run, statement.trust.owners, aligned=aligned["aligned"])
+    return promise.who_saw_what(statement.trust, getattr(model, "to", None), **aligned)
 
 
 def _aligned(run: Mapping[str, Any]) -> dict[str, bool]:

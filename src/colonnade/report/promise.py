@@ -14,10 +14,15 @@ from colonnade.report.markup import Html, join, table, tag
 _MOST_BARS = 24
 
 
+def within(trust: Trust) -> str:
+    """Against whom something is promised, in words."""
+    return "within the threshold" if trust.committee else "short of all parties together"
+
+
 def worst(statement: Statement) -> float | None:
     """The largest epsilon of any observer within the threshold."""
-    within = [row.epsilon for row in statement.rows if statement.trust.broken(row.observer) is None]
-    return max(within, default=None)
+    promised = [row.epsilon for row in statement.rows if statement.trust.broken(row.observer) is None]
+    return max(promised, default=None)
 
 
 def privacy(statement: Statement) -> Html:
@@ -130,14 +135,14 @@ def _told(names: list[str], to: str | None) -> list[tuple[list[str], str]]:
 def _meaning(statement: Statement) -> Html:
     bound = worst(statement)
     if bound is None or math.isinf(bound):
-        text = "Some observer within the threshold is promised nothing; the table says why."
+        text = f"Some observer {within(statement.trust)} is promised nothing; the table says why."
         return tag("p", tag("strong", text), class_="note")
     return tag(
         "p",
         "Take two tables that differ in one person. Whatever an observer sees is at most e",
         tag("sup", "epsilon"),
         " times as likely with one as with the other, but for a chance of delta. The largest epsilon for "
-        f"anyone within the threshold is {words.epsilon(bound)}, a factor of {words.times(bound)}; "
+        f"anyone {within(statement.trust)} is {words.epsilon(bound)}, a factor of {words.times(bound)}; "
         f"delta is {words.power(statement.delta)}. Smaller is safer.",
     )
 

@@ -26,7 +26,7 @@ def regression(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Htm
             tag("h2", "The result"),
             _lead(model, len(names)),
             _facts(model, mapping(run.get("task"))),
-            _coefficients(model, names, rows, owners),
+            coefficients(model, names, rows, owners),
             _protection(getattr(model, "protection_", None)),
         ]
     )
@@ -64,7 +64,8 @@ def _facts(model: Any, task: Mapping[str, Any]) -> Html | None:
     return tag("dl", *listed, class_="facts") if listed else None
 
 
-def _coefficients(model: Any, names: Sequence[str], rows: Sequence[Sequence[float]], owners: Sequence[str]) -> Html:
+def coefficients(model: Any, names: Sequence[str], rows: Sequence[Sequence[float]], owners: Sequence[str]) -> Html:
+    """The published weights of encoded columns, by party; a row for each class."""
     shown = rows[:_MOST_CLASSES]
     groups, count = grouped(names, shown, owners, _MOST_COLUMNS)
     classes = [str(name) for name in words.sequence(_listed(getattr(model, "classes_", ())))]

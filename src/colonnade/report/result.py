@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from colonnade.report import answers, charts, words
+from colonnade.report import answers, charts, exchange, words
 from colonnade.report.canvas import figure
 from colonnade.report.charts import Bar
 from colonnade.report.columns import grouped, spoken
@@ -23,6 +23,8 @@ def result(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Html | 
     kind = getattr(model, "kind", "pca")
     if kind in REGRESSIONS:
         return regression(model, run, owners)
+    if kind == exchange.KIND:
+        return exchange.exchange(model, run, owners)
     if kind == "polynomial":
         return answers.values(model)
     return answers.counts(model) if kind == "prediction" else components(model, owners)

@@ -12,9 +12,12 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from colonnade.errors import StudyError
+from colonnade.models.glm_guarantees import Guarantees
+from colonnade.models.glm_plan import multiplier
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import DiscreteLaplaceRelease, Event, NonPrivate, Statement, Trust
 from colonnade.privacy.calibrate import Binding, binding, least, most
+from colonnade.protocols.exchange_task import NOISE_UNIT, Exchange
 from colonnade.protocols.gradients_task import Gradients
 from colonnade.protocols.moments_task import Moments
 from colonnade.protocols.sketch_task import Sketch
@@ -93,6 +96,58 @@ class MomentsOf:
 
 
 @dataclass(frozen=True)
+class ExchangeOf:
+    """A model over noised messages; its error is that of a slope that is told."""
+
+    task: Exchange
+
+    @property
+    def trust(self) -> Trust:
+        """Owners, and nobody who holds shares."""
+        return self.task.trust
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What it reveals."""
+        return self.task.events
+
+    @property
+    def rows(self) -> int:
+        """How many people there are."""
+        return self.task.rows
+
+    @property
+    def rounds(self) -> int:
+        """How often slopes are told."""
+        return len(self.task.steps)
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of the noise on a slope."""
+        return self.task.noise_std
+
+    @property
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity of all messages of a party."""
+        return multiplier(self.task)
+
+    def with_error(self, error: float) -> ExchangeOf:
+        """The same with noise of about this deviation on a slope."""
+        unit = self._with_noise(NOISE_UNIT)
+        return self._with_noise(math.floor(Fraction(error) ** 2 / Fraction(unit.error) ** 2 * NOISE_UNIT))
+
+    def with_multiplier(self, multiplier: float) -> ExchangeOf:
+        """The same with the least noise that is not below a multiple of the sensitivity."""
+        return self._with_noise(math.ceil(Fraction(multiplier) ** 2 * NOISE_UNIT))
+
+    def _with_noise(self, noise: int) -> ExchangeOf:
+        return replace(self, task=replace(self.task, noise=max(1, noise)))
+
+
+Noised = Sketch | MomentsOf | ExchangeOf
+
+
+@dataclass(frozen=True)
 class Amount:
     """How much noise: the deviation wanted on a mean, or a multiple of the sensitivity."""
 
@@ -105,7 +160,7 @@ class Amount:
         if not 0 < (self.error or self.multiplier or 0) < math.inf:
             raise StudyError("--error and --noise-multiplier take a positive number")
 
-    def on(self, task: Sketch | MomentsOf) -> Sketch | MomentsOf:
+    def on(self, task: Noised) -> Noised:
         """The task with this noise."""
         return task.with_multiplier(self.multiplier) if self.multiplier else task.with_error(self.error or 0.0)
 
@@ -122,11 +177,14 @@ class Plan:
     noise_multiplier: float
     statement: Statement
     binding: Binding | None
+    guarantees: Guarantees | None = None
+    """Of a model over noised messages: every promise, by what is looked at."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         deciding = None if self.binding is None else self.binding.to_dict()
-        return vars(self) | {"statement": self.statement.to_dict(), "binding": deciding}
+        promised = None if self.guarantees is None else self.guarantees.to_dict()
+        return vars(self) | {"statement": self.statement.to_dict(), "binding": deciding, "guarantees": promised}
 
 
 def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
@@ -134,7 +192,8 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
     _check_budget(study)
     task = _task(study, rows)
     if not isinstance(task, Sketch):
-        raise StudyError(f"study {study.name!r} makes one release; only a sketch has rounds to count")
+        what = "makes one release" if isinstance(task, MomentsOf) else "has as many rounds as suit its noise"
+        raise StudyError(f"study {study.name!r} {what}; only a sketch has rounds to count")
     noisy = amount.on(task)
     assert isinstance(noisy, Sketch)  # noqa: S101 - for the type checker
     found = most(
@@ -151,6 +210,8 @@ def least_rows(study: Study, amount: Amount) -> Plan:
     """How many rows a study needs until this noise meets its budget."""
     _check_budget(study)
     task = _task(study, 1 if study.content.task.kind in _ONE_RELEASE else None)
+    if isinstance(task, ExchangeOf):
+        raise StudyError(f"the noise in messages of study {study.name!r} hardly depends on its rows: ask --epsilon")
     everybody = isinstance(task, MomentsOf) or task.sampling == "full"
     if everybody and amount.error is None:
         raise StudyError("where a release is about all rows, their number only matters to a mean: give --error")
@@ -180,9 +241,13 @@ def _check_budget(study: Study) -> None:
         )
 
 
-def _task(study: Study, rows: int | None) -> Sketch | MomentsOf:
+def _task(study: Study, rows: int | None) -> Noised:
     """The task, with whatever noise."""
     planner = study.planner()
+    if isinstance(study.task, Exchange):
+        if rows not in (None, study.task.rows):
+            raise StudyError("the number of rows stands in the study file, where bounds rest on it: change task.rows")
+        return ExchangeOf(study.task)
     if isinstance(planner, SketchPlanner):
         draft = planner.draft(study.roster)
         if rows is not None and rows < draft.batch and draft.sampling != "full":
@@ -205,11 +270,11 @@ def _not_planned(study: Study) -> str:
             what += ' (method "auto" chose it)'
     return (
         f"study {study.name!r} of kind {kind} {what}; a plan is for one release of second moments, which is kind pca, "
-        'or linear or logistic with method "one-shot" or "functional", and for a sketch'
+        'or linear or logistic with method "one-shot" or "functional", for a sketch, and for kind glm'
     )
 
 
-def _priced(make: Callable[[int], Sketch | MomentsOf]) -> Callable[[int], tuple[Event, ...]]:
+def _priced(make: Callable[[int], Noised]) -> Callable[[int], tuple[Event, ...]]:
     """Events, where noise that is too fine for the integers protects nobody."""
 
     def events(number: int) -> tuple[Event, ...]:
@@ -221,14 +286,16 @@ def _priced(make: Callable[[int], Sketch | MomentsOf]) -> Callable[[int], tuple[
     return events
 
 
-def _plan(study: Study, question: Question, task: Sketch | MomentsOf) -> Plan:
+def _plan(study: Study, question: Question, task: Noised) -> Plan:
+    statement = study.stated(task.events, task.trust)
     return Plan(
         study=study.name,
         question=question,
-        rounds=task.rounds if isinstance(task, Sketch) else 1,
+        rounds=1 if isinstance(task, MomentsOf) else task.rounds,
         rows=task.rows,
         error=task.error,
         noise_multiplier=task.multiplier,
-        statement=study.stated(task.events, task.trust),
+        statement=statement,
         binding=binding(task.events, task.trust, study.budgets) if study.budgets else None,
+        guarantees=Guarantees.of(statement) if isinstance(task, ExchangeOf) else None,
     )

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.models.glm_guarantees import Guarantees
+from colonnade.models.glm_plan import multiplier
 from colonnade.models.regression import Regression, method_of
-from colonnade.mpc import Committee, ResidueSystem
-from colonnade.mpc.shamir import complete
-from colonnade.privacy import Statement, Trust
+from colonnade.models.tuning import suggest
+from colonnade.privacy import Statement
 from colonnade.privacy.calibrate import Binding, binding
 from colonnade.protocols.align import Aligning, Leak, Mode
 from colonnade.protocols.align.fuzzy import ROWS_AT_MOST as FUZZY_ROWS_AT_MOST
-from colonnade.protocols.session import Cells
+from colonnade.protocols.exchange_task import Exchange, Side
 from colonnade.protocols.sketch_task import Sketch
-from colonnade.randomness import new_key
+from colonnade.study.loads import Load, Priced, loads
 from colonnade.study.spec import Study
+from colonnade.study.tasks import GlmPart
 from colonnade.tables.keys import Key
 
-_WORD = 3  # bytes of a residue on the wire
-_WIRE_BYTES_PER_SECOND = 100e6
-_SECONDS_PER_ROUND = 4e-3
-_BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
 _OTHER_EXACT: dict[Mode, Mode] = {"dh": "helper", "helper": "dh"}
-
-
-@dataclass(frozen=True)
-class Load:
-    """What one participant sends, holds and does."""
-
-    participant: str
-    bytes_sent: int
-    memory: int
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -123,6 +108,7 @@ class RunPreflight(_Loaded, Preflight):
     value_bits: int
     system_bits: int
     primes: int
+    """None, and no bits of them, where nobody holds shares."""
     law: str
     noise_std: float
     noise_on: str
@@ -145,6 +131,43 @@ class IterativePreflight(RunPreflight):
 
 
 @dataclass(frozen=True)
+class SidePreflight:
+    """What one party of an exchange is held to, and what is expected of it."""
+
+    party: str
+    ridge: float
+    weight_bound: float | None
+    """``None`` where fits are not held to a ball."""
+    score_clip: float | None
+    """``None`` at the party with the label, which sends slopes."""
+    noise_std: float
+    """Of the noise on each number that it sends."""
+    agreement: float | None
+    """Squared correlation of its scores with what its columns add, under a public guess; ``None`` without one."""
+
+
+@dataclass(frozen=True)
+class ExchangePreflight(RunPreflight):
+    """What a model over noised messages would cost besides, with all that follows from public figures."""
+
+    family: str
+    active: str
+    epochs: int
+    batches: int
+    message_clip: float
+    learning_rate: float | None
+    """``None`` where parties fit and take no steps."""
+    release: bool
+    sides: tuple[SidePreflight, ...]
+    guarantees: Guarantees
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        sides = [asdict(side) for side in self.sides]
+        return super().to_dict() | {"sides": sides, "guarantees": self.guarantees.to_dict()}
+
+
+@dataclass(frozen=True)
 class SketchPreflight(Preflight):
     """How noisy a sketch is; there is nothing to send or to hold."""
 
@@ -160,61 +183,29 @@ class SketchPreflight(Preflight):
     error: float
 
 
-class Priced(Protocol):
-    """What is asked of a task that can be run."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its encoded columns."""
-
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Who learns the result."""
-
-    @property
-    def trust(self) -> Trust:
-        """Owners, committee and threshold."""
-
-    @property
-    def committee(self) -> Committee:
-        """Seats, threshold and arithmetic."""
-
-    @property
-    def bound(self) -> int:
-        """The largest magnitude of an opened number."""
-
-    @property
-    def law(self) -> str:
-        """The law of the noise."""
-
-    @property
-    def noise_std(self) -> float:
-        """Deviation of one published number, in its own units."""
-
-    @property
-    def message_rounds(self) -> int:
-        """How often everybody waits for somebody."""
-
-    def cells(self, name: str, rows: int) -> Cells:
-        """What a participant shares, holds and opens."""
-
-
 def preflight(study: Study, rows: int | None = None) -> Preflight:
     """Cost of a study, sized for tables of so many rows (default: the number it states, or the most it allows)."""
     task, budgets = study.task, study.budgets
-    if isinstance(task, Sketch) and rows is not None:
+    if isinstance(task, Sketch | Exchange) and rows is not None:
         raise StudyError(
-            "the number of rows of a sketch stands in its study file, where it decides the price: "
-            "change task.rows, or ask `colonnade plan`"
+            f"the number of rows of kind {study.content.task.kind} stands in the study file, where it decides the "
+            "price: change task.rows, or ask `colonnade plan`"
         )
     sized = _rows(study) if rows is None else _checked(rows, study)
-    deciding = binding(study.events, study.roster.trust, budgets) if budgets else None
-    method = method_of(task) if isinstance(study.planner(), Regression) else None
-    common = (study.name, study.digest, method, study.statement, deciding, _alignment(study, sized))
+    deciding = binding(study.events, study.trust, budgets) if budgets else None
+    common = (study.name, study.digest, _method(study), study.statement, deciding, _alignment(study, sized))
     if isinstance(task, Sketch):
         return _sketch(common, task)
     run = _run(common, task, study, sized)
+    if isinstance(task, Exchange):
+        return _exchange(run, task, study)
     return _iterative(run, task) if hasattr(task, "batch") else run
+
+
+def _method(study: Study) -> str | None:
+    if isinstance(study.task, Exchange):
+        return study.task.method
+    return method_of(study.task) if isinstance(study.planner(), Regression) else None
 
 
 _Common = tuple[str, str, str | None, Statement, Binding | None, Alignment | None]
@@ -305,12 +296,12 @@ def _run(common: _Common, task: Priced, study: Study, rows: int) -> RunPreflight
         columns=len(task.names),
         rounds=task.message_rounds,
         value_bits=task.bound.bit_length() + 1,
-        system_bits=task.committee.system.bits,
-        primes=len(task.committee.system.primes),
+        system_bits=task.committee.system.bits if task.committee.seats else 0,
+        primes=len(task.committee.system.primes) if task.committee.seats else 0,
         law=task.law,
         noise_std=task.noise_std,
         noise_on=_noise_on(task, study.content.task.kind),
-        loads=_loads(task, study.participants, _joint(study, rows)),
+        loads=loads(task, study.participants, _joint(study, rows)),
     )
 
 
@@ -320,37 +311,57 @@ def _iterative(run: RunPreflight, task: Any) -> IterativePreflight:
     )
 
 
+def _exchange(run: RunPreflight, task: Exchange, study: Study) -> ExchangePreflight:
+    agreement = _agreement(task, study)
+    return ExchangePreflight(
+        **vars(run),
+        family=task.family.name,
+        active=task.active,
+        epochs=task.epochs,
+        batches=task.batches,
+        message_clip=task.message_clip,
+        learning_rate=task.learning_rate if task.method == "gradient" else None,
+        release=task.release,
+        sides=tuple(_side(task, side, agreement.get(side.owner)) for side in task.sides),
+        guarantees=Guarantees.of(run.statement),
+    )
+
+
+def _side(task: Exchange, side: Side, agreement: float | None) -> SidePreflight:
+    active = side.owner == task.active
+    return SidePreflight(
+        party=side.owner,
+        ridge=side.ridge,
+        weight_bound=None if active and task.method == "alternating" else side.weight_bound,
+        score_clip=None if active else side.score_clip,
+        noise_std=task.message_deviation(side.owner),
+        agreement=agreement,
+    )
+
+
+def _agreement(task: Exchange, study: Study) -> dict[str, float]:
+    """What is expected of the others' scores; only of parameters that were chosen by this very guess."""
+    part = study.content.task
+    own = isinstance(part, GlmPart) and (part.strength, part.weight_bound, part.score_clip) != (None, None, None)
+    if task.method != "alternating" or own:
+        return {}
+    found = suggest(
+        task.blocks,
+        task.active,
+        task.family,
+        task.rows,
+        multiplier(task),
+        intercept=task.intercept,
+        epochs=task.epochs,
+        message_clip=task.message_clip,
+    )
+    return found.agreement
+
+
 def _noise_on(task: Priced, kind: str) -> str:
     """Which number the deviation of the noise belongs to."""
+    if not task.committee.seats:
+        return "a slope that is told"
     if hasattr(task, "batch"):
         return "a number of one batch's mean gradient"
     return {"polynomial": "a sum", "prediction": "a score"}.get(kind, "an entry of X'X")
-
-
-def _loads(task: Priced, participants: tuple[str, ...], rows: int) -> tuple[Load, ...]:
-    pace = _seconds_per_cell(task.committee.system)
-    return tuple(_load(task, name, rows, pace) for name in participants)
-
-
-def _load(task: Priced, name: str, rows: int, pace: float) -> Load:
-    seats, primes, cells = task.trust.committee, len(task.committee.system.primes), task.cells(name, rows)
-    explicit = len(seats) - task.trust.threshold - (name in seats)
-    sent = _WORD * primes * (cells.dealt * explicit + cells.opened)
-    # A task that streams its rows holds a block of them at a time, and works on it; the others keep what they hold.
-    streamed = min(rows, getattr(task, "rows_per_block", rows))
-    at_once = max(cells.held, cells.dealt) * (4 * streamed if hasattr(task, "rows_per_block") else 2 * rows) // rows
-    opened = cells.opened // max(1, len(task.everyone) - 1)
-    memory = _BASE_MEMORY + 8 * primes * (at_once + 8 * opened)
-    seconds = primes * pace * (cells.dealt + cells.held) + 2 * sent / _WIRE_BYTES_PER_SECOND
-    seconds += _SECONDS_PER_ROUND * task.message_rounds
-    return Load(name, sent, memory, seconds)
-
-
-def _seconds_per_cell(system: ResidueSystem) -> float:
-    """Deal and multiply a small block, and divide by its size."""
-    rows, width = 2048, 32
-    secret = system.split(np.ones((rows, width)))
-    start = time.perf_counter()
-    shares = complete(system, secret, {2: new_key()}, [1, 3])
-    system.inner(shares[1], shares[3])
-    return (time.perf_counter() - start) / (rows * width * len(system.primes))

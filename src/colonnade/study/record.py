@@ -3,7 +3,8 @@
 ``run.json`` (who, when, how long, how many bytes, how it ended), ``privacy.json`` (the statement),
 ``events.jsonl`` (a line for each thing that happened), the model, and ``report.html``. Sizes and times tell
 the number of rows, so whoever reads the coordinator's directory sees what the coordinator sees, not what the
-analyst sees. A party's own directory is for the party alone.
+analyst sees. A party's own directory is for the party alone; where a party keeps weights of its own, they are in
+``kept.json``, which only its user can read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 from colonnade.errors import StorageError, StudyError
 from colonnade.privacy import Statement
 
-FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "report.html")
+KEPT = "kept.json"
+FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", KEPT, "report.html")
 
 
 class RunRecord:

@@ -13,12 +13,13 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models import Estimator
+from colonnade.models.glm import GLM
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
 from colonnade.study.matching import Matching, align_as_coordinator
 from colonnade.study.policy import Approve, PartyConfig
-from colonnade.study.record import RunRecord
+from colonnade.study.record import KEPT, RunRecord
 from colonnade.study.spec import Study
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
 
@@ -59,7 +60,9 @@ def run_party(
             record.statement(statement)
             place = join(study, identity, certificates)
             result = _play(study, place, lambda me: model.owner(me, matching.owner(me), task), record, progress, spend)
-            _save(model.conclude(study.roster, task, result), record)
+            model.conclude(study.roster, task, result)
+            _keep(model, record)
+            _save(model, record)
         _finish(record)
         return model
 
@@ -107,6 +110,8 @@ def public_facts(study: Study) -> dict[str, Any]:
 
 
 def _arithmetic(task: Any) -> dict[str, Any]:
+    if not task.committee.seats:
+        return {"value_bits": task.bound.bit_length() + 1}
     system = task.committee.system
     return {"primes": len(system.primes), "value_bits": task.bound.bit_length() + 1, "system_bits": system.bits}
 
@@ -201,11 +206,28 @@ def _save(model: Estimator, record: RunRecord) -> None:
             if getattr(model, "to", None)
             else "ask another participant for its model.json, which holds the same result"
         )
-        lost = StorageError(
-            f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, and {elsewhere}"
-        )
-        lost.model = model
-        raise lost from None
+        raise _lost(model, target, why, elsewhere) from None
+
+
+def _keep(model: Estimator, record: RunRecord) -> None:
+    """A party's own weights, which nobody else has, go first; only then is the study booked as ended well."""
+    if not isinstance(model, GLM):
+        return
+    target = record.folder / KEPT
+    try:
+        model.save_kept(target)
+    except (StudyError, StorageError) as error:
+        why = str(error).removeprefix(f"{target} cannot be written: ")
+        raise _lost(model, target, why, "run the study, and pay for it, again: nobody else has these weights") from None
+    record.note("own weights kept", file=KEPT)
+
+
+def _lost(model: Estimator, target: Path, why: str, elsewhere: str) -> StorageError:
+    lost = StorageError(
+        f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, and {elsewhere}"
+    )
+    lost.model = model
+    return lost
 
 
 def _finish(record: RunRecord, **facts: Any) -> None:
@@ -219,7 +241,7 @@ def _finish(record: RunRecord, **facts: Any) -> None:
 
 def _reserved(study: Study, config: PartyConfig, record: RunRecord, approve: Approve | None) -> tuple[Ledger, Entry]:
     """The reservation of an approved study; nobody is asked about one that is over budget anyway."""
-    events, trust, limits = config.charged(study), study.roster.trust, (config.caps, config.periods)
+    events, trust, limits = config.charged(study), study.trust, (config.caps, config.periods)
     if config.note_time():
         record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
     config.check_budget(study)

@@ -18,13 +18,13 @@ from colonnade.errors import IdentityError, StudyError
 from colonnade.models import MODELS, Estimator, Roster
 from colonnade.models.prediction import Scorer, features
 from colonnade.models.sketch import SketchPlanner
-from colonnade.privacy import Budget, Event, Statement, parse_budgets
+from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.aligning import AlignPart
-from colonnade.study.tasks import KINDS, AnyTask, Part, PredictionPart, sensible
+from colonnade.study.tasks import KINDS, AnyTask, GlmPart, Part, PredictionPart, sensible
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
 
@@ -134,6 +134,10 @@ class StudyFile(Part):
         for key, names in named.items():
             if strangers := sorted(set(names) - set(self.parties)):
                 raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
+        if isinstance(self.task, GlmPart):
+            self.task.check_beside(
+                committee="committee" in self.model_fields_set, hidden=self.align is not None and self.align.hidden
+            )
         if self.align is not None:
             self.align.check_parties(len(self.parties))
             rows = getattr(self.task, "rows", 0)  # a sketch has these alone
@@ -264,6 +268,12 @@ class Study:
         return self.planner().plan(self.roster)
 
     @property
+    def trust(self) -> Trust:
+        """Whom promises and budgets are about; the committee is that of the task, which may have none."""
+        trust: Trust = self.task.trust
+        return trust
+
+    @property
     def events(self) -> tuple[Event, ...]:
         """Everything that the task reveals."""
         return tuple(self.task.events)
@@ -272,18 +282,18 @@ class Study:
     def budgets(self) -> tuple[Budget, ...]:
         """What each observer may learn at most; nothing is said of them where the task sets its own price."""
         price = self.content.budget
-        return () if price.epsilon is None else parse_budgets(price.epsilon, price.delta, self.roster.trust)
+        return () if price.epsilon is None else parse_budgets(price.epsilon, price.delta)
 
     @cached_property
     def statement(self) -> Statement:
         """What the study will cost, for every observer."""
-        return self.stated(self.events)
+        return self.stated(self.events, self.trust)
 
-    def stated(self, events: Iterable[Event]) -> Statement:
+    def stated(self, events: Iterable[Event], trust: Trust) -> Statement:
         """What events would cost that take the place of this study's own."""
         clipped = SKETCH_CLIPPED if self.content.task.kind == "sketch" else CLIPPED
-        roster, delta = self.roster, self.content.budget.delta
-        return Statement.of(events, roster.trust, delta, clipped=clipped, also=roster.assumptions)
+        delta, also = self.content.budget.delta, self.roster.assumptions
+        return Statement.of(events, trust, delta, clipped=clipped, also=also)
 
     @cached_property
     def digest(self) -> str:

@@ -34,14 +34,9 @@ class TaskPart(Part):
 
 
 class _LabelledPart(Part):
-    """What both regressions have in common; the label is written ``party.column``."""
+    """What predicts a column of one party; the label is written ``party.column``."""
 
     label: str
-    noise: NormalNoise = "skellam"
-    ridge: Literal["auto"] | Annotated[float, Field(ge=0, allow_inf_nan=False)] = "auto"
-    epsilon_by_party: dict[str, float] | None = Field(default=None, min_length=1)
-    intercept: bool = True
-    rows_at_most: int = Field(default=2**24, ge=1)
 
     @field_validator("label", mode="before")
     @classmethod
@@ -49,6 +44,16 @@ class _LabelledPart(Part):
         if isinstance(label, str) and not all(label.rpartition(".")):
             raise ValueError('must be written party.column, such as "bank.default"')
         return label
+
+
+class _RegressionPart(_LabelledPart):
+    """What both regressions have in common."""
+
+    noise: NormalNoise = "skellam"
+    ridge: Literal["auto"] | Annotated[float, Field(ge=0, allow_inf_nan=False)] = "auto"
+    epsilon_by_party: dict[str, float] | None = Field(default=None, min_length=1)
+    intercept: bool = True
+    rows_at_most: int = Field(default=2**24, ge=1)
 
     @field_validator("epsilon_by_party", mode="before")
     @classmethod
@@ -58,7 +63,7 @@ class _LabelledPart(Part):
         return given
 
 
-class LinearPart(_LabelledPart):
+class LinearPart(_RegressionPart):
     """``[task]`` of a linear regression."""
 
     kind: Literal["linear"]
@@ -66,7 +71,7 @@ class LinearPart(_LabelledPart):
     gamma: int = Field(default=4096, ge=2)
 
 
-class LogisticPart(_LabelledPart):
+class LogisticPart(_RegressionPart):
     """``[task]`` of a logistic regression; the keys of batches are for ``method = "sqm"``."""
 
     kind: Literal["logistic"]
@@ -79,6 +84,45 @@ class LogisticPart(_LabelledPart):
     weight_bound: Positive | None = None
     learning_rate: Positive = 2.0
     gamma: int | None = Field(default=None, ge=2)
+
+
+class FamilyPart(Part):
+    """``[task.family_options]``: what a family can be told besides the label's column."""
+
+    reach: Positive | None = None
+    clip: Positive | None = None
+    region: tuple[float, float] | None = None
+
+
+class GlmPart(_LabelledPart):
+    """``[task]`` of a model over noised messages; what is not given follows from public figures."""
+
+    kind: Literal["glm"]
+    family: Literal["logistic", "svm", "linear", "poisson", "gamma"] = "logistic"
+    rows: int = Field(ge=1)
+    method: Literal["auto", "alternating", "gradient"] = "auto"
+    penalty: Literal["l2", "l1", "elastic-net"] = "l2"
+    strength: Positive | None = None
+    l1_ratio: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False)
+    epochs: int | None = Field(default=None, ge=1)
+    batch: int | None = Field(default=None, ge=1)
+    learning_rate: Positive | None = None
+    weight_bound: Positive | None = None
+    score_clip: Positive | None = None
+    message_clip: Positive | None = None
+    patience: int | None = Field(default=None, ge=1)
+    release: bool = Field(default=False, strict=True)
+    family_options: FamilyPart | None = None
+
+    def check_beside(self, *, committee: bool, hidden: bool) -> None:
+        """Refuse sections of a study in which somebody would hold shares: of numbers, or of who matched."""
+        if committee:
+            raise ValueError('committee has no meaning with task.kind = "glm", where nobody holds shares: delete it')
+        if hidden:
+            raise ValueError(
+                'align.hidden = true does not work with task.kind = "glm", whose parties must know which rows are '
+                "common: delete it, or choose another kind of task"
+            )
 
 
 class PolynomialPart(Part):
@@ -119,9 +163,10 @@ class SketchPart(Part):
 
 
 AnyTask = Annotated[
-    TaskPart | LinearPart | LogisticPart | PolynomialPart | PredictionPart | SketchPart, Field(discriminator="kind")
+    TaskPart | LinearPart | LogisticPart | GlmPart | PolynomialPart | PredictionPart | SketchPart,
+    Field(discriminator="kind"),
 ]
-KINDS = ("pca", "linear", "logistic", "polynomial", "prediction", "sketch")
+KINDS = ("pca", "linear", "logistic", "glm", "polynomial", "prediction", "sketch")
 
 
 def sensible(check: Callable[[], object], value: Any) -> Any:
