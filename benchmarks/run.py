@@ -107,7 +107,7 @@ def machine() -> str:
         (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
         platform.machine(),
     )
-    versions = ", ".join(f"{name} {_version(name)}" for name in ("numpy", "mpyc"))
+    versions = ", ".join(f"{name} {_version(name)}" for name in ("numpy", "mpyc", "phe"))
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}, {versions}; load at start {load:.1f}"
 
@@ -151,6 +151,13 @@ PAGES: dict[str, tuple[str, str, dict[str, Words]]] = {
         "Every party and the coordinator are processes on this machine, over TLS through the hub. The time is from "
         "files of ids, each in its own order, to aligned tables. SPU's programs run on the same lists.",
         {"alignment.py": own_rows("alignment.py")},
+    ),
+    "exchange": (
+        "Speed of learning over noised messages",
+        "Two parties and the coordinator are processes on this machine, over TLS through the hub. A whole fit "
+        "lasts from the moment all programs are loaded until the last one holds its weights; what is in it, and what "
+        "the peer does, is said in [the list of benchmarks](../README.md). Epsilon 1, delta 0.01.",
+        {"exchange.py": own_rows("exchange.py")},
     ),
 }
 

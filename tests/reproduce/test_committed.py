@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.reproduce.exchanges import EPSILONS, OURS
+from colonnade.reproduce.required import verdicts
+from colonnade.reproduce.results import read_csv
+
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 ONE_RELEASE, PURE, BATCHES = (
     "Colonnade, one release (Skellam)",
@@ -43,3 +47,13 @@ def test_pure_epsilon_beats_what_the_paper_printed(data, _):
 def test_batches_are_within_a_point_of_a_trusted_curator_at_epsilon_one(data, _):
     found = accuracies(data)
     assert found[BATCHES, "1"][0] >= found[DP_SGD, "1"][0] - 0.01
+
+
+def test_what_is_learned_over_noised_messages_keeps_what_is_asked_of_it():
+    rows = read_csv(RESULTS / "reproduce-hdp.csv")
+    ours = [row for row in rows if row.method == OURS]
+    assert {row.runs for row in ours} == {10}
+    assert {row.at for row in ours} == set(EPSILONS)
+    judged = list(verdicts(rows))
+    assert len(judged) == 11
+    assert [verdict.what for verdict in judged if not verdict.kept] == []

@@ -271,6 +271,15 @@ def test_the_functional_mechanism_again_quickly(data_dir: Path, tmp_path: Path) 
     assert {row["method"] for row in rows if row["part"] == "FM Table III"} >= {"peer", "DP-SGD, trusted curator"}
 
 
+def test_learning_over_noised_messages_again_quickly(data_dir: Path, tmp_path: Path) -> None:
+    peer = Group("HDP Fig. 3", "made up", "1 epoch", "rows", "seconds").known(10_000, "peer", PROVEN, 0.3)
+    rows = _quick("hdp", data_dir, tmp_path, "--peers", write_csv(tmp_path / "peers.csv", [peer]))
+    assert {row["part"] for row in rows} == {f"HDP Fig. {n}" for n in (1, 2, 3)}
+    assert {row["data"] for row in rows if row["part"] == "HDP Fig. 1"} == {"Breast", "Credit", "Adult"}
+    said = (tmp_path / "reproduce-hdp.md").read_text(encoding="utf-8")
+    assert said.count("PASS: at least") + said.count("FAIL: at least") == 11
+
+
 @pytest.mark.slow
 def test_sqm_again_quickly(data_dir: Path, tmp_path: Path) -> None:
     rows = _quick("sqm", data_dir, tmp_path)

@@ -7,13 +7,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from colonnade.cli.output import Json, emit, progress_bar, say, speak_json
 from colonnade.errors import StorageError
-from colonnade.report.reproduction import write_reproduction
+from colonnade.report.reproduction import Cells, write_reproduction
+from colonnade.report.reproduction_charts import write_picture
 from colonnade.reproduce.options import Options
 from colonnade.reproduce.results import Row, markdown, write_csv
 
@@ -23,19 +24,32 @@ class Paper(StrEnum):
 
     SQM = "sqm"
     FUNCTIONAL = "functional"
+    HDP = "hdp"
 
 
 _Make = Callable[[Options], Iterator[Row]]
 _TITLES = {
     Paper.SQM: "The Skellam quantisation mechanism, again",
     Paper.FUNCTIONAL: "The functional mechanism, again",
+    Paper.HDP: "Learning over noised messages (HDP-VFL), again",
 }
+_RUNS = {Paper.SQM: 20, Paper.FUNCTIONAL: 20, Paper.HDP: 10}
 _QUICK_RUNS = 2
+
+
+class _Reproduction(NamedTuple):
+    """What to say about a paper, how to measure it, and what is asked of the numbers."""
+
+    notes: Sequence[str]
+    make: _Make
+    required: Callable[[Sequence[Row]], list[Cells]] = lambda rows: []
 
 
 def reproduce(
     paper: Annotated[Paper, typer.Argument(help="Whose tables and figures.")],
-    runs: Annotated[int, typer.Option("--runs", min=1, max=1000, help="Runs of each point.")] = 20,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, max=1000, help="Runs of each point.  [default: 20; hdp: 10]")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two runs on a little of the data: does it work?")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's size also where it takes long.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Splits, made-up data and noise.")] = 2024,
@@ -51,30 +65,45 @@ def reproduce(
     """Reproduce a paper's tables and figures, beside its numbers."""
     speak_json(json)
     _prepare(out)
-    title, (notes, make) = _TITLES[paper], _paper(paper)
+    title, chosen = _TITLES[paper], _paper(paper)
+    often = runs or _RUNS[paper]
     with progress_bar(not json) as progress:
-        options = Options(min(runs, _QUICK_RUNS) if quick else runs, quick, full, seed, data, peers, progress)
-        rows = list(make(options))
+        options = Options(min(often, _QUICK_RUNS) if quick else often, quick, full, seed, data, peers, progress)
+        rows = list(chosen.make(options))
+    required = chosen.required(rows)
     command = _command(paper, options)
     name = f"reproduce-{paper}"
     files = {
         "csv": write_csv(out / f"{name}.csv", rows),
-        "markdown": _write_markdown(out / f"{name}.md", title, notes, command, rows),
-        "html": write_reproduction(out / f"{name}.html", title, notes, rows),
+        "markdown": _write_markdown(out / f"{name}.md", title, chosen.notes, command, rows, required),
+        "html": write_reproduction(out / f"{name}.html", title, chosen.notes, rows, required),
+        "svg": write_picture(out / f"{name}.svg", rows),
     }
     written = {kind: str(path) for kind, path in files.items()}
     if json:
-        emit({"paper": paper, "command": command, **written, "rows": [row.to_dict() for row in rows]})
+        asked = [dict(zip(("what", "found", "kept"), cells, strict=True)) for cells in required]
+        found = {"required": asked, "rows": [row.to_dict() for row in rows]}
+        emit({"paper": paper, "command": command, **written, **found})
         return
     say(markdown(rows))
-    say(f"{len(rows)} numbers: {files['csv']}, {files['markdown']}, {files['html']}")
+    for cells in required:
+        say("   ".join(cells))
+    say(f"{len(rows)} numbers: {', '.join(written.values())}")
 
 
-def _paper(paper: Paper) -> tuple[Sequence[str], _Make]:
-    """What to say about a paper and how to measure it; scikit-learn is slow to load, and other commands need none."""
-    from colonnade.reproduce import functional, sqm
+def _paper(paper: Paper) -> _Reproduction:
+    """A paper's part of the package; scikit-learn is slow to load, and other commands need none."""
+    if paper is Paper.SQM:
+        from colonnade.reproduce import sqm
 
-    return (sqm.NOTES, sqm.sqm) if paper is Paper.SQM else (functional.NOTES, functional.functional)
+        return _Reproduction(sqm.NOTES, sqm.sqm)
+    if paper is Paper.FUNCTIONAL:
+        from colonnade.reproduce import functional
+
+        return _Reproduction(functional.NOTES, functional.functional)
+    from colonnade.reproduce import hdp, required
+
+    return _Reproduction(hdp.NOTES, hdp.hdp, lambda rows: [one.cells for one in required.verdicts(rows)])
 
 
 def _command(paper: Paper, options: Options) -> str:
@@ -84,9 +113,14 @@ def _command(paper: Paper, options: Options) -> str:
     return shlex.join([*words, *(["--peers", str(options.peers)] if options.peers else [])])
 
 
-def _write_markdown(path: Path, title: str, notes: Sequence[str], command: str, rows: Sequence[Row]) -> Path:
+def _write_markdown(
+    path: Path, title: str, notes: Sequence[str], command: str, rows: Sequence[Row], required: Sequence[Cells]
+) -> Path:
     said = "\n".join(f"- {note}" for note in notes)
-    text = f"# {title}\n\nMade by `{command}`. Mean and deviation over the runs.\n\n{said}\n\n{markdown(rows)}"
+    asked = "".join(f"| {' | '.join(cells)} |\n" for cells in required)
+    if asked:
+        asked = f"### What is asked of it\n\n| requirement | found | kept |\n|---|---|---|\n{asked}\n"
+    text = f"# {title}\n\nMade by `{command}`. Mean and deviation over the runs.\n\n{said}\n\n{asked}{markdown(rows)}"
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from colonnade.errors import StudyError
 from colonnade.models.regression import whole
-from colonnade.models.tuning import suggest
+from colonnade.models.tuning import descent_factor, suggest
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.blocks import Block
@@ -185,10 +185,29 @@ def _gradient(wish: Wish, setting: Setting, noisy: float) -> Exchange:
         release=wish.release,
         intercept=INTERCEPT,
     )
-    if wish.message_clip is not None:
-        return replace(task, message_clip=float(wish.message_clip))
-    blur = _CLIP * noisy * task.message_deviation(setting.active)  # what the active party sends hangs on no clip
-    return replace(task, message_clip=rounded(math.hypot(setting.family.slope_bound, blur)))
+    deviation = noisy * task.message_deviation(setting.active)  # what the active party sends hangs on no clip
+    given = (
+        math.hypot(setting.family.slope_bound, _CLIP * deviation) if wish.message_clip is None else wish.message_clip
+    )
+    clipped = replace(task, message_clip=rounded(given) if wish.message_clip is None else float(given))
+    return replace(clipped, sides=tuple(_expected(side, clipped, deviation) for side in task.sides))
+
+
+def _expected(side: Side, task: Exchange, deviation: float) -> Side:
+    """The same with the factor that the active party may expect for a passive party's scores."""
+    if side.owner == task.active:
+        return side
+    factor = descent_factor(
+        task.block(side.owner),
+        task.family,
+        side,
+        steps=len(task.steps),
+        batch=task.batch_size,
+        rate=task.learning_rate,
+        deviation=deviation,
+        clip=task.message_clip,
+    )
+    return replace(side, factor=factor)
 
 
 def _side(wish: Wish, setting: Setting, owner: str, ridge: float) -> Side:

@@ -25,6 +25,7 @@ _EPOCHS = (1, 2, 3, 4)
 _CLIPS = (0.5, 1.0, 2.0, 3.0)  # in deviations of what is received
 _RIDGES = tuple(10 ** (k / 8 - 4) for k in range(45))
 _SCORES = 3.0  # the clip of scores, in deviations of scores
+_MOST_STEPS = 2000  # of a descent that is imagined
 _OWN_PART = 8  # the active party's fit may add this part of what its own slope costs anyway
 _DIGITS = 3
 
@@ -154,6 +155,27 @@ def _choice(setting: _Setting, block: Block, intercept: float, epochs: int, clip
     evidence = math.sqrt(family.typical_curvature * rows) * factor * score**2 / math.hypot(heard, score)
     lost = 1 - agreement + agreement / (1 + evidence**2)
     return _Choice(ridge, ball, _SCORES * score, factor, agreement, family.typical_variance * lost)
+
+
+def descent_factor(
+    block: Block, family: Family, side: Side, *, steps: int, batch: int, rate: float, deviation: float, clip: float
+) -> float:
+    """By what the active party may expect to multiply the scores of a party that takes gradient steps.
+
+    ``deviation`` is that of the noise on slopes. Where it drowns the slopes the weights are a random walk, and the
+    factor is near zero.
+    """
+    sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
+    passed, blurred = _clipped(clip, math.hypot(deviation, family.typical_spread))
+    signal, noise = np.zeros_like(sizes), np.zeros_like(sizes)
+    for _ in range(min(steps, _MOST_STEPS)):
+        kept = 1 - rate * side.ridge - rate * passed * family.typical_curvature * sizes
+        signal = np.clip(kept, 0.0, 1.0) * signal + rate * passed * family.typical_curvature * sizes
+        noise = np.clip(1 - rate * side.ridge, 0.0, 1.0) ** 2 * noise + (rate * blurred) ** 2 * sizes / batch
+    score = float((signal**2 * truth + noise * sizes).sum())
+    norm = math.sqrt(float((signal**2 * truth / sizes + noise).sum()))
+    shrunk = min(1.0, side.weight_bound / norm)
+    return _rounded(float((signal * truth).sum()) / (shrunk * score))
 
 
 def _directions(columns: int, square: float, variance: float) -> tuple[Vector, Vector]:

@@ -88,9 +88,9 @@ def reference(
         if calm.after(step.batch, slopes):
             break
     kept = {task.active: active.kept()} | {name: Kept(name, side.weights) for name, side in others.items()}
-    released = {task.active: active.released()} | {name: side.weights for name, side in others.items()}
     if not task.release:
         return kept, None
+    released = {task.active: active.released()} | {name: side.weights for name, side in others.items()}
     opened = {name: task.grid.real(noised_weights(w, name, task, draw)) for name, w in released.items()}
     public = {name: Kept(name, opened[name]) for name in task.passives}
     return kept, public | {task.active: active.unfolded(opened[task.active])}
@@ -108,6 +108,25 @@ def with_constant(rows: NDArray[np.float64], name: str, task: Exchange) -> NDArr
 def noised(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
     """A message: values on the grid, with an owner's noise; audits attack this very function."""
     return task.grid.quantise(values) + draw(name, task.message_variance(name), len(values))
+
+
+class _Ahead:
+    """Noise for the next message, drawn while others are at work; each is used once."""
+
+    def __init__(self, name: str, task: Exchange, draw: Draw) -> None:
+        self._one = (name, task.message_variance(name))
+        self._draw, self._ready = draw, np.zeros(0, dtype=np.int64)
+
+    def prepare(self, count: int) -> None:
+        """Draw for a message of so many numbers."""
+        self._ready = self._draw(*self._one, count)
+
+    def __call__(self, name: str, variance: int, count: int) -> Integers:
+        """What was drawn ahead, if it is for such a message."""
+        if (name, variance) != self._one or len(self._ready) != count:
+            raise ProtocolError("noise was drawn for another message than the one that is sent")
+        ready, self._ready = self._ready, np.zeros(0, dtype=np.int64)
+        return ready
 
 
 def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
@@ -148,9 +167,11 @@ class _Calm:
 
 def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
     event, total, calm = task.message_event(me.name), len(task.steps), _Calm(task)
+    ahead = _Ahead(me.name, task, draw)
+    ahead.prepare(_size(task.steps[0].batch, task))
     for step in task.steps:
         with me.meter.phase("slopes"):
-            slopes = noised(side.slopes(step.batch), me.name, task, draw)
+            slopes = noised(side.slopes(step.batch), me.name, task, ahead)
         me.tell(task.passives, "slopes", slopes, event=event)
         stop = calm.after(step.batch, slopes)
         if task.patience is not None:
@@ -158,6 +179,8 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
                 me.link(name).send("go-on", more=not stop)
         with me.meter.phase("learn"):
             side.learn()  # while the others fit
+        if step.number + 1 < total and not stop:
+            ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
                 told = _received(me, name, "scores", _size(step.answer, task))
@@ -178,16 +201,16 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
 
 def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw: Draw) -> Outcome:
     event, total = task.message_event(me.name), len(task.steps)
+    ahead = _Ahead(me.name, task, draw)
     for step in task.steps:
-        size = None if step.answer is None else _size(step.answer, task)
-        # Drawn while the slopes are on their way.
-        noise = None if size is None else draw(me.name, task.message_variance(me.name), size)
+        if step.answer is not None:
+            ahead.prepare(_size(step.answer, task))
         slopes = _received(me, task.active, "slopes", _size(step.batch, task))
         more = task.patience is None or bool(me.link(task.active).recv("go-on")["more"])
         with me.meter.phase("learn"):
             side.take(step.batch, task.grid.real(slopes))
-        if step.answer is not None and noise is not None:
-            told = noised(side.scores(step.answer), me.name, task, lambda *_, noise=noise: noise)
+        if step.answer is not None:
+            told = noised(side.scores(step.answer), me.name, task, ahead)
             me.tell((task.active,), "scores", told, event=event)
         me.progress("exchange", step.number + 1, total)
         if not more:

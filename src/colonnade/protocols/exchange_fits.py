@@ -19,6 +19,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 _MOST_STEPS = 500
 _SHORTEST = 2.0**-40
+_STILL = 1e-7
 
 
 def penalised_fit(
@@ -42,6 +43,29 @@ def penalised_fit(
             size /= 2
         weights, value, scores = weights - size * step, after, moved
     raise ProtocolError("a fit did not converge: raise the ridge")
+
+
+def sparse_fit(rows: Matrix, labels: Vector, family: Family, penalties: Vector, centre: Vector, l1: Vector) -> Vector:
+    """The same with ``sum of l1 |w|`` besides, by accelerated proximal steps: many weights end at zero exactly.
+
+    It is for a fit that nobody else sees, so it stops when it hardly moves and certifies nothing.
+    """
+    steepest = family.curvature * float(np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1]) + penalties
+    weights = ahead = centre.copy()
+    pace = 1.0
+    for _ in range(_MOST_STEPS):
+        gradient = rows.T @ family.slopes(rows @ ahead, labels) / len(rows) + penalties * (ahead - centre)
+        moved = ahead - gradient / steepest
+        after = np.sign(moved) * np.maximum(0.0, np.abs(moved) - l1 / steepest)
+        if float((ahead - after) @ (after - weights)) > 0:
+            pace, ahead = 1.0, weights  # it overshot: start to gather speed again
+            continue
+        faster = (1 + math.sqrt(1 + 4 * pace * pace)) / 2
+        step = after - weights
+        weights, ahead, pace = after, after + (pace - 1) / faster * step, faster
+        if math.sqrt(float(step @ step)) <= _STILL * (1 + math.sqrt(float(weights @ weights))):
+            break
+    return weights
 
 
 def _objective(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from colonnade.protocols.exchange_fits import BallFit, Matrix, Vector, penalised_fit
+from colonnade.protocols.exchange_fits import BallFit, Matrix, Vector, penalised_fit, sparse_fit
 from colonnade.protocols.exchange_task import HEARD, Exchange, Side
 from colonnade.protocols.families import Family
 
@@ -125,9 +125,25 @@ class _Active:
         kept = self.received.setdefault(party, np.zeros(len(self.rows)))
         kept[batch :: self.task.batches] = scores
 
-    def refit(self, ridge: float, rows: Matrix | None = None) -> Fit:
-        """Fit own columns and one factor for each party's scores to the labels, given what was received."""
-        return fitted(self, self.rows if rows is None else rows, ridge)
+    def refit(self, ridge: float, l1: float = 0.0) -> Fit:
+        """Fit own columns and one factor for each party's scores to the labels, given what was received.
+
+        A factor is held to what was expected of it as firmly as that was known.
+        """
+        heard = _heard(self)
+        rows = np.column_stack([self.rows, *(each.column for each in heard.values())])
+        penalties, centre, own = np.full(rows.shape[1], ridge), np.zeros(rows.shape[1]), self.rows.shape[1]
+        for place, each in enumerate(heard.values(), start=own):
+            spread = max(each.prior / each.factor, 1e-6)
+            penalties[place] = max(ridge, 1 / (len(rows) * spread**2))
+            centre[place] = _BELIEF * each.prior / each.factor
+        if l1:
+            sparse = np.where(np.arange(rows.shape[1]) < own - 1, l1, 0.0)  # neither the constant nor the factors
+            weights = sparse_fit(rows, self.labels, self.family, penalties, centre, sparse)
+        else:
+            slack = self.task.slack(self.task.active)
+            weights = penalised_fit(rows, self.labels, self.family, penalties, centre, slack)
+        return Fit(weights, rows @ weights, heard)
 
 
 class ActiveFit(_Active):
@@ -182,15 +198,8 @@ class ActiveDescent(_Active):
         self.weights = stepped(self.weights, self._total, self.side, self.task)
 
     def kept(self) -> Kept:
-        """The model it ends with; sparse weights keep their zeros and only their scale is fitted again."""
-        if not self.task.l1:
-            return self.refit(_gentle(self)).kept(self)
-        rows = np.column_stack([self.rows @ self.weights, np.full(len(self.rows), self.task.intercept)])
-        found = self.refit(_gentle(self), rows).kept(self)
-        scale, constant = found.weights
-        return Kept(
-            found.party, np.append(scale * self.weights[:-1], constant + scale * self.weights[-1]), found.factors
-        )
+        """The model it ends with; it costs nothing, since nothing is sent any more."""
+        return self.refit(_gentle(self), self.task.l1).kept(self)
 
     def released(self) -> Vector:
         """The weights that the steps led to."""
@@ -245,17 +254,3 @@ def _heard(side: _Active) -> dict[str, Heard]:
         for party in side.task.passives
         if party in side.received
     }
-
-
-def fitted(side: _Active, rows: Matrix, ridge: float) -> Fit:
-    """The penalised fit; a factor is held to what was expected of it as firmly as that was known."""
-    heard = _heard(side)
-    columns = [each.column for each in heard.values()]
-    whole = np.column_stack([rows, *columns]) if columns else rows
-    penalties, centre = np.full(whole.shape[1], ridge), np.zeros(whole.shape[1])
-    for place, each in enumerate(heard.values(), start=rows.shape[1]):
-        spread = max(each.prior / each.factor, 1e-6)
-        penalties[place] = max(ridge, 1 / (len(rows) * spread**2))
-        centre[place] = _BELIEF * each.prior / each.factor
-    weights = penalised_fit(whole, side.labels, side.family, penalties, centre, side.task.slack(side.task.active))
-    return Fit(weights, whole @ weights, heard)

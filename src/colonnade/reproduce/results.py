@@ -19,6 +19,7 @@ PROVEN = "proven"
 CURATOR = "needs a trusted curator"
 LOCAL = "rows published with noise"
 NONE = "no privacy"
+ALONE = "nothing leaves the party"
 
 
 @dataclass(frozen=True)
