@@ -18,8 +18,9 @@ from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols import exchange
 from colonnade.protocols.blocks import Block
+from colonnade.protocols.exchange_bounds import Side
 from colonnade.protocols.exchange_sides import ActiveDescent, PassiveDescent
-from colonnade.protocols.exchange_task import Exchange, Side
+from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.families import Family, family_for
 from colonnade.tables import flag, number
 
@@ -367,7 +368,7 @@ class Honest:
 
         for step in task.steps:
             slopes = task.grid.real(exchange.noised(active.slopes(step.batch), "a", task, draw))
-            active.learn()
+            active.learn(step.answer)
             for side in sides:
                 side.take(step.batch, slopes)
             if step.answer is None:

@@ -15,8 +15,9 @@ from colonnade.errors import ColonnadeError, StudyError
 from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
 from colonnade.protocols import exchange
 from colonnade.protocols.blocks import Block
+from colonnade.protocols.exchange_bounds import Side
 from colonnade.protocols.exchange_sides import PassiveDescent, PassiveFit
-from colonnade.protocols.exchange_task import Exchange, Side
+from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.families import family_for
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
@@ -161,6 +162,19 @@ def test_a_release_is_charged_to_everybody_beside_the_messages() -> None:
     assert seen[0] == 0 < bank < seen[1]
 
 
+def test_who_sees_when_messages_end_is_charged_for_them() -> None:
+    quiet, patient = _task("gradient"), _task("gradient", patience=1)
+    coordinator = [epsilon(views(t.events, Observer.coordinator(), t.trust), 1e-5).epsilon for t in (quiet, patient)]
+    assert coordinator[0] == 0 < coordinator[1]
+
+
+def test_everybody_knows_the_fit_by_the_same_name_and_no_two_fits_share_it() -> None:
+    task = _task()
+    names = [{done.result.fit for done in _run(task, *_data(task)).values()} for _ in range(2)]
+    assert all(len(each) == 1 for each in names)
+    assert names[0] != names[1]
+
+
 def test_received_slopes_are_clipped_before_use() -> None:
     for kind, task in ((PassiveFit, _task()), (PassiveDescent, _task("gradient"))):
         tables, _ = _data(task)
@@ -225,10 +239,12 @@ def test_stopping_early_follows_from_what_was_sent(monkeypatch: pytest.MonkeyPat
 def test_bad_plans_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(StudyError, match=r"learning_rate is 9 and must be at most 4 = 2 /"):
         _task("gradient", learning_rate=9.0, sides=(Side("bank", 0.0, 1.0, 1.0), Side("shop", 0.0, 1.0, 1.0)))
-    with pytest.raises(StudyError, match=r"learning_rate x ridge must be at most 1, and is more at shop"):
+    with pytest.raises(StudyError, match=r"learning_rate x strength must be at most 1, and is more at shop"):
         _task("gradient", sides=(Side("bank", 0.0, 1.0, 1.0), Side("shop", 2.0, 1.0, 1.0)))
     with pytest.raises(StudyError, match="40 rows cannot be split into 41 batches"):
         _task("gradient", batches=41)
+    with pytest.raises(StudyError, match=r"2000000 epochs of 1 batches are 2,000,000 exchanges, and at most 100 are"):
+        _task(epochs=2_000_000)
     with pytest.raises(StudyError, match="at least two steps"):
         _task("gradient", epochs=1, batches=1)
 

@@ -21,7 +21,8 @@ from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols import exchange, exchange_ask
 from colonnade.protocols.blocks import Block
 from colonnade.protocols.exchange_ask_task import Asking, Sender
-from colonnade.protocols.exchange_task import Exchange, Side
+from colonnade.protocols.exchange_bounds import Side
+from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.families import Family, family_for
 from colonnade.randomness import Stream
 from colonnade.tables import flag

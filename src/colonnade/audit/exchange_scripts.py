@@ -49,7 +49,7 @@ def slopes_told(rows: Matrix, labels: Vector, scores: Mapping[str, Script], task
     side, told = kind(held, labels, task), []
     for step in task.steps:
         told.append(side.slopes(step.batch))
-        side.learn()
+        side.learn(step.answer)
         if step.answer is not None:
             for party, script in scores.items():
                 side.hear(party, step.answer, script[step.number, step.answer :: task.batches])

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from colonnade.privacy import DiscreteGaussianRelease, Event, Observer, Statement, epsilon, views
@@ -17,6 +18,10 @@ JOINT = "post-processing"
 EAVESDROPPER = "eavesdropper on every channel"
 NOTHING = "nothing is released"
 _WIDTH = 108
+_HEADS = ("what is seen", "by whom", "tells about", "epsilon", "delta", "status")
+_TEXTS = 3  # the first ones
+_NARROW = 12
+_NUMBERS = ("epsilon", "delta")
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,13 @@ class Guarantees(Sequence[Guarantee]):
         return [asdict(row) | {"epsilon": None if math.isinf(row.epsilon) else row.epsilon} for row in self.rows]
 
     def __str__(self) -> str:
-        heads = ("what is seen", "by whom", "tells about", "epsilon", "delta", "status")
-        lines = [heads, *(_cells(row) for row in self.rows)]
-        wide = [min(max(len(line[k]) for line in lines), _WIDTH // 3) for k in range(len(heads))]
-        shown = ["  ".join(_fitted(cell, width) for cell, width in zip(line, wide, strict=True)) for line in lines]
-        notes = [f"rests on: {text}" for text in dict.fromkeys(row.theorem for row in self.rows if row.theorem)]
-        return "\n".join(line.rstrip() for line in [shown[0], "-" * len(shown[0]), *shown[1:], *notes])
+        lines = [_HEADS, *(_cells(row) for row in self.rows)]
+        wide = _widths(lines)
+        table = [text for line in lines for text in _wrapped(line, wide)]
+        table.insert(1, "-" * max(len(text) for text in table))
+        for basis in dict.fromkeys(row.theorem for row in self.rows if row.theorem):
+            table += textwrap.wrap(f"rests on: {basis}", _WIDTH, subsequent_indent="  ")
+        return "\n".join(table)
 
 
 def protection(statement: Statement) -> dict[str, float]:
@@ -76,9 +82,7 @@ def _guarantees(statement: Statement) -> Guarantees:
     rows: list[Guarantee] = []
     for owner in statement.trust.owners:
         rows += _of_party(statement, owner)
-    told = [event for event in statement.events if not event.name.startswith("weights of ")]
-    whole = "one whole person"
-    rows.append(_proven(statement, "all messages", EAVESDROPPER, whole, told))
+    rows.append(_proven(statement, "all messages", EAVESDROPPER, "one whole person", statement.events))
     for row in statement.rows:
         if row.observer == Observer.analyst():
             what = "all messages and released weights" if row.theorem else NOTHING
@@ -128,5 +132,19 @@ def _cells(row: Guarantee) -> tuple[str, ...]:
     return row.what, row.observer, row.about, rounded_up(row.epsilon), repr(float(row.delta)), row.status
 
 
-def _fitted(text: str, width: int) -> str:
-    return (textwrap.shorten(text, width, placeholder="...") if len(text) > width else text).ljust(width)
+def _widths(lines: Sequence[tuple[str, ...]]) -> list[int]:
+    """As wide as the cells, but for the texts, of which the widest gives way first."""
+    wide = [max(len(line[k]) for line in lines) for k in range(len(_HEADS))]
+    while sum(wide) + 2 * (len(wide) - 1) > _WIDTH and max(wide[:_TEXTS]) > _NARROW:
+        wide[max(range(_TEXTS), key=lambda k: wide[k])] -= 1
+    return wide
+
+
+def _wrapped(line: tuple[str, ...], wide: Sequence[int]) -> Iterator[str]:
+    """One row as lines of text; numbers stand to the right."""
+    columns = [textwrap.wrap(cell, width) for cell, width in zip(line, wide, strict=True)]
+    for parts in zip_longest(*columns, fillvalue=""):
+        yield "  ".join(
+            part.rjust(width) if head in _NUMBERS else part.ljust(width)
+            for head, part, width in zip(_HEADS, parts, wide, strict=True)
+        ).rstrip()

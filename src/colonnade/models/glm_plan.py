@@ -10,11 +10,12 @@ from typing import Any
 
 from colonnade.errors import StudyError
 from colonnade.models.regression import whole
-from colonnade.models.tuning import descent_factor, suggest
+from colonnade.models.tuning import Descent, descent_clip, descent_factor, rounded, suggest, suggest_descent
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.blocks import Block
-from colonnade.protocols.exchange_task import NOISE_UNIT, Exchange, Method, Side
+from colonnade.protocols.exchange_bounds import Method, Side
+from colonnade.protocols.exchange_task import NOISE_UNIT, Exchange
 from colonnade.protocols.families import Family
 from colonnade.tables.wording import suggestion
 
@@ -24,10 +25,7 @@ OPTIONS = ("reach", "clip", "region")
 INTERCEPT = 1.0
 STRENGTH = 1e-3
 _BATCH = 3200
-_EPOCHS = 10
-_REACH = 4.0  # how many typical deviations a score of the longest row may have
-_CLIP = 3.0  # deviations of the noise on a slope
-_DIGITS = 3
+_REACH = 8.0  # how many typical deviations a score of the active party's longest row may have
 _ONLY_GRADIENT = ("batch", "learning_rate")
 _COUNTS = ("epochs", "batch", "patience")
 _POSITIVE = ("strength", "learning_rate", "weight_bound", "score_clip", "message_clip")
@@ -166,54 +164,40 @@ def _gradient(wish: Wish, setting: Setting, noisy: float) -> Exchange:
     if batch > setting.rows:
         raise StudyError(f"batch is {batch} and there are {setting.rows} rows: a batch is a part of them")
     steepest = setting.family.curvature * setting.norm(setting.active) ** 2 + ridge
+    rate = rounded(1 / steepest) if wish.learning_rate is None else float(wish.learning_rate)
+    run = Descent(setting.family, setting.rows, batch, rate, ridge, noisy, setting.norm(setting.active))
+    passives = [block for block in setting.blocks if block.owner != setting.active]
+    epochs, balls = suggest_descent(run, passives, intercept=INTERCEPT, epochs=wish.epochs)
     l1, prox_ridge = wish.prox
-    task = Exchange(
+    return Exchange(
         blocks=setting.blocks,
-        sides=tuple(_side(wish, setting, block.owner, ridge) for block in setting.blocks),
+        sides=tuple(_side(wish, setting, run, block, balls, epochs) for block in setting.blocks),
         active=setting.active,
         family=setting.family,
         trust=setting.trust,
         rows=setting.rows,
         method="gradient",
-        epochs=_EPOCHS if wish.epochs is None else wish.epochs,
+        epochs=epochs,
         batches=-(-setting.rows // batch),
-        message_clip=setting.family.slope_bound,
-        learning_rate=rounded(1 / steepest) if wish.learning_rate is None else float(wish.learning_rate),
+        message_clip=descent_clip(run, epochs) if wish.message_clip is None else float(wish.message_clip),
+        learning_rate=rate,
         l1=l1,
         prox_ridge=prox_ridge,
         patience=wish.patience,
         release=wish.release,
         intercept=INTERCEPT,
     )
-    deviation = noisy * task.message_deviation(setting.active)  # what the active party sends hangs on no clip
-    given = (
-        math.hypot(setting.family.slope_bound, _CLIP * deviation) if wish.message_clip is None else wish.message_clip
-    )
-    clipped = replace(task, message_clip=rounded(given) if wish.message_clip is None else float(given))
-    return replace(clipped, sides=tuple(_expected(side, clipped, deviation) for side in task.sides))
 
 
-def _expected(side: Side, task: Exchange, deviation: float) -> Side:
-    """The same with the factor that the active party may expect for a passive party's scores."""
-    if side.owner == task.active:
-        return side
-    factor = descent_factor(
-        task.block(side.owner),
-        task.family,
-        side,
-        steps=len(task.steps),
-        batch=task.batch_size,
-        rate=task.learning_rate,
-        deviation=deviation,
-        clip=task.message_clip,
-    )
-    return replace(side, factor=factor)
-
-
-def _side(wish: Wish, setting: Setting, owner: str, ridge: float) -> Side:
-    norm, typical = setting.norm(owner), math.sqrt(setting.family.typical_variance)
-    bound = rounded(_REACH * typical / norm) if wish.weight_bound is None else float(wish.weight_bound)
-    return Side(owner, ridge, bound, rounded(norm * bound) if wish.score_clip is None else float(wish.score_clip))
+def _side(wish: Wish, setting: Setting, run: Descent, block: Block, balls: Mapping[str, float], epochs: int) -> Side:
+    """One owner's ball and clip; the active party's scores are sent to nobody, so its ball may be wide."""
+    norm, typical = setting.norm(block.owner), math.sqrt(setting.family.typical_variance)
+    wide = rounded(_REACH * typical / norm)
+    bound = balls.get(block.owner, wide) if wish.weight_bound is None else float(wish.weight_bound)
+    clip = rounded(norm * bound) if wish.score_clip is None else float(wish.score_clip)
+    if block.owner == setting.active:
+        return Side(block.owner, run.ridge, bound, clip)
+    return Side(block.owner, run.ridge, bound, clip, descent_factor(run, block, bound, epochs, intercept=INTERCEPT))
 
 
 def _method(asked: Any) -> Method:
@@ -247,11 +231,6 @@ def one_of(what: str, value: object, known: Iterable[str]) -> None:
     if value not in names:
         hint = suggestion(value, names) if isinstance(value, str) else ""
         raise StudyError(f"{what} must be one of {', '.join(names)}, not {value!r}{hint}")
-
-
-def rounded(value: float) -> float:
-    """Few digits, so that machines whose last bits differ still agree."""
-    return float(f"{value:.{_DIGITS}g}")
 
 
 def _positive(name: str, value: object) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.protocols.blocks import Block
-from colonnade.protocols.exchange_task import HEARD, RELEASE, Side
+from colonnade.protocols.exchange_bounds import HEARD, Side
+from colonnade.protocols.exchange_task import RELEASE
 from colonnade.protocols.families import Family
 
 Vector = NDArray[np.float64]
@@ -26,6 +27,9 @@ _CLIPS = (0.5, 1.0, 2.0, 3.0)  # in deviations of what is received
 _RIDGES = tuple(10 ** (k / 8 - 4) for k in range(45))
 _SCORES = 3.0  # the clip of scores, in deviations of scores
 _MOST_STEPS = 2000  # of a descent that is imagined
+_DESCENTS = (2, 3, 5, 10, 20, 40)  # epochs
+_BALLS = (0.5, 1.0, 2.0, 4.0, 8.0)  # scores of the longest row, in typical deviations
+_NOISES = 3.0  # deviations of the noise on slopes
 _OWN_PART = 8  # the active party's fit may add this part of what its own slope costs anyway
 _DIGITS = 3
 
@@ -77,7 +81,7 @@ def suggest(
     norm = math.sqrt(held.clip**2 + intercept**2 + len(passives) * HEARD**2)
     own = float(family.own)
     pull = 2 * family.slope_bound * norm / rows
-    own_ridge = _rounded(_OWN_PART * family.curvature * rows * pull**2 / (4 * own**2))
+    own_ridge = rounded(_OWN_PART * family.curvature * rows * pull**2 / (4 * own**2))
     setting = _Setting(family, rows, multiplier, multiplier * own * math.sqrt(1 + 1 / _OWN_PART), release)
     best: tuple[float, int, float, list[_Choice]] | None = None
     for count in _EPOCHS if epochs is None else (epochs,):
@@ -94,7 +98,7 @@ def suggest(
         epochs=count,
         message_clip=clip,
         sides=tuple(mine if b.owner == active else chosen[b.owner].side(b.owner) for b in blocks),
-        release_ridge=_rounded(max(own_ridge, 10 * multiplier * pull * norm)),
+        release_ridge=rounded(max(own_ridge, 10 * multiplier * pull * norm)),
         agreement={owner: choice.agreement for owner, choice in chosen.items()},
         error=error,
     )
@@ -105,7 +109,7 @@ def _clips(setting: _Setting, epochs: int, given: float | None) -> Iterator[floa
         yield given
         return
     received = math.hypot(setting.noise(epochs), setting.family.typical_spread)
-    yield from (_rounded(clip * received) for clip in _CLIPS)
+    yield from (rounded(clip * received) for clip in _CLIPS)
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class _Choice:
     error: float
 
     def side(self, owner: str) -> Side:
-        return Side(owner, *(_rounded(v) for v in (self.ridge, self.weight_bound, self.score_clip, self.factor)))
+        return Side(owner, *(rounded(v) for v in (self.ridge, self.weight_bound, self.score_clip, self.factor)))
 
 
 def _best(setting: _Setting, block: Block, intercept: float, epochs: int, clip: float) -> _Choice:
@@ -137,16 +141,19 @@ def _choice(setting: _Setting, block: Block, intercept: float, epochs: int, clip
     bent = family.curvature * sizes + ridge
     signal, noise, seen = np.zeros_like(sizes), np.zeros_like(sizes), 0.0
     norm = math.hypot(block.clip, intercept)
-    score = heard = moved = 0.0
+    score = heard = moved = spread = total = 0.0
     for number in range(epochs):
         still = (family.curvature - seen * passed * family.typical_curvature) * sizes / bent
         signal = still * signal + passed * family.typical_curvature * sizes / bent
         noise = still**2 * noise + blurred**2 * sizes / (rows * bent**2)
         score = math.sqrt(float((signal**2 * truth + noise * sizes).sum()))
         ball = 2 * math.sqrt(float((signal**2 * truth / sizes + noise).sum()))
-        pulls = (2 * block.clip * clip / rows, family.curvature * norm**2 * ball / rows)
-        spread, moved = _spreads(number + 1, rows, pulls, family.curvature, ridge)
-        heard = setting.multiplier * math.sqrt(epochs * ((2 * _SCORES * score) ** 2 + spread / (number + 1)))
+        pull = (2 * block.clip * clip + family.curvature * norm**2 * ball * (1 if number == 0 else 2)) / rows
+        # About as the theorem says: how far a changed row moves the weights, and everybody else's scores.
+        moved = (pull + math.sqrt(pull**2 + ridge * spread**2)) / (2 * ridge)
+        spread = (spread + math.sqrt(spread**2 + pull**2 / ridge)) / 2
+        total += rows / family.curvature * spread**2
+        heard = setting.multiplier * math.sqrt(epochs * ((2 * _SCORES * score) ** 2 + total / (number + 1)))
         seen = score**2 / (score**2 + heard**2)
     along = float((signal * truth).sum())
     published = (math.sqrt(RELEASE) * setting.multiplier * moved) ** 2 * float(sizes.sum()) if setting.release else 0.0
@@ -157,25 +164,86 @@ def _choice(setting: _Setting, block: Block, intercept: float, epochs: int, clip
     return _Choice(ridge, ball, _SCORES * score, factor, agreement, family.typical_variance * lost)
 
 
-def descent_factor(
-    block: Block, family: Family, side: Side, *, steps: int, batch: int, rate: float, deviation: float, clip: float
-) -> float:
+@dataclass(frozen=True)
+class Descent:
+    """What is known of a gradient descent before epochs and balls are chosen."""
+
+    family: Family
+    rows: int
+    batch: int
+    rate: float
+    ridge: float
+    multiplier: float
+    active_norm: float
+
+    def slope_noise(self, epochs: int) -> float:
+        """About the deviation of the noise on a slope."""
+        gain, slope = self.family.curvature * self.active_norm, self.family.slope_bound
+        kick = 2 * self.rate * slope * self.active_norm / self.batch
+        return self.multiplier * math.sqrt(epochs * float(self.family.own) ** 2 + self._spread(epochs, gain * kick))
+
+    def score_noise(self, epochs: int, block: Block, norm: float, ball: float, clip: float) -> float:
+        """About the deviation of the noise on a score."""
+        kick = 2 * self.rate * clip * block.clip / self.batch
+        return self.multiplier * math.sqrt(epochs * (2 * norm * ball) ** 2 + self._spread(epochs, norm * kick))
+
+    def _spread(self, e: int, moved: float) -> float:
+        """Theorem H without penalties and caps: what one row adds through everyone else's messages."""
+        b, r = self.batch, -(-self.rows // self.batch)
+        return moved**2 * ((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1)) / 6
+
+
+def suggest_descent(
+    run: Descent, passives: Sequence[Block], *, intercept: float = 1.0, epochs: int | None = None
+) -> tuple[int, dict[str, float]]:
+    """Epochs, and a ball for each party's weights, of least expected error."""
+    best: tuple[float, int, dict[str, float]] | None = None
+    for count in _DESCENTS if epochs is None else (epochs,):
+        found = {}
+        for block in passives:
+            norm = math.hypot(block.clip, intercept)
+            balls = [ball * math.sqrt(run.family.typical_variance) / norm for ball in _BALLS]
+            found[block.owner] = min((_descended(run, block, norm, ball, count).error, ball) for ball in balls)
+        error = sum(each for each, _ in found.values())
+        if best is None or error < best[0] * (1 - 1e-6):
+            best = (error, count, {owner: rounded(ball) for owner, (_, ball) in found.items()})
+    assert best is not None  # noqa: S101 - for the type checker; there is at least one choice
+    return best[1], best[2]
+
+
+def descent_clip(run: Descent, epochs: int) -> float:
+    """What received slopes are clipped to: so that little of the noise on them is lost."""
+    return rounded(math.hypot(run.family.slope_bound, _NOISES * run.slope_noise(epochs)))
+
+
+def descent_factor(run: Descent, block: Block, ball: float, epochs: int, *, intercept: float = 1.0) -> float:
     """By what the active party may expect to multiply the scores of a party that takes gradient steps.
 
-    ``deviation`` is that of the noise on slopes. Where it drowns the slopes the weights are a random walk, and the
-    factor is near zero.
+    Where noise drowns the slopes the weights are a random walk, and the factor is near zero.
     """
+    return rounded(_descended(run, block, math.hypot(block.clip, intercept), ball, epochs).factor)
+
+
+def _descended(run: Descent, block: Block, norm: float, ball: float, epochs: int) -> _Choice:
+    """Where gradient steps lead, direction by direction, and how well the active party can tell."""
+    family, clip = run.family, descent_clip(run, epochs)
     sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
-    passed, blurred = _clipped(clip, math.hypot(deviation, family.typical_spread))
+    passed, blurred = _clipped(clip, math.hypot(run.slope_noise(epochs), family.typical_spread))
     signal, noise = np.zeros_like(sizes), np.zeros_like(sizes)
+    steps = epochs * -(-run.rows // run.batch)
     for _ in range(min(steps, _MOST_STEPS)):
-        kept = 1 - rate * side.ridge - rate * passed * family.typical_curvature * sizes
-        signal = np.clip(kept, 0.0, 1.0) * signal + rate * passed * family.typical_curvature * sizes
-        noise = np.clip(1 - rate * side.ridge, 0.0, 1.0) ** 2 * noise + (rate * blurred) ** 2 * sizes / batch
-    score = float((signal**2 * truth + noise * sizes).sum())
-    norm = math.sqrt(float((signal**2 * truth / sizes + noise).sum()))
-    shrunk = min(1.0, side.weight_bound / norm)
-    return _rounded(float((signal * truth).sum()) / (shrunk * score))
+        kept = 1 - run.rate * (run.ridge + passed * family.typical_curvature * sizes)
+        signal = np.clip(kept, 0.0, 1.0) * signal + run.rate * passed * family.typical_curvature * sizes
+        noise = (1 - min(1.0, run.rate * run.ridge)) ** 2 * noise + (run.rate * blurred) ** 2 * sizes / run.batch
+    score = math.sqrt(float((signal**2 * truth + noise * sizes).sum()))
+    shrunk = min(1.0, ball / math.sqrt(float((signal**2 * truth / sizes + noise).sum())))
+    along = float((signal * truth).sum())
+    agreement = along**2 / (family.typical_variance * score**2)
+    factor, sent = along / (shrunk * score**2), shrunk * score
+    heard = run.score_noise(epochs, block, norm, ball, clip)
+    evidence = math.sqrt(family.typical_curvature * run.rows) * factor * sent**2 / math.hypot(heard, sent)
+    lost = 1 - agreement + agreement / (1 + evidence**2)
+    return _Choice(run.ridge, ball, norm * ball, factor, agreement, family.typical_variance * lost)
 
 
 def _directions(columns: int, square: float, variance: float) -> tuple[Vector, Vector]:
@@ -192,17 +260,6 @@ def _clipped(clip: float, deviation: float) -> tuple[float, float]:
     return inside, deviation * math.sqrt(inside - 2 * cut * density + cut * cut * (1 - inside))
 
 
-def _spreads(rounds: int, rows: int, pulls: tuple[float, float], curvature: float, ridge: float) -> tuple[float, float]:
-    """What a changed row adds to the squared sensitivity through others' scores, and how far it moves the weights."""
-    spread = total = moved = 0.0
-    for number in range(rounds):
-        pull = pulls[0] + pulls[1] * (1 if number == 0 else 2)
-        moved = (pull + math.sqrt(pull**2 + ridge * spread**2)) / (2 * ridge)
-        spread = (spread + math.sqrt(spread**2 + pull**2 / ridge)) / 2
-        total += rows / curvature * spread**2
-    return total, moved
-
-
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """Few digits, so that machines whose last bits differ still agree."""
     return float(f"{value:.{_DIGITS}g}")

@@ -27,6 +27,7 @@ NO_GUARANTEE = "no guarantee"
 UNMATCHED = "matching people between the parties is outside this statement"
 CLIPPED = "rows are clipped to their public bounds by this code, on each party's own machine"
 _LISTED_OWNERS = 4
+_IN_PLACE = "ids and the order of rows are public; who is replaced is so in the same place, and so in the same batch"
 _WIDTH = 108
 
 
@@ -229,7 +230,8 @@ def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[Row
 def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[str, ...]:
     among = f"at most {trust.threshold} of the committee ({', '.join(trust.committee)}) pool what they hold"
     for_whom = " for all but the analyst" if trust.committee else ""
-    sealed = "messages between parties are sealed end to end; the coordinator sees their sizes"
+    sealed = "messages between parties are sealed end to end; the coordinator sees their sizes and when they end"
+    labels = "" if trust.committee else " and every label the model"
     return (
         "every participant follows the protocol and may be curious (semi-honest)",
         among if trust.committee else sealed,
@@ -237,7 +239,8 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
         f"public: schema, clips, scales, noise sizes, and the number of rows{for_whom}",
-        "every table fits its schema; a party whose table does not is seen to stop, which is not counted here",
+        *(() if trust.committee else (_IN_PLACE,)),
+        f"every table fits its schema{labels}; a party whose table does not is seen to stop, which is not counted here",
     )
 
 

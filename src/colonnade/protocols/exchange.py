@@ -22,7 +22,7 @@ from colonnade.protocols.exchange_sides import ActiveDescent, ActiveFit, Kept, P
 from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.moments import Rows
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
-from colonnade.randomness import Stream
+from colonnade.randomness import Stream, new_key
 
 Integers = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -36,6 +36,8 @@ class Outcome:
 
     kept: Kept | None
     released: Mapping[str, Kept] | None
+    fit: str = ""
+    """A random name of this fit, the same at everyone: kept weights of another one do not belong to it."""
 
 
 def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> Outcome:
@@ -57,7 +59,13 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
 def coordinator(me: Coordinator, task: Exchange) -> Outcome:
     """The coordinator's program: it relays, and learns what is released."""
     check_count(compare_rows(me, task.owners), task.rows)
-    return Outcome(None, _gathered(me, task) if task.release else None)
+    fit = _named(me, task)
+    for step in task.steps:
+        more = bool(me.link(task.active).recv("step")["more"])
+        me.progress("exchange", step.number + 1, len(task.steps))
+        if not more:
+            break
+    return Outcome(None, _gathered(me, task) if task.release else None, fit)
 
 
 def simulate(
@@ -79,7 +87,7 @@ def reference(
     calm = _Calm(task)
     for step in task.steps:
         slopes = noised(active.slopes(step.batch), task.active, task, draw)
-        active.learn()
+        active.learn(step.answer)
         for name, side in others.items():
             side.take(step.batch, task.grid.real(slopes))
             if step.answer is not None:
@@ -145,7 +153,8 @@ def _passive_side(rows: NDArray[np.float64], name: str, task: Exchange) -> Passi
 class _Calm:
     """Early stopping by what was sent anyway: noised slopes that get no smaller for some epochs.
 
-    It sees nothing else, so the moment of stopping tells nothing that the messages did not.
+    It sees nothing else, so the moment of stopping tells nothing that the messages did not; but whoever relays them
+    sees that moment, so with patience they count as published.
     """
 
     def __init__(self, task: Exchange) -> None:
@@ -167,19 +176,21 @@ class _Calm:
 
 def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
     event, total, calm = task.message_event(me.name), len(task.steps), _Calm(task)
+    fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
+    for name in others:
+        me.link(name).send("fit", name=fit)
     ahead = _Ahead(me.name, task, draw)
     ahead.prepare(_size(task.steps[0].batch, task))
     for step in task.steps:
         with me.meter.phase("slopes"):
             slopes = noised(side.slopes(step.batch), me.name, task, ahead)
         me.tell(task.passives, "slopes", slopes, event=event)
-        stop = calm.after(step.batch, slopes)
-        if task.patience is not None:
-            for name in task.passives:
-                me.link(name).send("go-on", more=not stop)
+        stop = calm.after(step.batch, slopes) or step.number + 1 == total
+        for name in others:
+            me.link(name).send("step", more=not stop)
         with me.meter.phase("learn"):
-            side.learn()  # while the others fit
-        if step.number + 1 < total and not stop:
+            side.learn(step.answer)  # while the others fit
+        if not stop:
             ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
@@ -191,22 +202,22 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
     with me.meter.phase("learn"):
         kept = side.kept()
     if not task.release:
-        return Outcome(kept, None)
+        return Outcome(kept, None, fit)
     opened = _publish(me, side.released(), task, draw)
     unfolded = side.unfolded(opened[me.name].weights)
-    for name in (*task.passives, COORDINATOR):  # made of released and received numbers alone
+    for name in others:  # made of released and received numbers alone
         me.link(name).send("unfolded", weights=unfolded.weights, factors=[unfolded.factors[p] for p in task.passives])
-    return Outcome(kept, opened | {me.name: unfolded})
+    return Outcome(kept, opened | {me.name: unfolded}, fit)
 
 
 def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw: Draw) -> Outcome:
-    event, total = task.message_event(me.name), len(task.steps)
+    event, total, fit = task.message_event(me.name), len(task.steps), _named(me, task)
     ahead = _Ahead(me.name, task, draw)
     for step in task.steps:
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
         slopes = _received(me, task.active, "slopes", _size(step.batch, task))
-        more = task.patience is None or bool(me.link(task.active).recv("go-on")["more"])
+        more = bool(me.link(task.active).recv("step")["more"])
         with me.meter.phase("learn"):
             side.take(step.batch, task.grid.real(slopes))
         if step.answer is not None:
@@ -217,9 +228,9 @@ def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw:
             break
     kept = Kept(me.name, side.weights)
     if not task.release:
-        return Outcome(kept, None)
+        return Outcome(kept, None, fit)
     opened = _publish(me, side.weights, task, draw)
-    return Outcome(kept, opened | {task.active: _unfolded(me, task)})
+    return Outcome(kept, opened | {task.active: _unfolded(me, task)}, fit)
 
 
 def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str, Kept]:
@@ -249,6 +260,13 @@ def _unfolded(me: Role, task: Exchange) -> Kept:
     if not isinstance(weights, np.ndarray) or weights.shape != (size,) or not isinstance(factors, list):
         raise ProtocolError(f"{task.active} sent weights of another shape than was due")
     return Kept(task.active, np.array(weights, dtype=np.float64), dict(zip(task.passives, factors, strict=True)))
+
+
+def _named(me: Role, task: Exchange) -> str:
+    name = me.link(task.active).recv("fit").get("name")
+    if not isinstance(name, str) or len(name) != 32:
+        raise ProtocolError(f"{task.active} sent another name of the fit than was due")
+    return name
 
 
 def _received(me: Role, peer: str, kind: str, size: int) -> Integers:

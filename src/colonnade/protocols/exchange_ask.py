@@ -15,37 +15,26 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
+from colonnade.protocols.align import OfKnownPeople, agree_on_rows, check_count, compare_rows
 from colonnade.protocols.exchange_ask_task import Asking
+from colonnade.protocols.exchange_shrink import believed
+from colonnade.protocols.exchange_sides import Kept
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_UNSURE = 0.7  # how far, in part of itself, the variance of a party's scores may be from what was expected
 
 
 @dataclass(frozen=True)
-class New:
-    """One owner's rows of new people, with the constant, and its own weights for them.
-
-    ``own_ids`` is what this owner itself calls these people, where that is something else.
-    """
+class New(OfKnownPeople):
+    """One owner's rows of new people, with the constant, and its own weights for them."""
 
     ids: Sequence[str]
     rows: Matrix
     weights: Vector
     own_ids: Sequence[str] | None = None
-
-    @property
-    def places(self) -> None:
-        """None: scores go to somebody who knows whose they are, so members are never hidden."""
-
-    @property
-    def called(self) -> tuple[str, ...]:
-        """The people, as this owner calls them."""
-        return tuple(self.ids if self.own_ids is None else self.own_ids)
 
     @property
     def scores(self) -> Vector:
@@ -56,18 +45,25 @@ class New:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the active party holds in the end: its own scores, and the others' as they arrived, noise and all."""
+    """What the active party holds in the end: its own rows, and the others' scores as they arrived, noise and all."""
 
     task: Asking
-    ids: tuple[str, ...]
-    own: Vector
+    new: New
     received: Mapping[str, Vector]
 
-    def joint(self, factors: Mapping[str, float]) -> Vector:
-        """The joint scores; of what was received, as much is believed as is not noise."""
-        parts = [factors[name] * believed(told, name, self.task) for name, told in self.received.items()]
-        total: Vector = np.sum([self.own, *parts], axis=0)
+    def joint(self, kept: Kept) -> Vector:
+        """The joint scores, by the factors and the expectations that the active party kept."""
+        parts = [kept.factors[name] * self.believed(name, kept.expected[name]) for name in self.received]
+        total: Vector = np.sum([self.new.scores, *parts], axis=0)
         return total
+
+    def believed(self, name: str, expected: Vector) -> Vector:
+        """What a party's scores probably are: as expected by own columns, corrected as far as is not noise."""
+        foreseen, task = self.new.rows @ expected, self.task
+        news = self.received[name] - foreseen
+        found = believed(news, task.sender(name).score_clip, task.deviation(name) ** 2, task.blur(name) ** 2)
+        corrected: Vector = foreseen + found.middle + found.share * (news - news.mean())
+        return corrected
 
 
 def owner(me: Owner, new: New, task: Asking) -> Answers | None:
@@ -87,7 +83,7 @@ def owner(me: Owner, new: New, task: Asking) -> Answers | None:
         return None
     received = {name: task.grid.real(_received(me, name, rows)) for name in task.passives}
     me.progress("scores", 1, 1)
-    return Answers(task, new.called, new.scores, received)
+    return Answers(task, new, received)
 
 
 def coordinator(me: Coordinator, task: Asking) -> None:
@@ -100,9 +96,8 @@ def simulate(new: Mapping[str, New], task: Asking, stream: Stream) -> Answers:
 
     For evaluation on data that may lie in one place; a study never calls it.
     """
-    own = new[task.active]
     told = {name: task.grid.real(noised(new[name], name, task, stream)) for name in task.passives}
-    return Answers(task, own.called, own.scores, told)
+    return Answers(task, new[task.active], told)
 
 
 def noised(new: New, name: str, task: Asking, stream: Stream) -> Integers:
@@ -112,21 +107,6 @@ def noised(new: New, name: str, task: Asking, stream: Stream) -> Integers:
     clip = task.sender(name).score_clip
     clipped = np.clip(new.rows @ blurred, -clip, clip)
     return task.grid.quantise(clipped) + discrete_gaussian(Fraction(task.score_variance(name)), (len(clipped),), stream)
-
-
-def believed(received: Vector, name: str, task: Asking) -> Vector:
-    """What a party's scores probably are: as received, drawn together as far as their spread must be noise.
-
-    Scores are expected to spread by half of their clip; what was received corrects that, the more the longer it is.
-    Everything here follows from what was received, so it costs nothing.
-    """
-    noise, expected = task.deviation(name) ** 2 + task.blur(name) ** 2, (task.sender(name).score_clip / 2) ** 2
-    seen = float(received.var()) - noise
-    doubt, error = (_UNSURE * expected) ** 2, 2 * (noise + expected) ** 2 / len(received)
-    signal = max((expected * error + seen * doubt) / (error + doubt), 0.0)
-    middle = float(received.mean()) * expected / (expected + noise / len(received))
-    share = signal / (signal + noise) if signal else 0.0
-    return middle + share * (received - middle)
 
 
 def _received(me: Owner, peer: str, size: int) -> Integers:

@@ -20,42 +20,102 @@ Matrix = NDArray[np.float64]
 _MOST_STEPS = 500
 _SHORTEST = 2.0**-40
 _STILL = 1e-7
+_MOST_CRAWLED = 1_000_000
 
 
-def penalised_fit(
-    rows: Matrix, labels: Vector, family: Family, penalties: Vector, centre: Vector, slack: float
-) -> Vector:
-    """The weights that minimise the mean loss and ``sum of penalties (w - centre)^2 / 2``, by damped Newton steps."""
-    weights = centre.copy()
-    value, scores = _objective(rows, labels, family, penalties, centre, weights)
+@dataclass(frozen=True)
+class Objective:
+    """The mean loss of rows and labels and ``sum of penalties (w - centre)^2 / 2``."""
+
+    rows: Matrix
+    labels: Vector
+    family: Family
+    penalties: Vector
+    centre: Vector
+
+    def gradient(self, weights: Vector, scores: Vector) -> Vector:
+        """Its gradient."""
+        slopes = self.family.slopes(scores, self.labels)
+        gradient: Vector = self.rows.T @ slopes / len(self.rows) + self.penalties * (weights - self.centre)
+        return gradient
+
+    def newton(self, gradient: Vector, scores: Vector) -> Vector:
+        """The step to the minimum of its quadratic expansion."""
+        bent = (self.rows * self.family.hessian(scores, self.labels)[:, None]).T @ self.rows / len(self.rows)
+        return np.asarray(np.linalg.solve(bent + np.diag(self.penalties), gradient), dtype=np.float64)
+
+    def gained(self, weights: Vector, scores: Vector, after: Vector, moved: Vector) -> float:
+        """How much less it is after a step; row by row, since two totals differ by less than their last digit."""
+        losses = self.family.loss(scores, self.labels) - self.family.loss(moved, self.labels)
+        nearer = self.penalties * (weights - after) * (weights + after - 2 * self.centre) / 2
+        return float(losses.mean() + nearer.sum())
+
+
+def penalised_fit(objective: Objective, slack: float | None) -> Vector:
+    """The weights that minimise an objective: damped Newton steps, until the gradient is no longer than ``slack``.
+
+    Without a slack the fit stops where it can get no further; nothing may then rest on how far that is. With one, short
+    gradient steps take over where Newton's get stuck: they converge for every convex, smooth and penalised objective,
+    so whether a fit succeeds tells nothing about the data.
+    """
+    weights = objective.centre.copy()
+    scores: Vector = objective.rows @ weights
     for _ in range(_MOST_STEPS):
-        gradient = rows.T @ family.slopes(scores, labels) / len(rows) + penalties * (weights - centre)
-        if math.sqrt(float(gradient @ gradient)) <= slack:
+        gradient = objective.gradient(weights, scores)
+        length = _norm(gradient)
+        if length <= (slack or _STILL * objective.family.slope_bound):
             return weights
-        curved = (rows * family.hessian(scores, labels)[:, None]).T @ rows / len(rows)
-        step = np.linalg.solve(curved + np.diag(penalties), gradient)
-        size = 1.0
-        while True:
-            after, moved = _objective(rows, labels, family, penalties, centre, weights - size * step)
-            # Near the minimum the objective is flat to the last digit; a shorter gradient is then what counts.
-            if after <= value - 1e-4 * size * float(gradient @ step) or size < _SHORTEST:
-                break
-            size /= 2
-        weights, value, scores = weights - size * step, after, moved
-    raise ProtocolError("a fit did not converge: raise the ridge")
+        found = _shortened(objective, weights, scores, gradient, length)
+        if found is None:
+            break
+        weights, scores = found
+    return weights if slack is None else _crawled(objective, weights, slack)
 
 
-def sparse_fit(rows: Matrix, labels: Vector, family: Family, penalties: Vector, centre: Vector, l1: Vector) -> Vector:
-    """The same with ``sum of l1 |w|`` besides, by accelerated proximal steps: many weights end at zero exactly.
+def _shortened(
+    objective: Objective, weights: Vector, scores: Vector, gradient: Vector, length: float
+) -> tuple[Vector, Vector] | None:
+    """A part of Newton's step that makes the objective smaller or the gradient shorter; ``None`` if no part does."""
+    step = objective.newton(gradient, scores)
+    promised, size = float(gradient @ step), 1.0
+    while size >= _SHORTEST:
+        after = weights - size * step
+        moved: Vector = objective.rows @ after
+        if objective.gained(weights, scores, after, moved) >= 1e-4 * size * promised:
+            return after, moved
+        if _norm(objective.gradient(after, moved)) <= (1 - 1e-4 * size) * length:
+            return after, moved
+        size /= 2
+    return None
+
+
+def _crawled(objective: Objective, weights: Vector, slack: float) -> Vector:
+    """Gradient steps of a length that is safe for the steepest curvature."""
+    gram = objective.rows.T @ objective.rows / len(objective.rows)
+    steepest = objective.family.curvature * float(np.linalg.eigvalsh(gram)[-1]) + objective.penalties
+    for _ in range(_MOST_CRAWLED):
+        gradient = objective.gradient(weights, objective.rows @ weights)
+        if _norm(gradient) <= slack:
+            return weights
+        weights = weights - gradient / steepest
+    raise ProtocolError("a fit did not converge: raise strength")
+
+
+def _norm(vector: Vector) -> float:
+    return math.sqrt(float(vector @ vector))
+
+
+def sparse_fit(objective: Objective, l1: Vector) -> Vector:
+    """The minimum with ``sum of l1 |w|`` besides, by accelerated proximal steps: many weights end at zero exactly.
 
     It is for a fit that nobody else sees, so it stops when it hardly moves and certifies nothing.
     """
-    steepest = family.curvature * float(np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1]) + penalties
-    weights = ahead = centre.copy()
+    gram = objective.rows.T @ objective.rows / len(objective.rows)
+    steepest = objective.family.curvature * float(np.linalg.eigvalsh(gram)[-1]) + objective.penalties
+    weights = ahead = objective.centre.copy()
     pace = 1.0
     for _ in range(_MOST_STEPS):
-        gradient = rows.T @ family.slopes(rows @ ahead, labels) / len(rows) + penalties * (ahead - centre)
-        moved = ahead - gradient / steepest
+        moved = ahead - objective.gradient(ahead, objective.rows @ ahead) / steepest
         after = np.sign(moved) * np.maximum(0.0, np.abs(moved) - l1 / steepest)
         if float((ahead - after) @ (after - weights)) > 0:
             pace, ahead = 1.0, weights  # it overshot: start to gather speed again
@@ -63,17 +123,9 @@ def sparse_fit(rows: Matrix, labels: Vector, family: Family, penalties: Vector, 
         faster = (1 + math.sqrt(1 + 4 * pace * pace)) / 2
         step = after - weights
         weights, ahead, pace = after, after + (pace - 1) / faster * step, faster
-        if math.sqrt(float(step @ step)) <= _STILL * (1 + math.sqrt(float(weights @ weights))):
+        if _norm(step) <= _STILL * (1 + _norm(weights)):
             break
     return weights
-
-
-def _objective(
-    rows: Matrix, labels: Vector, family: Family, penalties: Vector, centre: Vector, weights: Vector
-) -> tuple[float, Vector]:
-    scores: Vector = rows @ weights
-    away = weights - centre
-    return float(family.loss(scores, labels).mean() + penalties @ (away * away) / 2), scores
 
 
 @dataclass(frozen=True)
@@ -105,12 +157,12 @@ class BallFit:
         along = self.axes.T @ wanted
         held = self._held(along, tall)
         weights: Vector = self.axes @ (along / (tall + held))
-        norm = math.sqrt(float(weights @ weights))
+        norm = _norm(weights)
         if norm > self.radius:
             weights *= self.radius / norm * (1 - 2.0**-50)
         tilt = self.curvature * (self.gram @ weights) + (self.ridge + held) * weights - wanted
-        if math.sqrt(float(tilt @ tilt)) > self.slack:
-            raise ProtocolError("a fit did not converge: raise the ridge")
+        if _norm(tilt) > self.slack:
+            raise ProtocolError("a fit did not converge: raise strength")
         return weights
 
     def _held(self, along: Vector, tall: Vector) -> float:
@@ -118,7 +170,7 @@ class BallFit:
         held = 0.0
         for _ in range(_MOST_STEPS):
             parts = along / (tall + held)
-            norm = math.sqrt(float(parts @ parts))
+            norm = _norm(parts)
             if norm <= self.radius * (1 + 2.0**-48):
                 return held
             slope = float((parts * parts / (tall + held)).sum())

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from colonnade.protocols.exchange_fits import BallFit, Matrix, Vector, penalised_fit, sparse_fit
-from colonnade.protocols.exchange_task import HEARD, Exchange, Side
+from colonnade.protocols.exchange_bounds import HEARD, Side
+from colonnade.protocols.exchange_fits import BallFit, Matrix, Objective, Vector, penalised_fit, sparse_fit
+from colonnade.protocols.exchange_shrink import believed
+from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.families import Family
 
 _BLUR = 0.393  # pi / 8: a logistic curve averaged over normal scores is nearly one of a smaller slope
 _STEEPEST = 0.5
-_UNSURE = 0.7  # how far, in part of itself, the variance of a party's scores may be from what was expected
-_LEAST = 0.1
 _FILLED = 0.3  # mean square of a row, as part of the square of its bound: a guess
 _BELIEF = 0.5  # of the expected factor: evidence may double it, and without any a useless party does little harm
 
@@ -27,12 +27,14 @@ _BELIEF = 0.5  # of the expected factor: evidence may double it, and without any
 class Kept:
     """One party's own part of the model, which it tells nobody: weights of its centred columns, then the constant.
 
-    ``factors`` are by what the active party multiplies the scores of each other party; others have none.
+    ``factors`` are by what the active party multiplies the scores of each other party; ``expected`` are the weights of
+    its own row by which it expects those scores before it hears them. Others have none.
     """
 
     party: str
     weights: Vector
     factors: Mapping[str, float] = field(default_factory=dict)
+    expected: Mapping[str, Vector] = field(default_factory=dict)
 
 
 class PassiveFit:
@@ -101,15 +103,10 @@ class Heard:
     @classmethod
     def of(cls, received: Vector, deviation: float, side: Side) -> Heard:
         """How much of what was received is signal: what was expected, corrected by what was seen."""
-        noise, expected = deviation**2, (side.score_clip / 2) ** 2
-        # Most of a noisy mean is noise, and it would go into the intercept.
-        middle = float(received.mean()) * _LEAST * expected / (_LEAST * expected + noise / len(received))
-        seen = float(received.var()) - noise
-        doubt, error = (_UNSURE * expected) ** 2, 2 * (noise + expected) ** 2 / len(received)
-        signal = max((expected * error + seen * doubt) / (error + doubt), _LEAST * expected)
-        whole = math.sqrt(signal + noise)
-        column = np.clip((received - middle) / whole, -HEARD, HEARD)
-        return cls(column, middle, signal, signal / (signal + noise), whole / signal, side.factor)
+        found = believed(received, side.score_clip, deviation**2)
+        whole = math.sqrt(found.signal + found.noise)
+        column = np.clip((received - found.middle) / whole, -HEARD, HEARD)
+        return cls(column, found.middle, found.signal, found.share, whole / found.signal, side.factor)
 
 
 class _Active:
@@ -125,10 +122,11 @@ class _Active:
         kept = self.received.setdefault(party, np.zeros(len(self.rows)))
         kept[batch :: self.task.batches] = scores
 
-    def refit(self, ridge: float, l1: float = 0.0) -> Fit:
+    def refit(self, ridge: float, *, certified: bool) -> Fit:
         """Fit own columns and one factor for each party's scores to the labels, given what was received.
 
-        A factor is held to what was expected of it as firmly as that was known.
+        A factor is held to what was expected of it as firmly as that was known. What is made of a fit may be sent only
+        if it is certified.
         """
         heard = _heard(self)
         rows = np.column_stack([self.rows, *(each.column for each in heard.values())])
@@ -137,13 +135,25 @@ class _Active:
             spread = max(each.prior / each.factor, 1e-6)
             penalties[place] = max(ridge, 1 / (len(rows) * spread**2))
             centre[place] = _BELIEF * each.prior / each.factor
-        if l1:
-            sparse = np.where(np.arange(rows.shape[1]) < own - 1, l1, 0.0)  # neither the constant nor the factors
-            weights = sparse_fit(rows, self.labels, self.family, penalties, centre, sparse)
+        objective = Objective(rows, self.labels, self.family, penalties, centre)
+        if self.task.l1 and not certified:
+            sparse = np.where(np.arange(rows.shape[1]) < own - 1, self.task.l1, 0.0)  # no constant, no factors
+            weights = sparse_fit(objective, sparse)
         else:
-            slack = self.task.slack(self.task.active)
-            weights = penalised_fit(rows, self.labels, self.family, penalties, centre, slack)
+            weights = penalised_fit(objective, self.task.slack(self.task.active) if certified else None)
         return Fit(weights, rows @ weights, heard)
+
+    def kept(self) -> Kept:
+        """The model it ends with; it costs nothing, since nothing is sent any more."""
+        fit = self.refit(_gentle(self), certified=False)
+        return replace(fit.kept(self), expected={party: self._expected(each) for party, each in fit.heard.items()})
+
+    def _expected(self, heard: Heard) -> Vector:
+        """The weights of the own row that tell a party's scores best; where nothing is heard they take their place."""
+        gram = self.rows.T @ self.rows / len(self.rows) + _gentle(self) * np.eye(self.rows.shape[1])
+        found = np.linalg.solve(gram, self.rows.T @ heard.column / len(self.rows)) / heard.factor
+        found[-1] += heard.middle / self.task.intercept
+        return np.asarray(found, dtype=np.float64)
 
 
 class ActiveFit(_Active):
@@ -151,19 +161,15 @@ class ActiveFit(_Active):
 
     def slopes(self, batch: int) -> Vector:
         """The slopes of all rows at the best fit so far."""
-        fit = self.refit(self.side.ridge)
+        fit = self.refit(self.side.ridge, certified=True)
         return self.family.sent(fit.scores, self.labels)
 
-    def learn(self) -> None:
+    def learn(self, following: int | None) -> None:
         """Nothing: the next fit starts from scratch."""
-
-    def kept(self) -> Kept:
-        """The model it ends with; it costs nothing, since nothing is sent any more."""
-        return self.refit(_gentle(self)).kept(self)
 
     def released(self) -> Vector:
         """The weights to be released: of own columns, the constant, and each party's column of scores."""
-        return self.refit(self.task.release_ridge).weights
+        return self.refit(self.task.release_ridge, certified=True).weights
 
     def unfolded(self, weights: Vector) -> Kept:
         """Released weights as a model of the scores themselves, by what was received alone.
@@ -184,22 +190,21 @@ class ActiveDescent(_Active):
         super().__init__(rows, labels, task)
         self.weights = np.zeros(rows.shape[1])
         self._total = np.zeros(rows.shape[1])
+        self._own = np.zeros(len(rows[:: task.batches]))
 
     def slopes(self, batch: int) -> Vector:
         """The slopes of one batch at the present weights; the own step waits until they are sent."""
         some = slice(batch, None, self.task.batches)
         rows, labels = self.rows[some], self.labels[some]
-        scores = rows @ self.weights + sum(kept[some] for kept in self.received.values())
+        scores = self._own + sum(kept[some] for kept in self.received.values())
         self._total = self.family.slopes(scores, labels) @ rows
         return self.family.sent(scores, labels)
 
-    def learn(self) -> None:
-        """The own step of the batch whose slopes were made last."""
+    def learn(self, following: int | None) -> None:
+        """The own step of the batch whose slopes were made last, and the own scores of the one that follows."""
         self.weights = stepped(self.weights, self._total, self.side, self.task)
-
-    def kept(self) -> Kept:
-        """The model it ends with; it costs nothing, since nothing is sent any more."""
-        return self.refit(_gentle(self), self.task.l1).kept(self)
+        if following is not None:
+            self._own = self.rows[following :: self.task.batches] @ self.weights
 
     def released(self) -> Vector:
         """The weights that the steps led to."""

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, DiscreteGaussianRelease, Event, Trust, least_noise
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise.grid import Grid
-from colonnade.privacy.sensitivity import alternating, exchange, float_up, root_up
-from colonnade.protocols.blocks import Block, OfBlocks
+from colonnade.protocols.blocks import Block
+from colonnade.protocols.exchange_bounds import Bounded, Method, Side
 from colonnade.protocols.families import Family
 from colonnade.protocols.session import Cells
 
@@ -23,26 +23,9 @@ PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
 FITS = "alternating-fits"
 NOISE_UNIT = 1 << 20  # the noise is a squared multiple of the sensitivity, in units of its inverse
-HEARD = 3.0  # what the active party received is brought to deviation 1 and clipped to this
 RELEASE = 4  # a squared multiple of the messages': weights move far less than messages, so this costs little accuracy
+_MOST_FITS, _MOST_STEPS = 100, 100_000
 _REACH = 16  # deviations; the samplers cut their tails before
-_SLACK = Fraction(1, 1 << 12)
-
-Method = Literal["alternating", "gradient"]
-
-
-@dataclass(frozen=True)
-class Side:
-    """One owner's public parameters: its penalty, its ball, the clip of its scores.
-
-    ``factor`` is by what the active party expects to multiply a passive party's scores, from public knowledge alone.
-    """
-
-    owner: str
-    ridge: float
-    weight_bound: float
-    score_clip: float
-    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +38,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Exchange(OfBlocks):
+class Exchange(Bounded):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``sides`` are in the order of ``blocks``; a row is a block's columns and the public constant ``intercept``. Every
@@ -95,38 +78,33 @@ class Exchange(OfBlocks):
             raise StudyError("fits that take turns use all rows at once; batches are for method = gradient")
         if not 1 <= self.batches <= self.rows:
             raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches")
+        most = _MOST_FITS if self.method == "alternating" else _MOST_STEPS
+        if not 1 <= self.epochs * self.batches <= most:
+            raise StudyError(
+                f"{self.epochs} epochs of {self.batches} batches are {self.epochs * self.batches:,} exchanges, and at "
+                f"most {most:,} are possible: lower epochs"
+            )
         if self.method == "gradient":
             self._check_rate()
 
     def _check_rate(self) -> None:
         """F6: the active party's steps must not overshoot, and penalties must not turn weights around."""
         if self.epochs * self.batches < 2:
-            raise StudyError("gradient descent needs at least two steps: raise epochs or batches")
+            raise StudyError("gradient descent needs at least two steps: raise epochs or lower batch")
         side, norm = self.side(self.active), self.row_norm(self.active)
         limit = 2 / (self.family.curvature * norm**2 + side.ridge)
         if self.learning_rate > limit:
             raise StudyError(
                 f"learning_rate is {self.learning_rate:g} and must be at most {limit:.4g} = 2 / (curvature x squared "
-                f"row norm of {self.active} + ridge): beyond it steps overshoot and the bound on messages fails"
+                f"row norm of {self.active} + strength of an L2 penalty): beyond it steps overshoot"
             )
         for other in self.sides:
             if self.learning_rate * other.ridge > 1:
-                raise StudyError(f"learning_rate x ridge must be at most 1, and is more at {other.owner}: lower either")
+                raise StudyError(
+                    f"learning_rate x strength must be at most 1, and is more at {other.owner}: lower either"
+                )
 
     # --- who and when
-
-    @property
-    def passives(self) -> tuple[str, ...]:
-        """The owners without the label."""
-        return tuple(owner for owner in self.owners if owner != self.active)
-
-    def side(self, owner: str) -> Side:
-        """One owner's parameters."""
-        return self.sides[self.owners.index(owner)]
-
-    def block(self, owner: str) -> Block:
-        """One owner's columns."""
-        return self.blocks[self.owners.index(owner)]
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -136,97 +114,6 @@ class Exchange(OfBlocks):
             return tuple(Step(number, 0, 0) for number in range(total))
         turns = [number % self.batches for number in range(total)]
         return tuple(Step(n, turn, turns[n + 1] if n + 1 < total else None) for n, turn in enumerate(turns))
-
-    @property
-    def batch_size(self) -> int:
-        """By what the sums of every batch are divided: the size of the largest."""
-        return -(-self.rows // self.batches)
-
-    # --- bounds
-
-    def row_norm(self, owner: str) -> float:
-        """The largest norm of one owner's row with its constant."""
-        return float_up(root_up(Fraction(self.block(owner).clip) ** 2 + Fraction(self.intercept) ** 2))
-
-    @property
-    def heard_norm(self) -> float:
-        """The largest norm of the active party's row with what it received beside it."""
-        received = len(self.passives) * Fraction(HEARD) ** 2
-        return float_up(root_up(Fraction(self.row_norm(self.active)) ** 2 + received))
-
-    def slack(self, owner: str) -> float:
-        """How long a gradient may be where a fit stops; a small part of what one row can move."""
-        size = self.heard_norm * self.family.slope_bound if owner == self.active else self.row_norm(owner)
-        return float(_SLACK * Fraction(size) / self.rows)
-
-    def descent(self, owner: str) -> exchange.Exchange:
-        """The bounds of Theorem H for one owner."""
-        side = self.side(owner)
-        return exchange.Exchange(
-            epochs=self.epochs,
-            batches=self.batches,
-            batch_size=self.batch_size,
-            rate=self.learning_rate,
-            row_norm=self.row_norm(owner),
-            weight_norm=side.weight_bound,
-            slope=self.family.slope_bound,
-            curvature=self.family.curvature,
-            ridge=side.ridge,
-            prox_ridge=self.prox_ridge,
-            received=self.message_clip,
-            score=None if owner == self.active else side.score_clip,
-            changing=self.block(owner).clip,
-        )
-
-    def passive_fits(self, owner: str) -> alternating.PassiveFits:
-        """The bounds of a passive party's fits."""
-        side = self.side(owner)
-        return alternating.PassiveFits(
-            rounds=self.epochs,
-            rows=self.rows,
-            row_norm=self.row_norm(owner),
-            weight_norm=side.weight_bound,
-            received=self.message_clip,
-            score=side.score_clip,
-            curvature=self.family.curvature,
-            ridge=side.ridge,
-            slack=self.slack(owner),
-            changing=self.block(owner).clip,
-        )
-
-    def active_fits(self, ridge: float) -> alternating.ActiveFits:
-        """The bounds of the active party's fits."""
-        return alternating.ActiveFits(
-            rounds=self.epochs,
-            rows=self.rows,
-            row_norm=self.heard_norm,
-            slope=self.family.slope_bound,
-            curvature=self.family.curvature,
-            own=self.family.own,
-            ridge=ridge,
-            slack=self.slack(self.active),
-        )
-
-    def message_sensitivity(self, owner: str) -> Fraction:
-        """A bound on how far all messages of an owner move when one person's columns with it are replaced."""
-        return root_up(self._messages_squared(owner))
-
-    def _messages_squared(self, owner: str) -> Fraction:
-        if self.method == "gradient":
-            run = self.descent(owner)
-            found = exchange.passive_squared(run)
-            return exchange.active_squared(run, self.family.own) if owner == self.active else found
-        if owner == self.active:
-            return alternating.active_fits_squared(self.active_fits(self.side(owner).ridge))
-        return alternating.passive_fits_squared(self.passive_fits(owner))
-
-    def weights_sensitivity(self, owner: str) -> Fraction:
-        """How far the weights that an owner releases move, given all messages."""
-        if self.method == "gradient":
-            return exchange.weights_sensitivity(self.descent(owner), active=owner == self.active)
-        if owner == self.active:
-            return alternating.active_fits_weights(self.active_fits(self.release_ridge))
-        return alternating.passive_fits_weights(self.passive_fits(owner))
 
     # --- noise and events
 
@@ -297,9 +184,17 @@ class Exchange(OfBlocks):
             replace_l2_squared=square,
             tail=TAIL,
             theorem=FITS if self.method == "alternating" else STEPS,
-            audience=() if self.release else tuple(other for other in self.owners if other != owner),
+            audience=() if self.seen else tuple(other for other in self.owners if other != owner),
             about=(owner,),
         )
+
+    @property
+    def seen(self) -> bool:
+        """Whether messages count as published: weights that are released follow from them, and so does an early end.
+
+        Whoever relays messages sees when they end, and with ``patience`` that depends on what they said.
+        """
+        return self.release or self.patience is not None
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
@@ -337,7 +232,9 @@ class Exchange(OfBlocks):
         variances += [self.weights_variance(owner) for owner in self.owners if self.release]
         bound = math.ceil(values * (1 << self.bits)) + _REACH * (math.isqrt(max(variances)) + 1)
         if bound >= 2**62:
-            raise CapacityError("such noise does not fit 64-bit integers: raise epsilon, lower epochs or raise ridge")
+            raise CapacityError(
+                "such noise does not fit 64-bit integers: raise epsilon, lower epochs or the clips, or raise strength"
+            )
         return bound
 
     @property

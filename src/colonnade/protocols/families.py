@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from colonnade.tables.encode import Matrix, decode_number
 
 __all__ = ["NAMES", "Family", "Gamma", "Linear", "Logistic", "Poisson", "Svm", "family_for", "labels_for"]
 
+Refuse = Callable[[NDArray[np.bool_], str], None]
+"""Raise an error for the first row that is wrong, with why."""
 _FARTHEST = 100.0  # e^100: beyond any mean, and far from where an exponential overflows
 _LEAST_SHARE = 0.01
 _ROUNDING = 1e-9
@@ -57,40 +60,49 @@ def family_for(
     return _MAKERS[name](column, options)
 
 
-def labels_for(family: Family, column: Column, encoded: Matrix, *, where: str = "the label") -> NDArray[np.float64]:
-    """The label as the family takes it, from the columns that the schema encodes it to; ``where`` names it in errors.
+def labels_for(
+    family: Family,
+    column: Column,
+    encoded: Matrix,
+    *,
+    where: str = "the label",
+    rows: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
+    """The label as the family takes it, from the columns that the schema encodes it to.
 
+    Errors name it ``where``, and its rows by the numbers in ``rows``, or else counted from 1.
     Logistic: 0 or 1; svm: -1 or 1; linear: in [-1, 1]; poisson and gamma: in the label's own units.
     """
     values = np.asarray(encoded, dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
     if values.shape[1] != len(column.parts):
         raise DataError(f"{where} has {values.shape[1]} encoded columns where its schema has {len(column.parts)}")
-    _refuse(np.any(~np.isfinite(values), axis=1), where, "is not a finite number")
+    refuse = partial(_refuse, where, np.arange(1, len(values) + 1) if rows is None else rows)
+    refuse(np.any(~np.isfinite(values), axis=1), "is not a finite number")
     if isinstance(column, Number):
-        return _numbers(family, column, values[:, 0], where)
+        return _numbers(family, column, values[:, 0], refuse)
     if isinstance(column, Category):
-        _refuse(values.sum(axis=1) != 1, where, "has none of the label's values")
-    _refuse((values[:, -1] != 0) & (values[:, -1] != 1), where, "is neither 0 nor 1")
+        refuse(values.sum(axis=1) != 1, "has none of the label's values")
+    refuse((values[:, -1] != 0) & (values[:, -1] != 1), "is neither 0 nor 1")
     return 2 * values[:, -1] - 1 if family.name == "svm" else values[:, -1].copy()
 
 
-def _numbers(family: Family, column: Number, encoded: Vector, where: str) -> Vector:
+def _numbers(family: Family, column: Number, encoded: Vector, refuse: Refuse) -> Vector:
     signed = encoded if column.scale == "signed" else 2 * encoded - 1
-    _refuse(np.abs(signed) > 1 + _ROUNDING, where, "lies outside the bounds of its schema")
+    refuse(np.abs(signed) > 1 + _ROUNDING, "lies outside the bounds of its schema")
     if family.name == "linear":
         return np.clip(signed, -1.0, 1.0)
     values = np.clip(decode_number(encoded, column), column.low, column.high)
     if family.name == "poisson":
         counts = np.rint(values)
-        _refuse(np.abs(values - counts) > _ROUNDING * max(1.0, column.high), where, "is not a whole number")
+        refuse(np.abs(values - counts) > _ROUNDING * max(1.0, column.high), "is not a whole number")
         return counts
     return values
 
 
-def _refuse(wrong: NDArray[np.bool_], where: str, why: str) -> None:
+def _refuse(where: str, rows: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> None:
     if wrong.any():
-        raise DataError(f"{where}, row {int(np.argmax(wrong)) + 1}: the value {why}; correct the table or its schema")
+        raise DataError(f"{where}, row {int(rows[wrong].min())}: the value {why}; correct the table or its schema")
 
 
 def _logistic(column: Column, options: _Options) -> Family:

@@ -17,31 +17,19 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.mpc import Shares
 from colonnade.privacy.noise import skellam
-from colonnade.protocols.align import agree_on_rows, check_count, compare_rows
+from colonnade.protocols.align import OfKnownPeople, agree_on_rows, check_count, compare_rows
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.scores_task import Scores
 from colonnade.randomness import Stream
 
 
 @dataclass(frozen=True)
-class Parts:
-    """One owner's summands: the ids that all have in common, and a row of numbers for each of them, one a class.
-
-    ``own_ids`` is what this owner itself calls these people, where that is something else.
-    """
+class Parts(OfKnownPeople):
+    """One owner's summands: the ids that all have in common, and a row of numbers for each of them, one a class."""
 
     ids: Sequence[str]
     values: NDArray[np.float64]
     own_ids: Sequence[str] | None = None
-
-    @property
-    def places(self) -> None:
-        """None: scores go to somebody who knows whose they are, so members are never hidden."""
-
-    @property
-    def called(self) -> tuple[str, ...]:
-        """The people, as this owner calls them."""
-        return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from colonnade.protocols.align.programs import Aligned, Matched, coordinator, owner, reference
-from colonnade.protocols.align.rows import agree_on_rows, check_count, compare_rows
+from colonnade.protocols.align.rows import OfKnownPeople, agree_on_rows, check_count, compare_rows
 from colonnade.protocols.align.task import MODES, Aligning, Leak, Mode
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Leak",
     "Matched",
     "Mode",
+    "OfKnownPeople",
     "agree_on_rows",
     "check_count",
     "compare_rows",

@@ -35,6 +35,25 @@ class Listed(Protocol):
         """The rows' slots, where members are hidden."""
 
 
+class OfKnownPeople:
+    """Rows for somebody who knows whose they are, so members are never hidden.
+
+    ``own_ids`` is what an owner itself calls these people, where that is something else than all call them.
+    """
+
+    ids: Sequence[str]
+    own_ids: Sequence[str] | None
+
+    @property
+    def places(self) -> None:
+        """None: nobody has a slot."""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The people, as their owner calls them."""
+        return tuple(self.ids if self.own_ids is None else self.own_ids)
+
+
 def agree_on_rows(me: Owner, owners: Sequence[str], rows: Listed) -> int:
     """An owner's side: the common number of rows or slots, or a :class:`StudyError` at everyone."""
     size, ids = _described(rows)
