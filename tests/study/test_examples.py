@@ -52,6 +52,7 @@ def test_the_study_over_messages_is_priced_and_within_everybodys_policy(colonnad
         config = PartyConfig.load(folder / party / "party.toml")
         config.check(study)
         config.check_budget(study)
+        assert config.kept == folder / party / ".." / "runs" / "noised-messages" / "parties" / party / "kept.json"
 
 
 def test_a_plan_counts_rows_against_a_budget_and_epsilon_against_none(colonnade, folder):
@@ -61,8 +62,9 @@ def test_a_plan_counts_rows_against_a_budget_and_epsilon_against_none(colonnade,
     assert "states no budget for observers" in priced
 
 
-def test_a_prediction_waits_for_its_model(colonnade, folder):
-    text = colonnade("run", folder / "PREDICT.toml", "--out", folder / "out", code=StudyError.exit_code)
+@pytest.mark.parametrize("name", ["PREDICT.toml", "SCORES.toml"])
+def test_a_prediction_waits_for_its_model(colonnade, folder, name):
+    text = colonnade("run", folder / name, "--out", folder / "out", code=StudyError.exit_code)
     assert "model.json cannot be read" in text
     assert not (folder / "out").exists()
 

@@ -281,7 +281,7 @@ def test_what_cannot_be_planned_is_told_what_can(study):
     rounds = PCA.replace('kind = "pca"', 'kind = "logistic"\nlabel = "a.x"\nmethod = "sqm"\nrows = 200\nrate = 0.2')
     with pytest.raises(StudyError, match=r'of kind logistic has method "sqm", .* one release of second moments'):
         epsilons(study(rounds), Amount(error=1.0), rows=10)
-    with pytest.raises(StudyError, match='"one-shot" or "functional", for a sketch, and for kind glm'):
+    with pytest.raises(StudyError, match='"one-shot" or "functional", for a sketch, and for kinds glm and glm-scores'):
         least_rows(study(rounds), Amount(error=1.0))
 
 

@@ -160,7 +160,8 @@ def party(
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
         record = read_record(folder)
-        told = summary(model) if model.kind == "prediction" else []  # everything else is in the coordinator's report
+        answers = model.kind in ("prediction", "glm-scores")  # everything else is in the coordinator's report
+        told = summary(model) if answers else []
         own_file = folder / KEPT
         kept = [f"our own weights are in {own_file}, for our eyes alone"] if own_file.exists() else []
         done = [*show.common(loaded, record), *told, *kept, f"done; the record is in {folder}"]

@@ -15,6 +15,7 @@ from colonnade.errors import ColonnadeError, ConnectError
 from colonnade.models.alignment import keys_of
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
+from colonnade.protocols.exchange_ask_task import Asking
 from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
@@ -68,6 +69,8 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
         return
     yield _tried("key", lambda: _key(study, config))
     yield from _table(study, config)
+    if isinstance(study.task, Asking):
+        yield _tried("kept weights", lambda: _kept(study, config))
     yield _ledger(config)
     yield _tried("budget", lambda: _budget(study, config))
     yield _connection(study, config)
@@ -110,6 +113,11 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
         yield _count(table.rows, study.task.rows)
     if task is not None:
         yield _tried("keys", lambda: _keys(task, table))
+
+
+def _kept(study: Study, config: PartyConfig) -> str:
+    config.estimator(study)
+    return f"{config.kept} belongs to {config.name} and to the model of the study"
 
 
 def _count(rows: int, said: int) -> Check:

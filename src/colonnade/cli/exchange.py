@@ -1,4 +1,4 @@
-"""A model over noised messages, before it is learned: what follows from public figures, and what is promised."""
+"""A model over noised messages, or scores by it, before anything runs: what follows from public figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from colonnade.models.glm_guarantees import Guarantees
 from colonnade.privacy import Statement
 from colonnade.report.exchange import besides
-from colonnade.study.preflight import ExchangePreflight, SidePreflight
+from colonnade.study.figures import AskingPreflight, ExchangePreflight, SidePreflight
 
 _HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within", "expected agreement")
 
@@ -27,6 +27,21 @@ def exchange(answer: ExchangePreflight) -> list[str]:
         _weights(answer.release),
     ]
     return [*lines, "", *promised(answer.statement, answer.guarantees)]
+
+
+def asking(answer: AskingPreflight) -> list[str]:
+    """Who tells which scores to whom, and how noisy they are."""
+    senders = [
+        (each.party, str(each.weights), *(f"{value:.2g}" for value in (each.score_clip, each.blur, each.noise_std)))
+        for each in answer.senders
+    ]
+    return [
+        f"SCORES of new people by kept weights, told to {answer.to} alone",
+        f"the kept weights of each party must belong to model {answer.model}",
+        *_table([("party", "weights", "scores within", "blur", "noise"), *senders]),
+        "blur is what the noise on weights adds to a score, noise what is added to each; about the same people it is",
+        "charged anew each time",
+    ]
 
 
 def promised(statement: Statement, guarantees: Guarantees) -> list[str]:

@@ -19,6 +19,7 @@ def summary(model: Estimator) -> list[str]:
         "glm": _messages,
         "polynomial": _sums,
         "prediction": _answers,
+        "glm-scores": _answers,
     }
     return kinds[model.kind](model)
 
@@ -68,7 +69,7 @@ def _sums(model: Any) -> list[str]:
 
 
 def _answers(model: Any) -> list[str]:
-    how = "exact" if model.exact else "noisy"
+    how = "exact" if getattr(model, "exact", False) else "noisy"
     if model.ids_ is None:
         return [f"{model.to} was told the {how} scores; they are in its model.json and nowhere else"]
     return [f"{how} scores of {len(model.ids_):,} people, told to {model.to} alone: see model.json"]

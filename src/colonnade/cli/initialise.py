@@ -21,6 +21,7 @@ data = {data}
 id = {id:<27}# delete this line if the table has no such column
 key = "{name}.key"
 ledger = "ledger.sqlite"
+# kept = "kept.json"            # {name}'s own weights of a model, for studies of kind "glm-scores"
 
 # Where {name} keeps the keys by which a study with [align] recognises people, if its columns have other names than the
 # study's keys. Of a single key it is `id`, unless it stands here.
@@ -32,7 +33,7 @@ ledger = "ledger.sqlite"
 # "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
 # this policy and its caps allow, without asking; "never": nothing.
 approval = "{approval}"
-tasks = ["pca"]                 # and "linear", "logistic", "glm", "polynomial", "prediction", as you agree
+tasks = ["pca"]                 # and "linear", "logistic", "glm", "glm-scores", "polynomial", "prediction"
 columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree

@@ -22,7 +22,7 @@ def plan(
     epsilon: Annotated[bool, typer.Option("--epsilon", help="Ask what each observer would learn.")] = False,
     error: Annotated[
         float | None,
-        typer.Option("--error", metavar="E", help="The noise: its deviation on a mean, an entry of X'X/n or a slope."),
+        typer.Option("--error", metavar="E", help="The noise: deviation on a mean, entry of X'X/n, slope or score."),
     ] = None,
     noise_multiplier: Annotated[
         float | None,
@@ -67,7 +67,7 @@ def _show(answer: Plan) -> str:
         ("rounds", f"{answer.rounds:,}"),
         ("rows", f"{answer.rows:,}"),
         ("noise", f"{answer.noise_multiplier:.4g} times the sensitivity"),
-        ("error", f"deviation {answer.error:.4g} on a {'slope' if answer.guarantees else 'mean'}"),
+        ("error", f"deviation {answer.error:.4g} on a {answer.error_on}"),
     )
     lines = [f"study {answer.study!r}: {heads[answer.question]}", ""]
     lines += [f"  {name:<6}  {value}" for name, value in facts]

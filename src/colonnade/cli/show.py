@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.cli.doctor import Check
-from colonnade.cli.exchange import exchange
+from colonnade.cli.exchange import asking, exchange
 from colonnade.cli.fitted import summary
 from colonnade.cli.keys import rules
 from colonnade.models import Estimator
@@ -19,8 +19,9 @@ from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report.alignment import people
 from colonnade.study import Preflight, Study
-from colonnade.study.preflight import (
+from colonnade.study.figures import (
     Alignment,
+    AskingPreflight,
     ExchangePreflight,
     IterativePreflight,
     RunPreflight,
@@ -55,6 +56,8 @@ def preflight(answer: Preflight) -> str:
         lines += _run(answer)
     if isinstance(answer, ExchangePreflight):
         lines += ["", *exchange(answer)]
+    if isinstance(answer, AskingPreflight):
+        lines += ["", *asking(answer)]
     if isinstance(answer, SketchPreflight):
         lines += _sketch(answer)
     if answer.alignment is not None:
@@ -66,6 +69,7 @@ def asked(name: str, answer: Preflight) -> str:
     """What a party is asked to say yes to: what the study costs, and what its alignment tells to whom."""
     matched = [] if answer.alignment is None else [*_alignment(answer.alignment), ""]
     promised = [*exchange(answer), ""] if isinstance(answer, ExchangePreflight) else []
+    promised += [*asking(answer), ""] if isinstance(answer, AskingPreflight) else []
     head = f"{name} in {answer.study!r}: this is what it costs"
     return "\n".join([head, str(answer.statement), "", *promised, *matched])
 

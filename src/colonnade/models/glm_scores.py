@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,9 +17,11 @@ from colonnade.models.glm_fitted import FittedGLM
 from colonnade.models.glm_kept import unit_of
 from colonnade.models.glm_plan import senders
 from colonnade.models.members import common_rows, require_known_members
-from colonnade.models.prediction import JointScores, check_columns, features
+from colonnade.models.predicted import JointScores, Predicted, budgets_against
+from colonnade.models.prediction import check_columns, features
 from colonnade.models.regression import whole
-from colonnade.privacy import Trust, parse_budgets
+from colonnade.privacy import Trust
+from colonnade.privacy.events import audience_of
 from colonnade.protocols import exchange_ask
 from colonnade.protocols.exchange_ask import Answers, New
 from colonnade.protocols.exchange_ask_task import Asking, Sender
@@ -28,7 +31,7 @@ from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 
-class KeptScores(Estimator):
+class KeptScores(Predicted):
     """Scores of new people under a model whose weights were kept, told to the party with the label alone.
 
     Every other party blurs its weights and sends one number a person: its score by them, clipped as in the fit, with
@@ -43,9 +46,6 @@ class KeptScores(Estimator):
     """
 
     kind = "glm-scores"
-    ids_: list[str] | None
-    scores_: NDArray[np.float64] | None
-    predictions_: NDArray[Any] | None
 
     def __init__(
         self,
@@ -68,6 +68,20 @@ class KeptScores(Estimator):
             self._read = _fitted(self.model)
         return self._read
 
+    @property
+    def to(self) -> str:
+        """The party with the label, which alone is told the scores."""
+        self._check_fitted()
+        return audience_of(self.privacy_.events[0])[0]
+
+    def bring(self, path: str | Path, party: str) -> None:
+        """Take up the weights that one party kept, from its own file; those of nobody else are at hand then."""
+        own = copy(self.scorer)
+        own.kept_ = {}
+        if (found := own.load_kept(path)) != party:
+            raise StudyError(f"{path} holds the weights of {found}, not those of {party}; use {party}'s own file")
+        self._read = own
+
     def plan(self, roster: Roster) -> Asking:
         """One noised score a person from every party without the label."""
         if self.rows_at_most is None:
@@ -77,7 +91,7 @@ class KeptScores(Estimator):
     def planned(self, roster: Roster, rows: int) -> Asking:
         """The task for a public number of people, with the least noise that meets the budgets."""
         task = self.draft(roster, rows)
-        return task.calibrated(parse_budgets(self.epsilon, self.delta, task.trust))
+        return task.calibrated(budgets_against(task.active, self.epsilon, self.delta, task.trust))
 
     def draft(self, roster: Roster, rows: int) -> Asking:
         """The task before its noise is known."""
@@ -126,11 +140,7 @@ class KeptScores(Estimator):
         """The same as plain values."""
         if not isinstance(people, Federation):
             raise StudyError(f"joint scores are asked of a Federation, not of {type(people).__name__}")
-        done = self.fit(people)
-        assert done.ids_ is not None  # noqa: S101 - for the type checker; this is the copy that has them
-        assert done.scores_ is not None  # noqa: S101
-        assert done.predictions_ is not None  # noqa: S101
-        return JointScores(done.ids_, done.scores_, done.predictions_, done.privacy_)
+        return self.fit(people).joint
 
     def simulated(self, tables: Mapping[str, Table], task: Asking, stream: Stream) -> Answers:
         """What the party with the label would receive about these tables."""
@@ -141,34 +151,14 @@ class KeptScores(Estimator):
         if result is None:
             self.restore({})
             return
-        self.ids_ = list(result.ids)
-        self.scores_ = self.linear(result)
-        self.predictions_ = self.scorer.answers(self.scores_)
+        scores = self.linear(result)
+        self.received(result.new.called, scores, self.scorer.answers(scores))
 
     def linear(self, result: Answers) -> NDArray[np.float64]:
         """The linear predictors, (rows, 1), by the factors that the party with the label kept."""
         unit, zero = unit_of(self.scorer.family_, self.scorer.design(self.scorer.schemas_))
-        joint = result.joint(self.scorer.kept_[result.task.active].factors)
+        joint = result.joint(self.scorer.kept_[result.task.active])
         return zero + unit * joint[:, None]
-
-    def learned(self) -> dict[str, Any]:
-        """Ids, scores and predictions as plain values; nothing where nothing was received."""
-        if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
-            return {}
-        return {"ids": self.ids_, "scores": self.scores_.tolist(), "predictions": self.predictions_.tolist()}
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        self.ids_ = self.scores_ = self.predictions_ = None
-        if learned:
-            self.ids_ = [str(name) for name in learned["ids"]]
-            self.scores_ = np.array(learned["scores"], dtype=np.float64)
-            self.predictions_ = np.array(learned["predictions"])
-
-    def get_params(self) -> dict[str, Any]:
-        """The parameters given to the constructor; of a model in memory only that it was not a path."""
-        path = str(self.model) if isinstance(self.model, str | Path) else None
-        return super().get_params() | {"model": path}
 
 
 def asking(fit: Exchange, rows: int) -> Asking:

@@ -8,6 +8,8 @@ from colonnade.report import exchange
 from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.words import counted, number
 
+KINDS = ("prediction", "glm-scores")
+"""What is told to one party alone."""
 _MOST_VALUES = 60
 
 
@@ -55,8 +57,9 @@ def title(model: Any, columns: int) -> str:
     on = f" of {counted(columns, 'column')}" if columns else ""
     if kind == "polynomial":
         return f"{counted(len(getattr(model, 'expressions_', ())), 'sum')} over the columns of all parties"
-    if kind == "prediction":
-        return f"predictions for {getattr(model, 'to', 'one of them')}"
+    if kind in KINDS:
+        how = " by weights that each of them keeps" if kind == "glm-scores" else ""
+        return f"predictions for {getattr(model, 'to', 'one of them')}{how}"
     if kind == exchange.KIND:
         return exchange.title(model, columns)
     if kind in ("linear", "logistic"):

@@ -17,7 +17,7 @@ from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8
 _OTHER = "other and waiting"
-_NOISE = {"glm": "Noise, in 2⁻²⁰ of the squared sensitivity"}
+_NOISE = dict.fromkeys(("glm", "glm-scores"), "Noise, in 2⁻²⁰ of the squared sensitivity")
 _FILES = (
     ("run.json", "who took part, when, how long and how many bytes"),
     ("privacy.json", "the privacy statement with the events it follows from"),

@@ -15,6 +15,19 @@ from colonnade.report.regression import coefficients
 from colonnade.report.words import counted, mapping, number
 
 KIND = "glm"
+SCORES = "glm-scores"
+_HEADS = (
+    "Who",
+    "Own columns",
+    "Columns of others",
+    "Received",
+    "Noise",
+    "Sealed bytes: sizes and times",
+    "Number of rows",
+    "Weights",
+)
+_RELAYS = join([COORDINATOR, tag("span", "relays", class_="why")])
+_READS = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
 
 
 def exchange(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Html | None:
@@ -44,16 +57,6 @@ def title(model: Any, columns: int) -> str:
 def who_saw_what(model: Any, run: Mapping[str, Any], owners: Sequence[str], *, aligned: bool = False) -> Html:
     """Roles against things, where parties tell each other noised numbers and nobody holds shares."""
     active, release = str(_task(model, run).get("active") or ""), getattr(model, "release", False) is True
-    heads = (
-        "Who",
-        "Own columns",
-        "Columns of others",
-        "Received",
-        "Noise",
-        "Sealed bytes: sizes and times",
-        "Number of rows",
-        "Weights",
-    )
     others = [name for name in owners if name != active]
     told = "; everyone's, with noise" if release else ""
     slopes, scores = f"noisy slopes of {active or 'the label'}", f"noisy scores of {words.listed(others)}"
@@ -71,10 +74,26 @@ def who_saw_what(model: Any, run: Mapping[str, Any], owners: Sequence[str], *, a
         for name in owners
     ]
     seen = "everyone's, with noise" if release else "none"
-    relays = join([COORDINATOR, tag("span", "relays", class_="why")])
-    reads = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
-    rows.append((relays, "has none", "never", "nothing", "none", "of all messages", "public", seen))
-    rows.append((reads, "has none", "never", "nothing", "none", "none", "public", seen))
+    rows.append((_RELAYS, "has none", "never", "nothing", "none", "of all messages", "public", seen))
+    rows.append((_READS, "has none", "never", "nothing", "none", "none", "public", seen))
+    return _seen(_HEADS, rows, aligned)
+
+
+def who_saw_scores(to: str, owners: Sequence[str], *, aligned: bool = False) -> Html:
+    """The same of scores by kept weights, which one party is told."""
+    others = words.listed([name for name in owners if name != to])
+    rows: list[tuple[object, ...]] = []
+    for name in owners:
+        who = join([name, tag("span", "is told the scores", class_="why") if name == to else None])
+        told = (f"noisy scores of {others}", "none") if name == to else ("nothing", "its own")
+        kept = ("of its own messages", "exact", "its own", "yes" if name == to else "no")
+        rows.append((who, "its own", "never", *told, *kept))
+    rows.append((_RELAYS, "has none", "never", "nothing", "none", "of all messages", "exact", "none", "no"))
+    rows.append((_READS, "has none", "never", "nothing", "none", "none", "none", "none", "no"))
+    return _seen((*_HEADS, "Answers"), rows, aligned)
+
+
+def _seen(heads: Sequence[str], rows: Sequence[Sequence[object]], aligned: bool) -> Html:
     last = "Besides what the alignment told, there was nothing else." if aligned else "There was nothing else."
     caption = f"What each role held or saw during the run, while not all parties pool it. {last}"
     return join([tag("h2", "Who saw what"), table(heads, rows, caption=caption)])

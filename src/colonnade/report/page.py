@@ -114,6 +114,8 @@ def _seen(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
     aligned = _aligned(run)
     if getattr(model, "kind", "") == exchange.KIND:
         return exchange.who_saw_what(model, run, statement.trust.owners, aligned=aligned["aligned"])
+    if getattr(model, "kind", "") == exchange.SCORES:
+        return exchange.who_saw_scores(model.to, statement.trust.owners, aligned=aligned["aligned"])
     return promise.who_saw_what(statement.trust, getattr(model, "to", None), **aligned)
 
 

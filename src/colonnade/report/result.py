@@ -27,7 +27,7 @@ def result(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Html | 
         return exchange.exchange(model, run, owners)
     if kind == "polynomial":
         return answers.values(model)
-    return answers.counts(model) if kind == "prediction" else components(model, owners)
+    return answers.counts(model) if kind in answers.KINDS else components(model, owners)
 
 
 def components(model: Any, owners: Sequence[str]) -> Html | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy import Trust
 from colonnade.privacy.noise import discrete_gaussian
+from colonnade.protocols.exchange_ask_task import Asking
 from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.session import Cells
 from colonnade.randomness import Stream, new_key
@@ -82,6 +84,20 @@ def loads(task: Priced, participants: tuple[str, ...], rows: int) -> tuple[Load,
         return tuple(_telling(task, name, rows, pace) for name in participants)
     pace = _seconds_per_cell(task.committee.system)
     return tuple(_load(task, name, rows, pace) for name in participants)
+
+
+def asking_loads(task: Asking, participants: tuple[str, ...], widths: Mapping[str, int], rows: int) -> tuple[Load, ...]:
+    """The same where parties tell one of them their scores; ``widths`` is how many encoded columns each party has."""
+    pace = _seconds_per_draw()
+    return tuple(_scoring(task, name, widths.get(name, 0), rows, pace) for name in participants)
+
+
+def _scoring(task: Asking, name: str, width: int, rows: int, pace: float) -> Load:
+    sends = name in task.passives
+    sent, drawn = (_NUMBER * rows, rows + width) if sends else (0, 0)
+    memory = _BASE_MEMORY + (_NUMBER * rows * (3 * width + 4) if name in task.owners else 0)
+    seconds = pace * drawn + 2 * sent / _WIRE_BYTES_PER_SECOND + _SECONDS_PER_ROUND * task.message_rounds
+    return Load(name, sent, memory, seconds + 2 * _SECONDS_PER_PRODUCT * rows * width)
 
 
 def _load(task: Priced, name: str, rows: int, pace: float) -> Load:

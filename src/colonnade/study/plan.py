@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from colonnade.errors import StudyError
 from colonnade.models.glm_guarantees import Guarantees
-from colonnade.models.glm_plan import multiplier
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import DiscreteLaplaceRelease, Event, NonPrivate, Statement, Trust
 from colonnade.privacy.calibrate import Binding, binding, least, most
+from colonnade.protocols.exchange_ask_task import Asking
 from colonnade.protocols.exchange_task import NOISE_UNIT, Exchange
 from colonnade.protocols.gradients_task import Gradients
 from colonnade.protocols.moments_task import Moments
@@ -96,10 +96,10 @@ class MomentsOf:
 
 
 @dataclass(frozen=True)
-class ExchangeOf:
-    """A model over noised messages; its error is that of a slope that is told."""
+class ToldOf:
+    """Noised numbers that parties tell each other; its error is that of a slope, or of a score by kept weights."""
 
-    task: Exchange
+    task: Exchange | Asking
 
     @property
     def trust(self) -> Trust:
@@ -113,38 +113,43 @@ class ExchangeOf:
 
     @property
     def rows(self) -> int:
-        """How many people there are."""
-        return self.task.rows
+        """How many people there are; of scores, how many at most."""
+        return self.task.rows_at_most if isinstance(self.task, Asking) else self.task.rows
 
     @property
     def rounds(self) -> int:
-        """How often slopes are told."""
-        return len(self.task.steps)
+        """How often slopes are told; scores are told once."""
+        return 1 if isinstance(self.task, Asking) else len(self.task.steps)
 
     @property
     def error(self) -> float:
-        """Standard deviation of the noise on a slope."""
+        """Standard deviation of the noise on a slope, or on a score besides the blur of its weights."""
         return self.task.noise_std
 
     @property
-    def multiplier(self) -> float:
-        """Deviation over L2 sensitivity of all messages of a party."""
-        return multiplier(self.task)
+    def error_on(self) -> str:
+        """Which number the error is about."""
+        return "score" if isinstance(self.task, Asking) else "slope"
 
-    def with_error(self, error: float) -> ExchangeOf:
-        """The same with noise of about this deviation on a slope."""
+    @property
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity: of all messages of a party, or of a score."""
+        return math.sqrt(self.task.noise / NOISE_UNIT)
+
+    def with_error(self, error: float) -> ToldOf:
+        """The same with noise of about this deviation."""
         unit = self._with_noise(NOISE_UNIT)
         return self._with_noise(math.floor(Fraction(error) ** 2 / Fraction(unit.error) ** 2 * NOISE_UNIT))
 
-    def with_multiplier(self, multiplier: float) -> ExchangeOf:
+    def with_multiplier(self, multiplier: float) -> ToldOf:
         """The same with the least noise that is not below a multiple of the sensitivity."""
         return self._with_noise(math.ceil(Fraction(multiplier) ** 2 * NOISE_UNIT))
 
-    def _with_noise(self, noise: int) -> ExchangeOf:
+    def _with_noise(self, noise: int) -> ToldOf:
         return replace(self, task=replace(self.task, noise=max(1, noise)))
 
 
-Noised = Sketch | MomentsOf | ExchangeOf
+Noised = Sketch | MomentsOf | ToldOf
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,8 @@ class Plan:
     noise_multiplier: float
     statement: Statement
     binding: Binding | None
+    error_on: str = "mean"
+    """Which number the error is about."""
     guarantees: Guarantees | None = None
     """Of a model over noised messages: every promise, by what is looked at."""
 
@@ -192,7 +199,8 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
     _check_budget(study)
     task = _task(study, rows)
     if not isinstance(task, Sketch):
-        what = "makes one release" if isinstance(task, MomentsOf) else "has as many rounds as suit its noise"
+        once = isinstance(task, MomentsOf) or isinstance(task.task, Asking)
+        what = "makes one release" if once else "has as many rounds as suit its noise"
         raise StudyError(f"study {study.name!r} {what}; only a sketch has rounds to count")
     noisy = amount.on(task)
     assert isinstance(noisy, Sketch)  # noqa: S101 - for the type checker
@@ -210,7 +218,7 @@ def least_rows(study: Study, amount: Amount) -> Plan:
     """How many rows a study needs until this noise meets its budget."""
     _check_budget(study)
     task = _task(study, 1 if study.content.task.kind in _ONE_RELEASE else None)
-    if isinstance(task, ExchangeOf):
+    if isinstance(task, ToldOf):
         raise StudyError(f"the noise in messages of study {study.name!r} hardly depends on its rows: ask --epsilon")
     everybody = isinstance(task, MomentsOf) or task.sampling == "full"
     if everybody and amount.error is None:
@@ -244,10 +252,12 @@ def _check_budget(study: Study) -> None:
 def _task(study: Study, rows: int | None) -> Noised:
     """The task, with whatever noise."""
     planner = study.planner()
-    if isinstance(study.task, Exchange):
-        if rows not in (None, study.task.rows):
-            raise StudyError("the number of rows stands in the study file, where bounds rest on it: change task.rows")
-        return ExchangeOf(study.task)
+    if isinstance(study.task, Exchange | Asking):
+        told = ToldOf(study.task)
+        if rows not in (None, told.rows):
+            key = "rows" if isinstance(study.task, Exchange) else "rows_at_most"
+            raise StudyError(f"the number of rows stands in the study file, where bounds rest on it: change task.{key}")
+        return told
     if isinstance(planner, SketchPlanner):
         draft = planner.draft(study.roster)
         if rows is not None and rows < draft.batch and draft.sampling != "full":
@@ -270,7 +280,7 @@ def _not_planned(study: Study) -> str:
             what += ' (method "auto" chose it)'
     return (
         f"study {study.name!r} of kind {kind} {what}; a plan is for one release of second moments, which is kind pca, "
-        'or linear or logistic with method "one-shot" or "functional", for a sketch, and for kind glm'
+        'or linear or logistic with method "one-shot" or "functional", for a sketch, and for kinds glm and glm-scores'
     )
 
 
@@ -297,5 +307,6 @@ def _plan(study: Study, question: Question, task: Noised) -> Plan:
         noise_multiplier=task.multiplier,
         statement=statement,
         binding=binding(task.events, task.trust, study.budgets) if study.budgets else None,
-        guarantees=Guarantees.of(statement) if isinstance(task, ExchangeOf) else None,
+        error_on=task.error_on if isinstance(task, ToldOf) else "mean",
+        guarantees=Guarantees.of(statement) if isinstance(study.task, Exchange) else None,
     )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
+from colonnade.models import Estimator, KeptScores
 from colonnade.privacy import (
     Budget,
     Event,
@@ -24,6 +25,7 @@ from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
 from colonnade.protocols.align import Mode
+from colonnade.study.given import bring
 from colonnade.study.spec import BudgetPart, Study, first_problem, read_toml
 from colonnade.study.tasks import Part
 from colonnade.tables import Schema, Table, read_table
@@ -98,12 +100,13 @@ class PartyFile(Part):
     keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
     key: str
     ledger: str
+    kept: str | None = None
     policy: PolicyPart
 
-    @field_validator("data", "key", "ledger")
+    @field_validator("data", "key", "ledger", "kept")
     @classmethod
-    def _path(cls, text: str) -> str:
-        if not text.isprintable() or not text.strip():
+    def _path(cls, text: str | None) -> str | None:
+        if text is not None and (not text.isprintable() or not text.strip()):
             raise ValueError("must be a path: not empty, and without control characters")
         return text
 
@@ -160,6 +163,11 @@ class PartyConfig:
         return self.path.parent / self.content.ledger
 
     @property
+    def kept(self) -> Path | None:
+        """The weights that the party keeps of a model which studies ask about, if it named any."""
+        return None if self.content.kept is None else self.path.parent / self.content.kept
+
+    @property
     def alignments(self) -> Path:
         """Where the party keeps what it knows of earlier alignments."""
         return self.ledger.parent / "alignments"
@@ -209,6 +217,13 @@ class PartyConfig:
         table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns)
         table.check()
         return table
+
+    def estimator(self, study: Study) -> Estimator:
+        """The study's model, with this party's own weights where these are kept; checked before anything is sent."""
+        model = study.estimator()
+        if isinstance(model, KeptScores):
+            bring(model, self.name, self.kept, self.path)
+        return model
 
     def check_membership(self, study: Study) -> None:
         """Refuse a study that this party is not in."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
@@ -12,175 +13,29 @@ from colonnade.models.regression import Regression, method_of
 from colonnade.models.tuning import suggest
 from colonnade.privacy import Statement
 from colonnade.privacy.calibrate import Binding, binding
-from colonnade.protocols.align import Aligning, Leak, Mode
+from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.align.fuzzy import ROWS_AT_MOST as FUZZY_ROWS_AT_MOST
-from colonnade.protocols.exchange_task import Exchange, Side
+from colonnade.protocols.exchange_ask_task import Asking
+from colonnade.protocols.exchange_bounds import Side
+from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.sketch_task import Sketch
-from colonnade.study.loads import Load, Priced, loads
+from colonnade.study.figures import (
+    AlignLoad,
+    Alignment,
+    AskingPreflight,
+    ExchangePreflight,
+    IterativePreflight,
+    Preflight,
+    RunPreflight,
+    SenderPreflight,
+    SidePreflight,
+    SketchPreflight,
+)
+from colonnade.study.loads import Load, asking_loads, loads
 from colonnade.study.spec import Study
 from colonnade.study.tasks import GlmPart
-from colonnade.tables.keys import Key
 
 _OTHER_EXACT: dict[Mode, Mode] = {"dh": "helper", "helper": "dh"}
-
-
-@dataclass(frozen=True)
-class AlignLoad:
-    """What one participant sends and how long it works to find the common people."""
-
-    participant: str
-    bytes_sent: int
-    seconds: float
-
-
-class _Loaded:
-    """What all participants take together; time is that of the slowest."""
-
-    loads: tuple[Load | AlignLoad, ...]
-
-    @property
-    def bytes_total(self) -> int:
-        """Everything on the wire."""
-        return sum(load.bytes_sent for load in self.loads)
-
-    @property
-    def seconds(self) -> float:
-        """How long the slowest participant takes; an estimate."""
-        return max(load.seconds for load in self.loads)
-
-
-@dataclass(frozen=True)
-class Alignment(_Loaded):
-    """How the parties find the people that they all hold, what that tells to whom, and what it takes."""
-
-    mode: str
-    hidden: bool
-    on: tuple[str, ...]
-    keys: tuple[Key, ...]
-    duplicates: str
-    at_least: int
-    similarity: float | None
-    """How similar keys must be; ``None`` where they must be equal."""
-    pad_to: int | None
-    reuse: bool
-    sentence: str
-    leakage: tuple[Leak, ...]
-    rows: int
-    """The length of each party's list, filled up where lists are padded; time and bytes are estimated for it."""
-    loads: tuple[AlignLoad, ...]
-    instead: tuple[str, float] | None
-    """The other mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self) | {"bytes_total": self.bytes_total, "seconds": self.seconds}
-
-
-@dataclass(frozen=True)
-class Preflight:
-    """What any study would cost, for whom, and whose budget decides."""
-
-    study: str
-    digest: str
-    method: str | None
-    """How a regression is computed, also where the study leaves the choice to the forecast."""
-    statement: Statement
-    binding: Binding | None
-    """``None`` where the study states no budget: the task sets its own price then."""
-    alignment: Alignment | None
-    """``None`` where the parties bring equal ids."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        deciding = None if self.binding is None else self.binding.to_dict()
-        matching = None if self.alignment is None else self.alignment.to_dict()
-        return plain | {"statement": self.statement.to_dict(), "binding": deciding, "alignment": matching}
-
-
-@dataclass(frozen=True)
-class RunPreflight(_Loaded, Preflight):
-    """What a study that can be run would cost besides."""
-
-    rows: int
-    columns: int
-    rounds: int
-    value_bits: int
-    system_bits: int
-    primes: int
-    """None, and no bits of them, where nobody holds shares."""
-    law: str
-    noise_std: float
-    noise_on: str
-    loads: tuple[Load, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        loads = [asdict(load) for load in self.loads]
-        return super().to_dict() | {"loads": loads, "bytes_total": self.bytes_total, "seconds": self.seconds}
-
-
-@dataclass(frozen=True)
-class IterativePreflight(RunPreflight):
-    """What a study of many openings would cost besides."""
-
-    steps: int
-    sampling: str
-    batch: int
-    people: int
-
-
-@dataclass(frozen=True)
-class SidePreflight:
-    """What one party of an exchange is held to, and what is expected of it."""
-
-    party: str
-    ridge: float
-    weight_bound: float | None
-    """``None`` where fits are not held to a ball."""
-    score_clip: float | None
-    """``None`` at the party with the label, which sends slopes."""
-    noise_std: float
-    """Of the noise on each number that it sends."""
-    agreement: float | None
-    """Squared correlation of its scores with what its columns add, under a public guess; ``None`` without one."""
-
-
-@dataclass(frozen=True)
-class ExchangePreflight(RunPreflight):
-    """What a model over noised messages would cost besides, with all that follows from public figures."""
-
-    family: str
-    active: str
-    epochs: int
-    batches: int
-    message_clip: float
-    learning_rate: float | None
-    """``None`` where parties fit and take no steps."""
-    release: bool
-    sides: tuple[SidePreflight, ...]
-    guarantees: Guarantees
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        sides = [asdict(side) for side in self.sides]
-        return super().to_dict() | {"sides": sides, "guarantees": self.guarantees.to_dict()}
-
-
-@dataclass(frozen=True)
-class SketchPreflight(Preflight):
-    """How noisy a sketch is; there is nothing to send or to hold."""
-
-    rounds: int
-    sampling: str
-    rows: int
-    batch: int
-    participations: int
-    dimension: int
-    noise: str
-    noise_std: float
-    noise_multiplier: float
-    error: float
 
 
 def preflight(study: Study, rows: int | None = None) -> Preflight:
@@ -197,6 +52,8 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
     if isinstance(task, Sketch):
         return _sketch(common, task)
     run = _run(common, task, study, sized)
+    if isinstance(task, Asking):
+        return _asking(run, task)
     if isinstance(task, Exchange):
         return _exchange(run, task, study)
     return _iterative(run, task) if hasattr(task, "batch") else run
@@ -289,11 +146,12 @@ def _sketch(common: _Common, task: Sketch) -> SketchPreflight:
     )
 
 
-def _run(common: _Common, task: Priced, study: Study, rows: int) -> RunPreflight:
+def _run(common: _Common, task: Any, study: Study, rows: int) -> RunPreflight:
+    names, taken = _taken(task, study, _joint(study, rows))
     return RunPreflight(
         *common,
         rows=rows,
-        columns=len(task.names),
+        columns=len(names),
         rounds=task.message_rounds,
         value_bits=task.bound.bit_length() + 1,
         system_bits=task.committee.system.bits if task.committee.seats else 0,
@@ -301,8 +159,26 @@ def _run(common: _Common, task: Priced, study: Study, rows: int) -> RunPreflight
         law=task.law,
         noise_std=task.noise_std,
         noise_on=_noise_on(task, study.content.task.kind),
-        loads=loads(task, study.participants, _joint(study, rows)),
+        loads=taken,
     )
+
+
+def _taken(task: Any, study: Study, rows: int) -> tuple[Sequence[str], tuple[Load, ...]]:
+    """The encoded columns, and what each participant takes."""
+    if not isinstance(task, Asking):
+        return task.names, loads(task, study.participants, rows)
+    names: Sequence[str] = getattr(study.model, "feature_names_in_", ())
+    widths = {sender.owner: sender.weights - 1 for sender in task.senders}
+    widths[task.active] = len(names) - sum(widths.values())
+    return names, asking_loads(task, study.participants, widths, rows)
+
+
+def _asking(run: RunPreflight, task: Asking) -> AskingPreflight:
+    senders = tuple(
+        SenderPreflight(each.owner, each.weights, each.score_clip, task.blur(each.owner), task.deviation(each.owner))
+        for each in task.senders
+    )
+    return AskingPreflight(**vars(run), to=task.active, model=task.model, senders=senders)
 
 
 def _iterative(run: RunPreflight, task: Any) -> IterativePreflight:
@@ -358,8 +234,10 @@ def _agreement(task: Exchange, study: Study) -> dict[str, float]:
     return found.agreement
 
 
-def _noise_on(task: Priced, kind: str) -> str:
+def _noise_on(task: Any, kind: str) -> str:
     """Which number the deviation of the noise belongs to."""
+    if isinstance(task, Asking):
+        return "a score that is told"
     if not task.committee.seats:
         return "a slope that is told"
     if hasattr(task, "batch"):

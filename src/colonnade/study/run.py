@@ -17,6 +17,7 @@ from colonnade.models.glm import GLM
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
+from colonnade.study.given import check_folder
 from colonnade.study.matching import Matching, align_as_coordinator
 from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import KEPT, RunRecord
@@ -34,6 +35,7 @@ def run_party(
     ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
     """
     config.check_membership(study.runnable())
+    check_folder(study.content.task, config.kept, out)
     record = RunRecord(out, participant=config.name, study=study.name, digest=study.digest)
     with _recorded(record):
         certificates = study.certificates()
@@ -44,7 +46,7 @@ def run_party(
             table = config.table(study.roster.schemas[config.name], plan)
             record.note("table checked", rows=table.rows, clipped=sum(table.report.clipped.values()))
             matching = Matching(study, config, table, record)
-            task, model, statement = study.task, study.estimator(), study.statement
+            task, model, statement = study.task, config.estimator(study), study.statement
             ledger, entry = _reserved(study, config, record, approve)
 
         def spend() -> None:

@@ -16,7 +16,6 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import IdentityError, StudyError
 from colonnade.models import MODELS, Estimator, Roster
-from colonnade.models.prediction import Scorer, features
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import check_delta
@@ -24,7 +23,17 @@ from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.aligning import AlignPart
-from colonnade.study.tasks import KINDS, AnyTask, GlmPart, Part, PredictionPart, sensible
+from colonnade.study.given import public_model, without_label
+from colonnade.study.tasks import (
+    KINDS,
+    AnyTask,
+    GlmPart,
+    KeptScoresPart,
+    Part,
+    PredictionPart,
+    check_without_shares,
+    sensible,
+)
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
 
@@ -134,10 +143,9 @@ class StudyFile(Part):
         for key, names in named.items():
             if strangers := sorted(set(names) - set(self.parties)):
                 raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
-        if isinstance(self.task, GlmPart):
-            self.task.check_beside(
-                committee="committee" in self.model_fields_set, hidden=self.align is not None and self.align.hidden
-            )
+        if isinstance(self.task, GlmPart | KeptScoresPart):
+            hidden = self.align is not None and self.align.hidden
+            check_without_shares(self.task.kind, committee="committee" in self.model_fields_set, hidden=hidden)
         if self.align is not None:
             self.align.check_parties(len(self.parties))
             rows = getattr(self.task, "rows", 0)  # a sketch has these alone
@@ -214,17 +222,14 @@ class Study:
     def model_file(self) -> Path | None:
         """The public model that the study predicts with; equal copies lie beside everyone's study file."""
         task = self.content.task
-        return self.folder / task.model if isinstance(task, PredictionPart) else None
+        return self.folder / task.model if isinstance(task, PredictionPart | KeptScoresPart) else None
 
     @cached_property
     def model(self) -> Estimator | None:
         """That model, read and checked."""
         if self.model_file is None:
             return None
-        found = Estimator.load(self.model_file)
-        if not isinstance(found, Scorer):
-            raise StudyError(f"{self.path}: task.model - {self.model_file} is no linear or logistic regression")
-        return found
+        return public_model(self.model_file, self.content.task, self.path)
 
     def _check_label(self) -> None:
         """The label must be a column that its party brings to this study."""
@@ -369,13 +374,6 @@ def split_label(label: str, parties: Iterable[str]) -> tuple[str | None, str]:
     """The party and the column of a label; names of parties may have dots themselves."""
     owner = max((name for name in parties if label.startswith(f"{name}.")), key=len, default=None)
     return owner, label[len(owner) + 1 :] if owner else label
-
-
-def without_label(model: Any, party: str, schema: Schema) -> Schema:
-    """A schema without the columns that a model was fitted with and has no weights for: of new people, no label."""
-    used, known = features(model, party), model.schemas_.get(party, schema).names
-    unused = [name for name in schema.names if name in known and name not in used]
-    return schema.without(unused) if used and unused else schema
 
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:

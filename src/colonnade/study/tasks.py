@@ -114,16 +114,6 @@ class GlmPart(_LabelledPart):
     release: bool = Field(default=False, strict=True)
     family_options: FamilyPart | None = None
 
-    def check_beside(self, *, committee: bool, hidden: bool) -> None:
-        """Refuse sections of a study in which somebody would hold shares: of numbers, or of who matched."""
-        if committee:
-            raise ValueError('committee has no meaning with task.kind = "glm", where nobody holds shares: delete it')
-        if hidden:
-            raise ValueError(
-                'align.hidden = true does not work with task.kind = "glm", whose parties must know which rows are '
-                "common: delete it, or choose another kind of task"
-            )
-
 
 class PolynomialPart(Part):
     """``[task]`` of sums of polynomials over all people."""
@@ -147,6 +137,14 @@ class PredictionPart(Part):
     rows_at_most: int = Field(default=2**20, ge=1)
 
 
+class KeptScoresPart(Part):
+    """``[task]`` of scores of new people by weights that every party keeps, for the party with the label."""
+
+    kind: Literal["glm-scores"]
+    model: str = Field(min_length=1)
+    rows_at_most: int = Field(default=2**20, ge=1, le=2**31)
+
+
 class SketchPart(Part):
     """``[task]`` of a sketch: an iterative mechanism that is priced and not run."""
 
@@ -163,10 +161,21 @@ class SketchPart(Part):
 
 
 AnyTask = Annotated[
-    TaskPart | LinearPart | LogisticPart | GlmPart | PolynomialPart | PredictionPart | SketchPart,
+    TaskPart | LinearPart | LogisticPart | GlmPart | KeptScoresPart | PolynomialPart | PredictionPart | SketchPart,
     Field(discriminator="kind"),
 ]
-KINDS = ("pca", "linear", "logistic", "glm", "polynomial", "prediction", "sketch")
+KINDS = ("pca", "linear", "logistic", "glm", "glm-scores", "polynomial", "prediction", "sketch")
+
+
+def check_without_shares(kind: str, *, committee: bool, hidden: bool) -> None:
+    """Refuse sections of a study in which somebody would hold shares: of numbers, or of who matched."""
+    if committee:
+        raise ValueError(f'committee has no meaning with task.kind = "{kind}", where nobody holds shares: delete it')
+    if hidden:
+        raise ValueError(
+            f'align.hidden = true does not work with task.kind = "{kind}", whose parties must know which rows are '
+            "common: delete it, or choose another kind of task"
+        )
 
 
 def sensible(check: Callable[[], object], value: Any) -> Any:
