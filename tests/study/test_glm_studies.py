@@ -119,7 +119,9 @@ def assert_kept_nowhere_else(talk: Talk) -> None:
     for name in PARTIES:
         own = talk.out(name) / "kept.json"
         assert stat.S_IMODE(own.stat().st_mode) == 0o600
-        numbers = digits([*talk.kept(name)["weights"], *talk.kept(name)["factors"].values()])
+        kept = talk.kept(name)
+        foreseen = [weight for weights in kept["expected"].values() for weight in weights]
+        numbers = digits([*kept["weights"], *kept["factors"].values(), *foreseen])
         assert len(numbers) >= 3
         for path in everything:
             if path != own:
@@ -215,7 +217,7 @@ def beyond(rows: list[str]) -> list[str]:
             ("bank", beyond),
             "bank",
             DataError,
-            r"column 'arrears', row 1: 1 labels lie outside the bounds",
+            r"column 'arrears', row 1: the value lies outside the bounds",
         ),
         (LOGISTIC, ("shop", lambda rows: []), "shop", DataError, "the table has no rows"),
         (LOGISTIC, ("shop", lambda rows: rows[1:]), "shop", StudyError, "shop has 119 rows and the study says 120"),

@@ -10,7 +10,8 @@ from colonnade.models.linear import LinearRegression
 from colonnade.models.logistic import LogisticRegression
 from colonnade.models.pca import PCA
 from colonnade.models.polynomial import PolynomialSum, polynomial_sum
-from colonnade.models.prediction import JointPrediction, JointScores, joint_scores
+from colonnade.models.predicted import JointScores
+from colonnade.models.prediction import JointPrediction, joint_scores
 
 __all__ = [
     "GLM",

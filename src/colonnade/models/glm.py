@@ -18,7 +18,7 @@ from colonnade.models.glm_guarantees import protection
 from colonnade.models.glm_plan import Setting, Wish
 from colonnade.models.glm_scores import KeptScores
 from colonnade.models.members import common_rows, require_known_members
-from colonnade.models.prediction import JointScores
+from colonnade.models.predicted import JointScores
 from colonnade.models.regression import whole
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols import exchange
@@ -40,6 +40,7 @@ class Everyone:
 
     kept: Mapping[str, Kept]
     released: Mapping[str, Kept] | None
+    fit: str = ""
 
 
 class GLM(FittedGLM):
@@ -63,11 +64,11 @@ class GLM(FittedGLM):
         strength: of the penalty. 0.001 for gradients; in alternating fits it is chosen with the other parameters, and
             a given one is for the parties without the label.
         l1_ratio: the part of ``strength`` that is L1, in an elastic net.
-        epochs: how often every row is used. 10 for gradients; alternating fits choose 1 to 4.
+        epochs: how often every row is used. The pre-flight chooses: 1 to 4 fits, or 2 to 40 epochs of gradients.
         batch: rows in a batch of gradients; 3200, or all if there are fewer.
         learning_rate: of gradients; half its limit.
-        weight_bound: the largest norm of a party's weights. For gradients such that the longest row has a score of four
-            typical deviations; alternating fits choose it. A given one is not for the party with the label there.
+        weight_bound: the largest norm of a party's weights, as the pre-flight chooses. A given one is not for the
+            party with the label in alternating fits.
         score_clip: the largest score that is sent; what rows and weights allow, or as alternating fits choose.
         message_clip: the largest slope that counts where it is received; three deviations of its noise, or as
             alternating fits choose.
@@ -167,7 +168,7 @@ class GLM(FittedGLM):
 
         played = people.run(task, owner, lambda me: self.coordinator(me, task))
         in_order = {name: kept[name] for name in task.owners}
-        return self.conclude(people.roster, task, Everyone(in_order, played.result.released))
+        return self.conclude(people.roster, task, Everyone(in_order, played.result.released, played.result.fit))
 
     def owner(self, me: Owner, table: Table, task: Exchange) -> Outcome:
         """An owner's program; a label that does not fit the family is refused before anything is sent."""
@@ -200,18 +201,19 @@ class GLM(FittedGLM):
         if party != owner:
             return Centred(table.schema), None
         centred, declared = Centred(table.schema, column), table.schema.columns[column]
-        if beyond := table.select([column]).report.total_clipped:
+        where, alone = f"{table.source}: column {column!r}", table.select([column])
+        if beyond := alone.report.total_clipped:
             raise DataError(
-                f"{table.source}: {beyond} labels in column {column!r} lie outside the bounds of its schema; correct "
-                "the table or the schema"
+                f"{where}, row {_first_clipped(alone)}: the value lies outside the bounds of its schema, the first of "
+                f"{beyond}; correct the table or its schema"
             )
-        where = f"{table.source}, column {column!r}"
-        return centred, labels_for(task.family, declared, centred.labels(table), where=where)
+        labels = labels_for(task.family, declared, centred.labels(table), where=where, rows=table.row_numbers)
+        return centred, labels
 
     def conclude(self, roster: Roster, task: Exchange, result: Outcome | Everyone) -> Self:
         """Become the fitted model that an outcome describes."""
         self.method_, self.noise_std_ = task.method, task.noise_std
-        self.plan_ = task.facts | {"senders": glm_plan.senders(task)}
+        self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
         super().conclude(roster, task, result)
         self.protection_ = protection(self.privacy_)
         return self
@@ -242,3 +244,15 @@ class GLM(FittedGLM):
         :class:`~colonnade.models.glm_scores.KeptScores`.
         """
         return KeptScores(self, epsilon=epsilon, delta=delta).asked(people)
+
+
+def _first_clipped(table: Table) -> int:
+    """The number of the first row, as its party counts them, with a cell outside the bounds."""
+    order, first, last = np.argsort(table.row_numbers), 0, table.rows
+    while last - first > 1:
+        middle = (first + last) // 2
+        if table.take_rows(order[first:middle]).report.total_clipped:
+            last = middle
+        else:
+            first = middle
+    return int(table.row_numbers[order[first]])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.models import export
+from colonnade.protocols.families import Family
 
 if TYPE_CHECKING:
     from colonnade.models.glm_fitted import FittedGLM
@@ -22,9 +23,30 @@ HOW = {
     "linear": _SCORE
     + "that is the label in its unit, or log(1 + label) where the label has transform log1p, cut off at its bounds."
     + _ENCODED,
-    "poisson": _SCORE + "the expected count is exp(score), cut off at the region of the family." + _ENCODED,
-    "gamma": _SCORE + "the expected amount is exp(score), cut off at the region of the family." + _ENCODED,
+    "poisson": _SCORE
+    + "the expected count is exp(score), where a score counts as {low!r} at least and {high!r} at most."
+    + _ENCODED,
+    "gamma": _SCORE
+    + "the expected amount is exp(score), where a score counts as {low!r} at least and {high!r} at most."
+    + _ENCODED,
 }
+
+
+def how_to_score(family: Family) -> str:
+    """How predictions follow from released weights, in words; logarithms of means stay within a region."""
+    low, high = _region(family)
+    return HOW[family.name].format(low=low, high=high)
+
+
+def described(family: Family) -> dict[str, Any]:
+    """The loss as plain values: its slopes are divided by ``scale``, and ``region`` is where a predictor counts."""
+    names = ("slope_bound", "reach", "low", "high", "centre", "scale")
+    region = list(_region(family)) if family.name in ("poisson", "gamma") else None
+    return {"name": family.name, "region": region} | {name: getattr(family, name) for name in names}
+
+
+def _region(family: Family) -> tuple[float, float]:
+    return family.centre - family.reach, family.centre + family.reach
 
 
 def to_sklearn(model: FittedGLM) -> Any:

@@ -100,7 +100,8 @@ class FittedGLM(LinearModel):
     def load_kept(self, path: str | Path) -> str:
         """Read weights that :meth:`save_kept` wrote, and return whose they are."""
         self._check_fitted()
-        kept = glm_kept.read(Path(path), {party: self._columns(party) for party in self.schemas_}, self.digest)
+        columns = {party: self._columns(party) for party in self.schemas_}
+        kept = glm_kept.read(Path(path), columns, self.design(self.schemas_).owner, self.digest)
         self.kept_[kept.party] = kept
         return kept.party
 
@@ -200,7 +201,11 @@ class FittedGLM(LinearModel):
     @property
     def how_to_score(self) -> str:
         """In words, for whoever has the weights alone."""
-        return glm_export.HOW[self.family]
+        return glm_export.how_to_score(self.family_)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything somebody needs to use a released model without this library, as plain values."""
+        return super().to_json() | {"family": glm_export.described(self.family_)}
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator of the released weights."""

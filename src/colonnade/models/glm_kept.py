@@ -59,6 +59,7 @@ def write(path: Path, kept: Kept, columns: tuple[str, ...], model: str) -> Path:
         "columns": list(columns),
         "weights": kept.weights.tolist(),
         "factors": dict(kept.factors),
+        "expected": {party: weights.tolist() for party, weights in kept.expected.items()},
     }
     text = json.dumps(content, indent=1) + "\n"
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -73,8 +74,8 @@ def write(path: Path, kept: Kept, columns: tuple[str, ...], model: str) -> Path:
     return path
 
 
-def read(path: Path, columns: Mapping[str, tuple[str, ...]], model: str) -> Kept:
-    """The weights in a file, if they belong to the model with this digest."""
+def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model: str) -> Kept:
+    """The weights in a file, if they belong to the model with this digest; only the active party has factors."""
     content = _content(path)
     if content.get("format") != FORMAT:
         raise StudyError(f"{path} does not hold kept weights; save_kept writes such a file")
@@ -84,12 +85,19 @@ def read(path: Path, columns: Mapping[str, tuple[str, ...]], model: str) -> Kept
         party = str(content["party"])
         weights = np.array(content["weights"], dtype=np.float64)
         factors = {str(name): float(value) for name, value in content["factors"].items()}
+        expected = {str(name): np.array(each, dtype=np.float64) for name, each in content["expected"].items()}
         fits = tuple(content["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
-    if not fits or not np.isfinite([*weights, *factors.values()]).all():
+    if not fits or any(each.shape != weights.shape for each in expected.values()):
         raise StudyError(f"{path} is damaged: its weights do not belong to the columns of {party}")
-    return Kept(party, weights, factors)
+    if not np.isfinite([*weights, *factors.values(), *(weight for each in expected.values() for weight in each)]).all():
+        raise StudyError(f"{path} is damaged: a weight in it is not a finite number")
+    others = set(columns) - {active} if party == active else set()
+    if set(factors) != others or set(expected) != others:
+        due = "one factor for each other party" if party == active else f"no factors, which only {active} has"
+        raise StudyError(f"{path} is damaged: it must have {due}")
+    return Kept(party, weights, factors, expected)
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
@@ -18,7 +18,8 @@ from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
-from colonnade.privacy import Statement, least_noise, parse_budgets
+from colonnade.models.predicted import JointScores, Predicted, budgets_against
+from colonnade.privacy import least_noise
 from colonnade.protocols import scores
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.scores import OpenedScores, Parts
@@ -50,17 +51,7 @@ class Scorer(Protocol):
         """What scores of shape (rows, classes) predict."""
 
 
-@dataclass(frozen=True)
-class JointScores:
-    """What the entitled party received: a row of scores and a prediction for each of its ids, and what that cost."""
-
-    ids: list[str]
-    scores: NDArray[np.float64]
-    predictions: NDArray[Any]
-    privacy_: Statement
-
-
-class JointPrediction(Estimator):
+class JointPrediction(Predicted):
     """Scores of new people under a published model, summed on shares and opened to one party.
 
     Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged anew: asking about the same people
@@ -78,9 +69,6 @@ class JointPrediction(Estimator):
     """
 
     kind = "prediction"
-    ids_: list[str] | None
-    scores_: NDArray[np.float64] | None
-    predictions_: NDArray[Any] | None
 
     def __init__(
         self,
@@ -133,10 +121,7 @@ class JointPrediction(Estimator):
         return draft if self.epsilon is None else self._noised(draft, self.epsilon)
 
     def _noised(self, draft: Scores, epsilon: float | Mapping[str, float]) -> Scores:
-        budgets = parse_budgets(epsilon, self.delta, draft.trust)
-        spoken = (seen for budget in budgets for seen in budget.observers(draft.trust, lambda name: name == self.to))
-        if not any(self.to in seen.names for seen in spoken):
-            raise StudyError(f"no budget speaks of {self.to}, which alone receives the scores: give it an epsilon")
+        budgets = budgets_against(self.to, epsilon, self.delta, draft.trust)
         owners = len(draft.dealers)
         noise = least_noise(lambda mu: replace(draft, noise=mu).event, draft.trust, budgets, owners=owners)
         return replace(draft, noise=noise)
@@ -174,28 +159,8 @@ class JointPrediction(Estimator):
         if result is None:
             self.restore({})
             return
-        self.ids_ = list(result.ids)
-        self.scores_ = result.scores + np.atleast_1d(self.scorer.intercept_)
-        self.predictions_ = np.asarray(self.scorer.answers(self.scores_))
-
-    def learned(self) -> dict[str, Any]:
-        """Ids, scores and predictions as plain values; nothing where nothing was received."""
-        if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
-            return {}
-        return {"ids": self.ids_, "scores": self.scores_.tolist(), "predictions": self.predictions_.tolist()}
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        self.ids_ = self.scores_ = self.predictions_ = None
-        if learned:
-            self.ids_ = [str(name) for name in learned["ids"]]
-            self.scores_ = np.array(learned["scores"], dtype=np.float64)
-            self.predictions_ = np.array(learned["predictions"])
-
-    def get_params(self) -> dict[str, Any]:
-        """The parameters given to the constructor; of a model in memory only that it was not a path."""
-        path = str(self.model) if isinstance(self.model, str | Path) else None
-        return super().get_params() | {"model": path}
+        scores = result.scores + np.atleast_1d(self.scorer.intercept_)
+        self.received(result.ids, scores, self.scorer.answers(scores))
 
     def _parts(self, party: str, table: Table, task: Scores) -> Parts:
         ordered, used = table.sorted_by_id(), features(self.scorer, party)
@@ -217,13 +182,10 @@ def joint_scores(
     rows_at_most: int = 2**20,
 ) -> JointScores:
     """Scores of new people under a fitted model, as the party ``to`` receives them; see :class:`JointPrediction`."""
-    done = JointPrediction(
+    question = JointPrediction(
         model, to=to, exact=exact, epsilon=epsilon, delta=delta, gamma=gamma, rows_at_most=rows_at_most
-    ).fit(people)
-    assert done.ids_ is not None  # noqa: S101 - for the type checker; fit holds what ``to`` received
-    assert done.scores_ is not None  # noqa: S101
-    assert done.predictions_ is not None  # noqa: S101
-    return JointScores(done.ids_, done.scores_, done.predictions_, done.privacy_)
+    )
+    return question.fit(people).joint
 
 
 def features(scorer: Scorer, party: str) -> tuple[str, ...]:

@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, DiscreteGaussianRelease, Event, Trust, least_noise
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Budget, Event, Trust, least_noise
 from colonnade.privacy.noise.grid import Grid
-from colonnade.protocols.exchange_task import NOISE_UNIT, STEPS
+from colonnade.protocols.exchange_task import NOISE_UNIT, STEPS, told
 from colonnade.protocols.session import Cells
 
 PROTOCOL = "exchange-ask 1"
@@ -145,20 +144,7 @@ class Asking:
         return self._event(f"blurred weights of {owner}", owner, size, square, self.weights_variance(owner))
 
     def _event(self, name: str, owner: str, numbers: int, square: int, variance: int) -> Event:
-        l1 = min(square, math.isqrt(numbers * square))
-        return DiscreteGaussianRelease(
-            name=name,
-            shares=((owner, Fraction(variance)),),
-            dimension=numbers,
-            l1=l1,  # nobody is held to adding or removing a person here
-            l2_squared=square,
-            replace_l1=l1,
-            replace_l2_squared=square,
-            tail=TAIL,
-            theorem=STEPS,
-            audience=(self.active,),
-            about=(owner,),
-        )
+        return told(name, owner, numbers, square, variance, STEPS, (self.active,))
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

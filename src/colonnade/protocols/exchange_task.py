@@ -173,20 +173,9 @@ class Exchange(Bounded):
         return self._event(f"weights of {owner}", owner, self.weights(owner), square, RELEASE * self.noise)
 
     def _event(self, name: str, owner: str, numbers: int, square: int, noise: int) -> Event:
-        l1 = min(square, math.isqrt(numbers * square))
-        return DiscreteGaussianRelease(
-            name=name,
-            shares=((owner, Fraction(self._variance(square, noise))),),
-            dimension=numbers,
-            l1=l1,  # nobody is held to adding or removing a person here
-            l2_squared=square,
-            replace_l1=l1,
-            replace_l2_squared=square,
-            tail=TAIL,
-            theorem=FITS if self.method == "alternating" else STEPS,
-            audience=() if self.seen else tuple(other for other in self.owners if other != owner),
-            about=(owner,),
-        )
+        theorem = FITS if self.method == "alternating" else STEPS
+        audience = () if self.seen else tuple(other for other in self.owners if other != owner)
+        return told(name, owner, numbers, square, self._variance(square, noise), theorem, audience)
 
     @property
     def seen(self) -> bool:
@@ -306,6 +295,26 @@ class Exchange(Bounded):
             "law": self.law,
             "noise": str(self.noise),
         }
+
+
+def told(
+    name: str, owner: str, numbers: int, square: int, variance: int, theorem: str, audience: tuple[str, ...]
+) -> Event:
+    """Numbers with noise of their owner alone; ``square`` is their squared sensitivity, on the grid."""
+    l1 = min(square, math.isqrt(numbers * square))
+    return DiscreteGaussianRelease(
+        name=name,
+        shares=((owner, Fraction(variance)),),
+        dimension=numbers,
+        l1=l1,  # nobody is held to adding or removing a person here
+        l2_squared=square,
+        replace_l1=l1,
+        replace_l2_squared=square,
+        tail=TAIL,
+        theorem=theorem,
+        audience=audience,
+        about=(owner,),
+    )
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -359,5 +360,6 @@ class Gamma(_LogLink):
         return y / (self.mean(t) * self.scale)
 
 
+@lru_cache(maxsize=64)  # a pre-flight asks thousands of times
 def _up(value: float, scale: float) -> float:
     return math.nextafter(float(Fraction(value) / Fraction(scale) * (1 + _MARGIN)), math.inf)

@@ -76,6 +76,11 @@ class Table:
         return found
 
     @property
+    def row_numbers(self) -> NDArray[np.int64]:
+        """The number of each row in the party's own file or frame, counted from 1, in the order of the rows."""
+        return self._index(0, self.rows) + 1
+
+    @property
     def report(self) -> Report:
         """What encoding all rows did; the first use runs :meth:`check`."""
         return self._report if self._report is not None else self.check()

@@ -1,0 +1,72 @@
+"""Scores of new people as the one party that receives them holds them, and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.models.base import Estimator
+from colonnade.privacy import Budget, Statement, Trust, parse_budgets
+
+
+@dataclass(frozen=True)
+class JointScores:
+    """What the entitled party received: a row of scores and a prediction for each of its ids, and what that cost."""
+
+    ids: list[str]
+    scores: NDArray[np.float64]
+    predictions: NDArray[Any]
+    privacy_: Statement
+
+
+class Predicted(Estimator):
+    """A question about new people; whoever is not entitled to the answers ends with none."""
+
+    model: Any
+    ids_: list[str] | None
+    scores_: NDArray[np.float64] | None
+    predictions_: NDArray[Any] | None
+
+    def received(self, ids: Sequence[str], scores: NDArray[np.float64], predictions: NDArray[Any]) -> None:
+        """Become the copy of the entitled party."""
+        self.ids_, self.scores_, self.predictions_ = list(ids), scores, np.asarray(predictions)
+
+    @property
+    def joint(self) -> JointScores:
+        """What was received, where anything was."""
+        if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
+            raise StudyError("the scores are with the party that received them, and this is not its copy")
+        return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_)
+
+    def learned(self) -> dict[str, Any]:
+        """Ids, scores and predictions as plain values; nothing where nothing was received."""
+        if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
+            return {}
+        return {"ids": self.ids_, "scores": self.scores_.tolist(), "predictions": self.predictions_.tolist()}
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        self.ids_ = self.scores_ = self.predictions_ = None
+        if learned:
+            scores = np.array(learned["scores"], dtype=np.float64)
+            self.received([str(name) for name in learned["ids"]], scores, np.array(learned["predictions"]))
+
+    def get_params(self) -> dict[str, Any]:
+        """The parameters given to the constructor; of a model in memory only that it was not a path."""
+        path = str(self.model) if isinstance(self.model, str | Path) else None
+        return super().get_params() | {"model": path}
+
+
+def budgets_against(to: str, epsilon: float | Mapping[str, float], delta: float, trust: Trust) -> tuple[Budget, ...]:
+    """The budgets of a question, one of which must speak of whoever receives the answers."""
+    budgets = parse_budgets(epsilon, delta, trust)
+    spoken = (seen for budget in budgets for seen in budget.observers(trust, lambda name: name == to))
+    if not any(to in seen.names for seen in spoken):
+        raise StudyError(f"no budget speaks of {to}, which alone receives the scores: give it an epsilon")
+    return budgets
