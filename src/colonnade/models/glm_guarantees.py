@@ -85,12 +85,17 @@ def _guarantees(statement: Statement) -> Guarantees:
     rows.append(_proven(statement, "all messages", EAVESDROPPER, "one whole person", statement.events))
     for row in statement.rows:
         if row.observer == Observer.analyst():
-            what = "all messages and released weights" if row.theorem else NOTHING
+            what = _published_things(statement) if row.theorem else NOTHING
         else:
             what = "all that it receives"
         status = NO_GUARANTEE if math.isinf(row.epsilon) else row.status
         rows.append(Guarantee(what, row.who, row.adjacency.value, row.epsilon, row.delta, row.theorem, status))
     return Guarantees(tuple(rows))
+
+
+def _published_things(statement: Statement) -> str:
+    released = any(event.name.startswith("weights of ") for event in statement.events)
+    return "all messages and released weights" if released else "all messages"
 
 
 def _of_party(statement: Statement, owner: str) -> Iterator[Guarantee]:

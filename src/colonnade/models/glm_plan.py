@@ -165,13 +165,15 @@ def _gradient(wish: Wish, setting: Setting, noisy: float) -> Exchange:
         raise StudyError(f"batch is {batch} and there are {setting.rows} rows: a batch is a part of them")
     steepest = setting.family.curvature * setting.norm(setting.active) ** 2 + ridge
     rate = rounded(1 / steepest) if wish.learning_rate is None else float(wish.learning_rate)
-    run = Descent(setting.family, setting.rows, batch, rate, ridge, noisy, setting.norm(setting.active))
+    l1, prox_ridge = wish.prox
+    safe = min(rate, 2 / steepest)  # a larger one is refused below
+    norm, clip = setting.norm(setting.active), None if wish.message_clip is None else float(wish.message_clip)
+    run = Descent(setting.family, setting.rows, batch, safe, ridge + prox_ridge, noisy, norm, clip)
     passives = [block for block in setting.blocks if block.owner != setting.active]
     epochs, balls = suggest_descent(run, passives, intercept=INTERCEPT, epochs=wish.epochs)
-    l1, prox_ridge = wish.prox
     return Exchange(
         blocks=setting.blocks,
-        sides=tuple(_side(wish, setting, run, block, balls, epochs) for block in setting.blocks),
+        sides=tuple(replace(_side(wish, setting, run, block, balls, epochs), ridge=ridge) for block in setting.blocks),
         active=setting.active,
         family=setting.family,
         trust=setting.trust,
@@ -179,7 +181,7 @@ def _gradient(wish: Wish, setting: Setting, noisy: float) -> Exchange:
         method="gradient",
         epochs=epochs,
         batches=-(-setting.rows // batch),
-        message_clip=descent_clip(run, epochs) if wish.message_clip is None else float(wish.message_clip),
+        message_clip=descent_clip(run, epochs),
         learning_rate=rate,
         l1=l1,
         prox_ridge=prox_ridge,

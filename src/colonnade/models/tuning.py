@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +176,8 @@ class Descent:
     ridge: float
     multiplier: float
     active_norm: float
+    clip: float | None = None
+    """What received slopes are clipped to, if that is given."""
 
     def slope_noise(self, epochs: int) -> float:
         """About the deviation of the noise on a slope."""
@@ -212,7 +215,9 @@ def suggest_descent(
 
 
 def descent_clip(run: Descent, epochs: int) -> float:
-    """What received slopes are clipped to: so that little of the noise on them is lost."""
+    """What received slopes are clipped to: as it was given, or so that little of the noise on them is lost."""
+    if run.clip is not None:
+        return run.clip
     return rounded(math.hypot(run.family.slope_bound, _NOISES * run.slope_noise(epochs)))
 
 
@@ -224,23 +229,32 @@ def descent_factor(run: Descent, block: Block, ball: float, epochs: int, *, inte
     return rounded(_descended(run, block, math.hypot(block.clip, intercept), ball, epochs).factor)
 
 
-def _descended(run: Descent, block: Block, norm: float, ball: float, epochs: int) -> _Choice:
-    """Where gradient steps lead, direction by direction, and how well the active party can tell."""
+@lru_cache(maxsize=64)
+def _walked(run: Descent, block: Block, epochs: int) -> tuple[float, float, float]:
+    """Where gradient steps lead, direction by direction: deviation of scores, norm of weights, signal in them."""
     family, clip = run.family, descent_clip(run, epochs)
     sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
     passed, blurred = _clipped(clip, math.hypot(run.slope_noise(epochs), family.typical_spread))
     signal, noise = np.zeros_like(sizes), np.zeros_like(sizes)
-    steps = epochs * -(-run.rows // run.batch)
-    for _ in range(min(steps, _MOST_STEPS)):
+    for _ in range(min(epochs * -(-run.rows // run.batch), _MOST_STEPS)):
         kept = 1 - run.rate * (run.ridge + passed * family.typical_curvature * sizes)
         signal = np.clip(kept, 0.0, 1.0) * signal + run.rate * passed * family.typical_curvature * sizes
         noise = (1 - min(1.0, run.rate * run.ridge)) ** 2 * noise + (run.rate * blurred) ** 2 * sizes / run.batch
     score = math.sqrt(float((signal**2 * truth + noise * sizes).sum()))
-    shrunk = min(1.0, ball / math.sqrt(float((signal**2 * truth / sizes + noise).sum())))
-    along = float((signal * truth).sum())
+    norm = math.sqrt(float((signal**2 * truth / sizes + noise).sum()))
+    return score, norm, float((signal * truth).sum())
+
+
+def _descended(run: Descent, block: Block, norm: float, ball: float, epochs: int) -> _Choice:
+    """What the active party can make of the scores of such a walk, held within a ball."""
+    family = run.family
+    score, walked, along = _walked(run, block, epochs)
+    if not score:  # steps too short for anything to happen
+        return _Choice(run.ridge, ball, norm * ball, 0.0, 0.0, family.typical_variance)
+    shrunk = min(1.0, ball / walked)
     agreement = along**2 / (family.typical_variance * score**2)
     factor, sent = along / (shrunk * score**2), shrunk * score
-    heard = run.score_noise(epochs, block, norm, ball, clip)
+    heard = run.score_noise(epochs, block, norm, ball, descent_clip(run, epochs))
     evidence = math.sqrt(family.typical_curvature * run.rows) * factor * sent**2 / math.hypot(heard, sent)
     lost = 1 - agreement + agreement / (1 + evidence**2)
     return _Choice(run.ridge, ball, norm * ball, factor, agreement, family.typical_variance * lost)

@@ -231,7 +231,8 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
     among = f"at most {trust.threshold} of the committee ({', '.join(trust.committee)}) pool what they hold"
     for_whom = " for all but the analyst" if trust.committee else ""
     sealed = "messages between parties are sealed end to end; the coordinator sees their sizes and when they end"
-    labels = "" if trust.committee else " and every label the model"
+    learned = any(event.name.startswith("slopes of ") for event in events)
+    labels = " and every label the model" if learned else ""
     return (
         "every participant follows the protocol and may be curious (semi-honest)",
         among if trust.committee else sealed,
@@ -239,7 +240,7 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
         f"public: schema, clips, scales, noise sizes, and the number of rows{for_whom}",
-        *(() if trust.committee else (_IN_PLACE,)),
+        *((_IN_PLACE,) if learned else ()),
         f"every table fits its schema{labels}; a party whose table does not is seen to stop, which is not counted here",
     )
 

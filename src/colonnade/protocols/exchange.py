@@ -257,9 +257,13 @@ def _unfolded(me: Role, task: Exchange) -> Kept:
     message = me.link(task.active).recv("unfolded")
     weights, factors = message.get("weights"), message.get("factors")
     size = len(task.block(task.active).columns) + 1
-    if not isinstance(weights, np.ndarray) or weights.shape != (size,) or not isinstance(factors, list):
+    if not isinstance(weights, np.ndarray) or weights.shape != (size,) or weights.dtype != np.float64:
         raise ProtocolError(f"{task.active} sent weights of another shape than was due")
-    return Kept(task.active, np.array(weights, dtype=np.float64), dict(zip(task.passives, factors, strict=True)))
+    if not isinstance(factors, list) or [type(factor) for factor in factors] != [float] * len(task.passives):
+        raise ProtocolError(f"{task.active} sent other factors than one number a party")
+    if not np.isfinite([*weights, *factors]).all():
+        raise ProtocolError(f"{task.active} sent weights that are no finite numbers")
+    return Kept(task.active, weights, dict(zip(task.passives, factors, strict=True)))
 
 
 def _named(me: Role, task: Exchange) -> str:

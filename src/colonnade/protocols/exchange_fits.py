@@ -56,14 +56,14 @@ def penalised_fit(objective: Objective, slack: float | None) -> Vector:
 
     Without a slack the fit stops where it can get no further; nothing may then rest on how far that is. With one, short
     gradient steps take over where Newton's get stuck: they converge for every convex, smooth and penalised objective,
-    so whether a fit succeeds tells nothing about the data.
+    so a fit does not fail for what the data are, unless it takes more steps than anybody would wait for.
     """
     weights = objective.centre.copy()
     scores: Vector = objective.rows @ weights
     for _ in range(_MOST_STEPS):
         gradient = objective.gradient(weights, scores)
         length = _norm(gradient)
-        if length <= (slack or _STILL * objective.family.slope_bound):
+        if length <= (_STILL * objective.family.slope_bound if slack is None else slack):
             return weights
         found = _shortened(objective, weights, scores, gradient, length)
         if found is None:
@@ -98,7 +98,7 @@ def _crawled(objective: Objective, weights: Vector, slack: float) -> Vector:
         if _norm(gradient) <= slack:
             return weights
         weights = weights - gradient / steepest
-    raise ProtocolError("a fit did not converge: raise strength")
+    raise ProtocolError("a fit did not converge")
 
 
 def _norm(vector: Vector) -> float:

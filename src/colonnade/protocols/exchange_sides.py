@@ -119,7 +119,7 @@ class _Active:
 
     def hear(self, party: str, batch: int, scores: Vector) -> None:
         """Keep a batch's scores, noise and all."""
-        kept = self.received.setdefault(party, np.zeros(len(self.rows)))
+        kept = self.received.setdefault(party, np.full(len(self.rows), np.nan))
         kept[batch :: self.task.batches] = scores
 
     def refit(self, ridge: float, *, certified: bool) -> Fit:
@@ -196,7 +196,7 @@ class ActiveDescent(_Active):
         """The slopes of one batch at the present weights; the own step waits until they are sent."""
         some = slice(batch, None, self.task.batches)
         rows, labels = self.rows[some], self.labels[some]
-        scores = self._own + sum(kept[some] for kept in self.received.values())
+        scores = self._own + sum(np.nan_to_num(kept[some]) for kept in self.received.values())
         self._total = self.family.slopes(scores, labels) @ rows
         return self.family.sent(scores, labels)
 
@@ -216,8 +216,9 @@ class ActiveDescent(_Active):
 
 
 def _gentle(side: _Active) -> float:
-    """The penalty of a fit that nobody else sees: only there to make it unique."""
-    return 1.0 / len(side.rows)
+    """The penalty of a fit that nobody else sees: that of the steps, or just enough to make it unique."""
+    steps = side.side.ridge + side.task.prox_ridge if side.task.method == "gradient" else 0.0
+    return max(steps, 1.0 / len(side.rows))
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ class Fit:
     def kept(self, side: _Active) -> Kept:
         """The same as weights of the scores themselves, which are not blurred by noise."""
         own = len(self.weights) - len(self.heard)
-        weights, shift = self.weights[:own].copy(), 0.0
+        weights = self.weights[:own].copy()
         found = dict(zip(self.heard, self.weights[own:], strict=True))
         factors = {party: float(weight) * self.heard[party].factor for party, weight in found.items()}
         hidden = sum(f**2 * self.heard[p].signal * (1 - self.heard[p].share) for p, f in factors.items())
@@ -253,9 +254,15 @@ def unblurred(family: Family, hidden: float) -> tuple[float, float]:
     return (1.0, -hidden / 2) if family.name in ("poisson", "gamma") else (1.0, 0.0)
 
 
+def _whole(received: Vector) -> Vector:
+    """What was received, and its mean where nothing was: the first batch of a single epoch is never told."""
+    missing = np.isnan(received)
+    return np.where(missing, received[~missing].mean(), received) if missing.any() else received
+
+
 def _heard(side: _Active) -> dict[str, Heard]:
     return {
-        party: Heard.of(side.received[party], side.task.message_deviation(party), side.task.side(party))
+        party: Heard.of(_whole(side.received[party]), side.task.message_deviation(party), side.task.side(party))
         for party in side.task.passives
         if party in side.received
     }

@@ -181,9 +181,10 @@ class Exchange(Bounded):
     def seen(self) -> bool:
         """Whether messages count as published: weights that are released follow from them, and so does an early end.
 
-        Whoever relays messages sees when they end, and with ``patience`` that depends on what they said.
+        Whoever relays messages sees when they end, and with enough epochs for ``patience`` to run out that depends on
+        what they said.
         """
-        return self.release or self.patience is not None
+        return self.release or (self.patience is not None and self.patience + 1 < self.epochs)
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
