@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ColonnadeError, StudyError
+from colonnade.models import Guarantees
 from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
 from colonnade.protocols import exchange
 from colonnade.protocols.blocks import Block
@@ -170,6 +171,10 @@ def test_who_sees_when_messages_end_is_charged_for_them() -> None:
     ]
     quiet, endless, ending = (epsilon(views(t.events, Observer.coordinator(), t.trust), 1e-5).epsilon for t in tasks)
     assert quiet == endless == 0 < ending  # patience that cannot run out costs nothing
+    said = [{row.what for row in Guarantees.of(Statement.of(t.events, t.trust, 1e-5))} for t in tasks[::2]]
+    assert "nothing is released" in said[0]
+    assert "all messages" in said[1]
+    assert not any("released" in what for what in said[1])
 
 
 def test_everybody_knows_the_fit_by_the_same_name_and_no_two_fits_share_it() -> None:
