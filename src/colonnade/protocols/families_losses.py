@@ -7,6 +7,7 @@ non-decreasing in its score, at most ``slope_bound`` in size and moves by at mos
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -23,7 +24,7 @@ _MARGIN = Fraction(1, 1 << 48)  # relative; covers the few roundings in an expon
 
 
 @dataclass(frozen=True)
-class Family:
+class Family(ABC):
     """A loss of scores and labels: public, plain values.
 
     ``slope_bound`` is what slopes are clipped to, ``reach`` what scores are clipped to before a slope is sent, ``low``
@@ -48,9 +49,9 @@ class Family:
             raise StudyError(f"the label of the {self.name} family needs two finite bounds, low below high")
 
     @property
+    @abstractmethod
     def curvature(self) -> float:
         """By how much a slope moves, at most, for each unit that its score moves; rounded up."""
-        raise NotImplementedError
 
     @property
     def own(self) -> Fraction:
@@ -60,19 +61,19 @@ class Family:
         return min(spread, 2 * Fraction(self.slope_bound))
 
     @property
+    @abstractmethod
     def typical_curvature(self) -> float:
         """A public guess of the mean second derivative; no proof uses it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def typical_spread(self) -> float:
         """A public guess of the standard deviation of slopes; no proof uses it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def typical_variance(self) -> float:
         """A public guess of the variance of what other parties' columns add to the score; no proof uses it."""
-        raise NotImplementedError
 
     def slopes(self, t: Vector, y: Vector) -> Vector:
         """The derivative of the loss by the score, clipped to ``slope_bound``."""
@@ -94,9 +95,9 @@ class Family:
         inside = (first <= t) & (t <= last)
         return np.where(inside, np.minimum(self._bends(np.clip(t, first, last), y), self.curvature), 0.0)
 
+    @abstractmethod
     def mean(self, t: Vector) -> Vector:
         """What a score predicts: a probability, or a number in the units of the label."""
-        raise NotImplementedError
 
     def plain(self) -> dict[str, Any]:
         """The family as plain values, floats in hexadecimal: part of what participants agree on."""
@@ -107,27 +108,27 @@ class Family:
         return found
 
     @property
+    @abstractmethod
     def _extremes(self) -> Slope:
         """The least and the largest slope that can be sent."""
-        raise NotImplementedError
 
     @property
     def _size(self) -> float:
         """How large the numbers are whose difference is a slope: what roundings are relative to."""
         return 4 * (1 + self.reach)
 
+    @abstractmethod
     def _bent(self, y: Vector) -> tuple[Vector, Vector]:
         """Between which scores the loss is not straight."""
-        raise NotImplementedError
 
-    def _slopes(self, t: Vector, y: Vector) -> Vector:
-        raise NotImplementedError
+    @abstractmethod
+    def _slopes(self, t: Vector, y: Vector) -> Vector: ...
 
-    def _losses(self, t: Vector, y: Vector) -> Vector:
-        raise NotImplementedError
+    @abstractmethod
+    def _losses(self, t: Vector, y: Vector) -> Vector: ...
 
-    def _bends(self, t: Vector, y: Vector) -> Vector:
-        raise NotImplementedError
+    @abstractmethod
+    def _bends(self, t: Vector, y: Vector) -> Vector: ...
 
 
 @dataclass(frozen=True)
@@ -266,8 +267,8 @@ class _LogLink(Family):
     def _slopes(self, t: Vector, y: Vector) -> Vector:
         return np.asarray(self._raw(self.mean(t), y) / self.scale)
 
-    def _raw(self, mean: Any, y: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _raw(self, mean: Any, y: Any) -> Any: ...
 
     @property
     def _extremes(self) -> Slope:
