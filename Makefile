@@ -8,19 +8,22 @@ BENCH := .venv/.bench
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
+# Two workers, each with whole files: what a file sets up once is set up once.
+ABREAST := --numprocesses 2 --dist loadfile
+
 .PHONY: demo test check slow bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
 
 test: $(READY)  ## the quick suite
-	$(BIN)/pytest
+	$(BIN)/pytest $(ABREAST)
 
 check: $(READY)  ## every gate
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest $(ABREAST)
 
 slow: $(READY)  ## statistical and reproduction tests that take minutes
 	$(BIN)/pytest -m slow --durations=10
