@@ -126,6 +126,8 @@ class PeerLost(ColonnadeError):  # noqa: N818 - reads better than PeerLostError 
     """A participant was there and is gone."""
 
     exit_code = 22
+    spare: str | None = None
+    """Its name, where the others can do without it as long as nobody needs more from it."""
 
 
 class PeerStopped(ColonnadeError):  # noqa: N818

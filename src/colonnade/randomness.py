@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 KEY_BYTES = 32
 _CHUNK = 1 << 20
+_AHEAD = 1 << 14
 _ZEROS = memoryview(bytes(_CHUNK))
 
 
@@ -25,6 +26,7 @@ class Stream:
         if len(key) != KEY_BYTES:
             raise ValueError(f"a stream key has {KEY_BYTES} bytes, not {len(key)}")
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._ahead, self._at = np.empty(0, dtype=np.uint8), 0
 
     @classmethod
     def fresh(cls) -> Stream:
@@ -44,12 +46,21 @@ class Stream:
         return self._fill(8 * _size(shape)).view("<u8").reshape(shape)
 
     def _fill(self, count: int) -> NDArray[np.uint8]:
-        out = np.empty(count, dtype=np.uint8)
-        view = out.data
-        for start in range(0, count, _CHUNK):
-            size = min(_CHUNK, count - start)
-            self._cipher.update_into(_ZEROS[:size], view[start : start + size])
-        return out
+        """The next bytes, in memory that nobody else is given."""
+        start = self._at
+        self._at += count
+        if self._at <= self._ahead.size:
+            return self._ahead[start : self._at]
+        left = self._ahead[start:]
+        missing = count - left.size
+        # A call of the cipher costs more than a few bytes do, so small draws share one.
+        fresh = np.empty(_AHEAD if missing <= _AHEAD // 2 else missing, dtype=np.uint8)
+        view = fresh.data
+        for begin in range(0, fresh.size, _CHUNK):
+            size = min(_CHUNK, fresh.size - begin)
+            self._cipher.update_into(_ZEROS[:size], view[begin : begin + size])
+        self._ahead, self._at = fresh, missing
+        return np.concatenate((left, fresh[:missing])) if left.size else fresh[:missing]
 
 
 def new_key() -> bytes:

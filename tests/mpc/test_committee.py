@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from colonnade.errors import ProtocolError, ShareError
+from colonnade.errors import PeerLost, ProtocolError, ShareError
 from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
 from colonnade.mpc.shamir import complete, interpolate
-from colonnade.randomness import new_key
+from colonnade.randomness import Stream, new_key
 
 shapes = st.tuples(st.integers(3, 7), st.integers(1, 3)).filter(lambda s: 2 * s[1] < s[0])
 
@@ -65,8 +65,9 @@ def test_any_threshold_shares_are_uniform_whatever_the_secret(size, threshold):
     for secret in (0.0, 4.0):
         values = np.full((1, draws), secret)
         seeds = {node: new_key() for node in list(nodes)[1 : threshold + 1]}
-        shares = complete(system, values, seeds, [node for node in nodes if node not in seeds])
-        shares |= {node: system_share(system, seed, draws) for node, seed in seeds.items()}
+        streams = {node: Stream(seed) for node, seed in seeds.items()}
+        shares = complete(system, values, streams, [node for node in nodes if node not in seeds])
+        shares |= {node: system.uniform((draws,), Stream(seed)) for node, seed in seeds.items()}
         for group in list(combinations(nodes, min(threshold, 2)))[:8]:
             cells = np.zeros(draws, dtype=int)
             for node in group:
@@ -77,16 +78,10 @@ def test_any_threshold_shares_are_uniform_whatever_the_secret(size, threshold):
         assert np.all(opened == secret)
 
 
-def system_share(system, seed, draws):
-    from colonnade.mpc.shamir import expand
-
-    return expand(system, seed, (draws,))
-
-
 def test_one_share_too_many_is_not_uniform():
     """The same test must see the difference as soon as threshold + 1 shares are pooled."""
     system, draws = ResidueSystem((11,)), 3000
-    shares = complete(system, np.zeros((1, draws)), {2: new_key()}, [1, 3])
+    shares = complete(system, np.zeros((1, draws)), {2: Stream.fresh()}, [1, 3])
     cells = (shares[1][0] + 5) * 11 + shares[3][0] + 5
     assert stats.chisquare(np.bincount(cells.astype(int), minlength=121)).pvalue < 1e-12
 
@@ -110,11 +105,75 @@ def test_a_sharing_of_zero_hides_the_product_polynomial(play):
 def test_a_corrupted_spare_share_stops_the_opening():
     system = ResidueSystem(PRIMES[:2])
     secret = system.split(np.arange(10))
-    shares = complete(system, secret, {2: new_key()}, [1, 3, 4])
+    shares = complete(system, secret, {2: Stream.fresh()}, [1, 3, 4])
     del shares[4]
-    shares[4] = complete(system, secret, {2: new_key()}, [4])[4]
+    shares[4] = complete(system, secret, {2: Stream.fresh()}, [4])[4]
     with pytest.raises(ShareError, match="one polynomial"):
         interpolate(system, shares, 1)
+
+
+class Gone:
+    """A link to a seat that is there no more; what is sent goes nowhere."""
+
+    def __init__(self, spare):
+        self.spare = spare
+
+    def send(self, kind, /, **fields):
+        """Nobody takes it."""
+
+    def recv(self, kind, /):
+        error = PeerLost("it has not been heard of; the study cannot go on")
+        error.spare = self.spare
+        raise error
+
+
+def open_without(play, lost, spare=lambda seat: seat, degrees=(2, 2)):
+    """Five seats of which some go after they have dealt: what the first of the others opens, one after the other."""
+    committee = make(5, 1)
+    secret = np.arange(-6, 6)
+
+    def seat(hand):
+        share = hand.deal(secret) if hand.name == "n4" else hand.receive("n4", secret.shape)
+        square = hand.multiply(share, share)
+        masks = [hand.zero(secret.shape, degree) for degree in degrees]
+        if hand.name in lost:
+            return None
+        hand.links = hand.links | {name: Gone(spare(name)) for name in lost}
+        opened = []
+        for mask in masks:
+            total = hand.add([square, mask])
+            hand.send_opening(total, committee.seats)
+            opened.append(hand.receive_opening(secret.shape, degree=total.degree, bound=100, own=total))
+        low = hand.system.low(hand.open_among_seats(hand.add([square, masks[0]])))
+        return [*opened, low.view(np.int64)], hand.lost
+
+    for name, ended in play(committee, dict.fromkeys(committee.seats, seat)).items():
+        if name not in lost:
+            opened, missed = ended
+            assert all(np.array_equal(values, secret**2) for values in opened)
+            assert missed == list(lost)
+
+
+@pytest.mark.parametrize("lost", [("n0",), ("n4",), ("n1", "n3")])
+def test_openings_go_on_without_spare_seats(play, lost):
+    open_without(play, lost)
+
+
+def test_openings_say_who_is_lost_where_too_few_are_left(play):
+    with pytest.raises(PeerLost, match=r"^n0, n1, n2 are lost: 2 of 5 seats are left, and this opening takes 3; the"):
+        open_without(play, ("n0", "n1", "n2"))
+
+
+def test_who_was_spare_may_be_needed_later(play):
+    with pytest.raises(PeerLost, match=r"^n2 is lost: 4 of 5 seats are left, and this opening takes 5; the study"):
+        open_without(play, ("n2",), degrees=(2, 4))
+
+
+@pytest.mark.parametrize("said_of", [None, "n1"])
+def test_the_end_of_the_study_is_not_taken_for_the_loss_of_a_seat(play, said_of):
+    """Somebody else was lost whom everybody needs; then every link raises the same."""
+    with pytest.raises(PeerLost, match=r"^it has not been heard of"):
+        open_without(play, ("n3",), spare=lambda seat: said_of)
 
 
 def test_too_few_shares_open_nothing():
@@ -126,17 +185,34 @@ def test_too_few_shares_open_nothing():
 def test_a_seed_travels_in_place_of_threshold_shares(play):
     committee = make(5, 2)
     secret = np.arange(1000)
-    sizes = {}
+
+    def owner(hand):
+        hand.deal(secret)
+        return [len(link.sent[0].get("seed", b"")) for link in hand.links.values()]
+
+    programs = dict.fromkeys(committee.seats, lambda hand: hand.receive("owner", secret.shape)) | {"owner": owner}
+    assert play(committee, programs)["owner"] == [32, 32, 0, 0, 0]
+
+
+def test_what_a_seat_deals_is_not_sent_to_those_who_can_draw_it(play):
+    committee = make(5, 2)
+    secret = np.arange(1000)
 
     def seat(hand):
-        if hand.name == "n0":
-            hand.deal(secret)
-            sizes.update({peer: link.sent[0].get("seed") for peer, link in hand._links.items()})
-        else:
-            hand.receive("n0", secret.shape)
+        if hand.name != "n0":
+            return hand.receive("n0", secret.shape)
+        mine = hand.deal(secret)
+        assert [[field for fields in link.sent for field in fields] for link in hand.links.values()] == [
+            ["keys"],
+            ["keys"],
+            ["keys", "words"],
+            ["keys", "words"],
+        ]
+        return mine
 
-    play(committee, dict.fromkeys(committee.seats, seat))
-    assert [len(sizes[f"n{i}"] or b"") for i in (1, 2, 3, 4)] == [32, 32, 0, 0]
+    found = play(committee, dict.fromkeys(committee.seats, seat))
+    shares = {committee.point(name): share.values for name, share in found.items()}
+    assert np.array_equal(committee.system.join(interpolate(committee.system, shares, 2), 1000), secret)
 
 
 @pytest.mark.parametrize(
@@ -153,11 +229,15 @@ def test_what_is_no_share_is_refused(play, message):
     committee = make(3, 1)
 
     def dealer(hand):
-        for link in hand._links.values():
+        _ = hand.common
+        for link in hand.links.values():
             link.send("share", **message)
 
+    def seat(hand):
+        return hand.common if hand.name == "n1" else hand.receive("n0", (3,))
+
     with pytest.raises(ProtocolError, match="n0"):
-        play(committee, {"n0": dealer, "n2": lambda hand: hand.receive("n0", (3,)), "n1": lambda hand: None})
+        play(committee, {"n0": dealer, "n1": seat, "n2": seat})
 
 
 @pytest.mark.parametrize(("size", "threshold"), [(2, 0), (3, 0), (4, 2), (8, 3)])

@@ -17,7 +17,7 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc.residues import Residues, ResidueSystem
 
 Words = NDArray[np.uint32] | NDArray[np.int32]
-SMALL = 1 << 12
+SMALL = 1 << 14
 """Up to so many residues a third more bytes cost less than packing, and they travel as they are."""
 
 
@@ -68,10 +68,12 @@ def _plain(numbers: Any, count: int, system: ResidueSystem, sender: str) -> Resi
     primes = len(system.primes)
     if not isinstance(numbers, np.ndarray) or numbers.dtype != np.int32 or numbers.shape != (primes, count):
         raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
-    residues = numbers.astype(np.float64)
-    if (np.abs(residues) > system.constants[:, None] / 2).any():
+    # Nearly all are below half of the smallest prime, which is quick to see. Else, once half of p is added, they lie
+    # from 0 to p - 1, and what wraps around is larger than that too.
+    near = not numbers.size or max(int(numbers.max()), -int(numbers.min())) <= system.nearest
+    if not near and ((numbers + system.halves).view(np.uint32) >= system.limits).any():
         raise ProtocolError(f"{sender} sent a number that is no residue")
-    return residues
+    return numbers.astype(np.float64)
 
 
 def _quarter(count: int) -> int:

@@ -8,9 +8,9 @@ precision is one more prime. All residue arrays have the primes as their first a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ShareError
+from colonnade.mpc.accelerator import offload
 from colonnade.randomness import Stream
 
 Residues = NDArray[np.float64]
@@ -29,6 +30,12 @@ Integers = NDArray[Any]
 PRIMES = tuple(2**22 - d for d in (3, 17, 27, 33, 57, 87, 105, 113, 117, 123, 131, 137, 161, 167, 173, 197))
 BLOCK_ROWS = 2048
 _CHUNK = 1 << 15
+_NEARLY = 2.0**-40
+LIMB = 22
+_AT_ONCE = 29
+SPREAD = 1 << 14
+"""Constants for arrays of so many numbers are kept in full."""
+_LIMB_MASK = 2**LIMB - 1
 FEW = 1 << 16
 """Up to so many residues the calls cost more than the arithmetic, and all primes are treated at once."""
 
@@ -74,9 +81,29 @@ class ResidueSystem:
         return out
 
     def constant(self, value: int, dimensions: int) -> Residues:
-        """One public integer as residues that combine with any array of so many dimensions."""
-        residues = [float(centred(value, prime)) for prime in self.primes]
-        return np.array(residues).reshape(-1, *[1] * (dimensions - 1))
+        """One public integer as residues that combine with any array of so many dimensions; read-only."""
+        return _constant(self.primes, value, dimensions)
+
+    def everywhere(self, value: int, shape: tuple[int, ...]) -> Residues:
+        """One public integer as residues that combine with arrays of this shape, the primes first; read-only."""
+        if prod(shape) > SPREAD:
+            return _constant(self.primes, value, len(shape))
+        return _everywhere(self.primes, value, shape)
+
+    def limbs(self, values: NDArray[np.uint64], bits: int, power: int = 0) -> NDArray[np.float64]:
+        """Numbers of so many bits divided by 2^power modulo every prime, congruent but not reduced: below 2^50.
+
+        Where they are long, they are taken apart into 22 bits at a time, and a small product puts these together.
+        """
+        whole = values.view(np.int64)
+        if bits <= _AT_ONCE:
+            return _powers(self.primes, 1, power) * whole.astype(np.float64)
+        limbs = [(whole >> shift if shift else whole) & _LIMB_MASK for shift in range(0, bits, LIMB)]
+        return self.joined(np.array(limbs, dtype=np.float64), power)
+
+    def joined(self, limbs: NDArray[np.float64], power: int = 0) -> NDArray[np.float64]:
+        """Numbers given by 22 bits at a time, the lowest first, divided by 2^power: congruent but not reduced."""
+        return _powers(self.primes, len(limbs), power) @ limbs
 
     def join(self, residues: Residues, bound: int) -> Integers:
         """Residues back to signed integers of magnitude at most ``bound``: Garner, digit by digit.
@@ -101,19 +128,49 @@ class ResidueSystem:
 
     def uniform(self, shape: tuple[int, ...], stream: Stream) -> Residues:
         """Uniform residues; two holders of the same stream draw the same ones."""
+        if prod(shape) * len(self.primes) <= FEW:
+            return self._few_uniform(shape, stream)
         out = np.empty((len(self.primes), *shape))
         for prime, row in zip(self.primes, out, strict=True):
             for part in chunks(row):
                 draw(prime, part, stream)
         return out
 
+    def _few_uniform(self, shape: tuple[int, ...], stream: Stream) -> Residues:
+        """All primes in one draw, with as many bits as the largest of them has."""
+        words = stream.uint32((len(self.primes), prod(shape)))
+        bits = np.uint32((1 << max(self.primes).bit_length()) - 1)
+        words &= bits
+        while (high := words >= self.limits).any():
+            words[high] = stream.uint32(int(high.sum())) & bits
+        residues = words.astype(np.float64)
+        residues -= self.halves
+        return residues.reshape(len(self.primes), *shape)
+
+    @cached_property
+    def limits(self) -> NDArray[np.uint32]:
+        """The primes as a column."""
+        return np.array(self.primes, dtype=np.uint32)[:, None]
+
+    @cached_property
+    def nearest(self) -> int:
+        """The largest magnitude that is a residue modulo every prime."""
+        return min(self.primes) // 2
+
+    @cached_property
+    def halves(self) -> NDArray[np.int32]:
+        """Half of each prime, rounded down, as a column."""
+        return np.array([prime // 2 for prime in self.primes], dtype=np.int32)[:, None]
+
     def reduce(self, values: Residues, *, passes: int = 1) -> Residues:
         """Reduce in place; entries below 2^51 in magnitude, or with two passes as large as 2^53 - p."""
         if values.size <= FEW:
-            shape = (-1, *[1] * (values.ndim - 1))
-            primes, inverses = self.constants.reshape(shape), self._inverses.reshape(shape)
+            primes, inverses = _moduli(self.primes, spread(values.shape))
             for _ in range(passes):
-                values -= np.rint(values * inverses) * primes
+                quotient = values * inverses
+                np.rint(quotient, out=quotient)
+                quotient *= primes
+                values -= quotient
             return values
         for prime, row in zip(self.primes, values, strict=True):
             for _ in range(passes):
@@ -125,16 +182,57 @@ class ResidueSystem:
         """The primes as floats."""
         return np.array(self.primes, dtype=np.float64)
 
+    def low(self, digits: Residues) -> NDArray[np.uint64]:
+        """The lowest 64 bits of integers between 0 and a quarter of the modulus, from their digits; others are refused.
+
+        The digits of c are y_i = c (M / p_i)^-1 mod p_i, for the modulus M. Then c is the sum of y_i M / p_i less a
+        multiple q of M. Divided by M, the sum is q plus c / M. As that is at most a quarter, a float tells q; the rest
+        is exact in arithmetic that wraps at 2^64.
+        """
+        flat = digits.reshape(len(self.primes), -1)
+        parts = self._reciprocals @ flat
+        parts -= 0.125
+        multiples = np.rint(parts)
+        parts -= multiples
+        if parts.size and np.abs(parts).max() > 0.125 + _NEARLY:
+            raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
+        low: NDArray[np.uint64] = self._cofactors @ flat.astype(np.int64).view(np.uint64)
+        low += multiples.astype(np.int64).view(np.uint64) * self._less_modulus
+        return low.reshape(digits.shape[1:])
+
+    def from_digits(self, power: int, shape: tuple[int, ...]) -> Residues:
+        """What digits of this shape are multiplied by to get residues of the number divided by 2^power, if exact."""
+        return _from_digits(self.primes, power, spread(shape))
+
     @cached_property
-    def _inverses(self) -> Residues:
-        return np.array([1.0 / prime for prime in self.primes])
+    def to_digits(self) -> list[int]:
+        """What residues are multiplied by to get the digits that :meth:`low` reads."""
+        return [inverse(self.modulus // prime % prime, prime) for prime in self.primes]
+
+    @cached_property
+    def _reciprocals(self) -> NDArray[np.float64]:
+        return 1.0 / self.constants
+
+    @cached_property
+    def _cofactors(self) -> NDArray[np.uint64]:
+        return np.array([self.modulus // prime % 2**64 for prime in self.primes], dtype=np.uint64)
+
+    @cached_property
+    def _less_modulus(self) -> np.uint64:
+        return np.uint64(-self.modulus % 2**64)
 
     def inner(self, left: Residues, right: Residues) -> Residues:
-        """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly."""
+        """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly.
+
+        A large product goes to an accelerator where there is one; the result has the same bits.
+        """
         if left.shape[1] <= BLOCK_ROWS and left.size <= FEW:
             # Up to 2^9 products below 2^42 stay below 2^51.
             passes = 1 if left.shape[1] <= BLOCK_ROWS // 4 else 2
             return self.reduce(np.matmul(left.transpose(0, 2, 1), right), passes=passes)
+        elsewhere = offload(left, right, self.primes)
+        if elsewhere is not None:
+            return elsewhere
         total = np.zeros((len(self.primes), left.shape[2], right.shape[2]))
         for prime, a, b, out in zip(self.primes, left, right, total, strict=True):
             for start in range(0, len(a), BLOCK_ROWS):
@@ -156,14 +254,14 @@ class ResidueSystem:
             yield digit
 
 
-def reduce(values: NDArray[np.float64], prime: int) -> None:
+def reduce(values: NDArray[np.float64], prime: int, scratch: NDArray[np.float64] | None = None) -> None:
     """Centre in place. Canonical for magnitudes below 2^51, congruent and near-centred up to 2^53 - p.
 
     The quotient is a rounded product with 1/p; for odd p an integer is never nearer than 1/(2p) to a tie,
     while the product errs by at most |x|/p 2^-52, so below 2^51 the rounding is the right one. Beyond 2^53 - p
     the multiple of p that is subtracted might not be a float.
     """
-    quotient = values * (1.0 / prime)
+    quotient = np.multiply(values, 1.0 / prime, out=np.empty_like(values) if scratch is None else scratch)
     np.rint(quotient, out=quotient)
     quotient *= prime
     values -= quotient
@@ -181,11 +279,67 @@ def inverse(value: int, prime: int) -> int:
     return centred(pow(value, -1, prime), prime)
 
 
+def spread(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which constants are kept for such arrays: small ones whole, which is faster than spreading them."""
+    return shape if prod(shape) <= SPREAD else (shape[0], *[1] * (len(shape) - 1))
+
+
+@lru_cache(maxsize=256)
+def _everywhere(primes: tuple[int, ...], value: int, shape: tuple[int, ...]) -> Residues:
+    return filled([centred(value, prime) for prime in primes], shape)
+
+
+@lru_cache(maxsize=4096)
+def _constant(primes: tuple[int, ...], value: int, dimensions: int) -> Residues:
+    return _column([centred(value, prime) for prime in primes], dimensions)
+
+
+@lru_cache(maxsize=256)
+def _from_digits(primes: tuple[int, ...], power: int, shape: tuple[int, ...]) -> Residues:
+    modulus = prod(primes)
+    return filled([centred(modulus // p * pow(2, -power, p), p) for p in primes], shape)
+
+
+@lru_cache(maxsize=256)
+def _moduli(primes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Residues, Residues]:
+    return filled(primes, shape), filled([1.0 / prime for prime in primes], shape)
+
+
+@lru_cache(maxsize=1024)
+def _powers(primes: tuple[int, ...], count: int, power: int) -> Residues:
+    """Of each prime, the powers of 2^22 divided by 2^power."""
+    rows = [[centred(pow(2, LIMB * index - power, prime), prime) for index in range(count)] for prime in primes]
+    return np.array(rows, dtype=np.float64)
+
+
+def _column(values: Sequence[float], dimensions: int) -> Residues:
+    return filled(values, (len(values), *[1] * (dimensions - 1)))
+
+
+def filled(values: Sequence[float], shape: tuple[int, ...]) -> Residues:
+    """An array of this shape with one value a prime."""
+    out = np.empty(shape)
+    out[...] = np.array(values, dtype=np.float64).reshape(-1, *[1] * (len(shape) - 1))
+    out.flags.writeable = False
+    return out
+
+
 def chunks(row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
     """Cache-sized views of a contiguous array."""
     flat = row.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         yield flat[start : start + _CHUNK]
+
+
+class Scratch:
+    """A few chunks of memory, asked of the system once: fresh memory costs more than the arithmetic done in it."""
+
+    def __init__(self, count: int) -> None:
+        self._rows = np.empty((count, _CHUNK))
+
+    def of(self, size: int) -> list[NDArray[np.float64]]:
+        """The first so many numbers of each chunk."""
+        return [row[:size] for row in self._rows]
 
 
 def draw(prime: int, out: NDArray[np.float64], stream: Stream) -> None:

@@ -8,13 +8,13 @@ the shares, and computes the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ShareError
-from colonnade.mpc.residues import FEW, Residues, ResidueSystem, centred, chunks, draw, reduce
+from colonnade.mpc.residues import FEW, Residues, ResidueSystem, Scratch, centred, chunks, draw, filled, reduce, spread
 from colonnade.randomness import Stream
 
 Points = Sequence[int]
@@ -35,54 +35,73 @@ def weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
     return result
 
 
-def complete(system: ResidueSystem, secret: Residues, seeds: Mapping[int, bytes], nodes: Points) -> dict[int, Residues]:
-    """The shares of ``nodes``, for the polynomial through ``secret`` at 0 and the seeded shares."""
-    streams = [Stream(seed) for seed in seeds.values()]
+def complete(
+    system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], nodes: Points
+) -> dict[int, Residues]:
+    """The shares of ``nodes``, for the polynomial through ``secret`` at 0 and shares drawn from streams."""
+    streams = list(drawn.values())
+    if secret.size <= FEW:
+        known = [secret, *(system.uniform(secret.shape[1:], stream) for stream in streams)]
+        return {node: combine(system, known, (0, *drawn), node) for node in nodes}
     shares = {node: np.empty(secret.shape) for node in nodes}
+    scratch = Scratch(len(streams) + 1)
     for index, prime in enumerate(system.primes):
-        factors = {node: weights(prime, (0, *seeds), node) for node in nodes}
+        factors = {node: weights(prime, (0, *drawn), node) for node in nodes}
         targets = [chunks(share[index]) for share in shares.values()]
         for known, *parts in zip(chunks(secret[index]), *targets, strict=True):
-            values = [known, *(np.empty(known.size) for _ in streams)]
-            for value, stream in zip(values[1:], streams, strict=True):
-                draw(prime, value, stream)  # chunk by chunk, as expand does, while it is in the cache
+            *values, spare = scratch.of(known.size)
+            for value, stream in zip(values, streams, strict=True):
+                draw(prime, value, stream)  # chunk by chunk, as a seat does that draws them, while it is in the cache
             for node, part in zip(nodes, parts, strict=True):
-                _combine(prime, values, factors[node], part)
+                _combine(prime, [known, *values], factors[node], part, spare)
     return shares
 
 
-def expand(system: ResidueSystem, seed: bytes, shape: tuple[int, ...]) -> Residues:
-    """The share that a seed stands for."""
-    return system.uniform(shape, Stream(seed))
+@lru_cache(maxsize=256)
+def _factors(
+    system: ResidueSystem, points: tuple[int, ...], at: int, shape: tuple[int, ...], digits: bool
+) -> list[Residues]:
+    """Of each point, the weights for all primes at once, for arrays of this shape."""
+    rows = [_weights(system, index, points, at, digits) for index in range(len(system.primes))]
+    return [filled(column, shape) for column in zip(*rows, strict=True)]
 
 
-def combine(system: ResidueSystem, values: Sequence[Residues], points: Points, at: int) -> Residues:
-    """The value at ``at`` of the polynomial through ``values`` at ``points``."""
+def _weights(system: ResidueSystem, index: int, points: tuple[int, ...], at: int, digits: bool) -> list[float]:
+    prime, factor = system.primes[index], system.to_digits[index] if digits else 1
+    return [float(centred(weight * factor, prime)) for weight in weights(prime, points, at)]
+
+
+def combine(
+    system: ResidueSystem, values: Sequence[Residues], points: Points, at: int, *, digits: bool = False
+) -> Residues:
+    """The value at ``at`` of the polynomial through ``values`` at ``points``, as residues or as their digits."""
     if values[0].size <= FEW:
-        shape = (len(system.primes), *[1] * (values[0].ndim - 1))
-        rows = np.array([weights(prime, tuple(points), at) for prime in system.primes], dtype=np.float64).T
-        total = values[0] * rows[0].reshape(shape)
+        rows = _factors(system, tuple(points), at, spread(values[0].shape), digits)
+        total = values[0] * rows[0]
         for value, row in zip(values[1:], rows[1:], strict=True):
-            total += value * row.reshape(shape)
+            total += value * row
         return system.reduce(total)
-    out = np.empty(values[0].shape)
+    out, scratch = np.empty(values[0].shape), Scratch(1)
     for index, prime in enumerate(system.primes):
-        factors = weights(prime, tuple(points), at)
+        factors = _weights(system, index, tuple(points), at, digits)
         parts = [chunks(value[index]) for value in values]
         for target, *sources in zip(chunks(out[index]), *parts, strict=True):
-            _combine(prime, sources, factors, target)
+            _combine(prime, sources, factors, target, *scratch.of(target.size))
     return out
 
 
-def _combine(prime: int, sources: Sequence[Chunk], factors: Sequence[int], target: Chunk) -> None:
+def _combine(prime: int, sources: Sequence[Chunk], factors: Sequence[float], target: Chunk, spare: Chunk) -> None:
     np.multiply(sources[0], factors[0], out=target)
     for factor, source in zip(factors[1:], sources[1:], strict=True):
-        target += source * factor
-    reduce(target, prime)
+        np.multiply(source, factor, out=spare)
+        target += spare
+    reduce(target, prime, spare)
 
 
-def interpolate(system: ResidueSystem, shares: Mapping[int, Residues], degree: int) -> Residues:
-    """The secret. Shares beyond ``degree + 1`` must lie on the same polynomial."""
+def interpolate(
+    system: ResidueSystem, shares: Mapping[int, Residues], degree: int, *, digits: bool = False
+) -> Residues:
+    """The secret, as residues or as their digits. Shares beyond ``degree + 1`` must lie on the same polynomial."""
     points = sorted(shares)
     if len(points) <= degree:
         raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree}")
@@ -94,4 +113,4 @@ def interpolate(system: ResidueSystem, shares: Mapping[int, Residues], degree: i
                 f"the shares of nodes {', '.join(map(str, points))} do not lie on one polynomial: "
                 "a node computed or sent something else, and nothing was opened"
             )
-    return combine(system, values, base, 0)
+    return combine(system, values, base, 0, digits=digits)

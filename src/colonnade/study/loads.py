@@ -16,7 +16,7 @@ from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols.exchange_ask_task import Asking
 from colonnade.protocols.exchange_task import Exchange
 from colonnade.protocols.session import Cells
-from colonnade.randomness import Stream, new_key
+from colonnade.randomness import Stream
 
 _WORD = 3  # bytes of a residue on the wire
 _NUMBER = 8  # bytes of a told number
@@ -149,6 +149,6 @@ def _seconds_per_cell(system: ResidueSystem) -> float:
     rows, width = 2048, 32
     secret = system.split(np.ones((rows, width)))
     start = time.perf_counter()
-    shares = complete(system, secret, {2: new_key()}, [1, 3])
+    shares = complete(system, secret, {2: Stream.fresh()}, [1, 3])
     system.inner(shares[1], shares[3])
     return (time.perf_counter() - start) / (rows * width * len(system.primes))
