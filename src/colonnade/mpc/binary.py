@@ -1,0 +1,387 @@
+"""Shared bits: Shamir sharing over GF(4) or GF(8), sixty-four numbers to a word.
+
+The field must have more elements than there are seats, so three seats use GF(4) and four to seven use GF(8). A value
+is bit-sliced: a *plane* of words for each power of x, and word ``w`` of row ``j`` holds bit ``j`` of the numbers from
+``64 w`` to ``64 w + 63``. Secrets are bits, 0 or 1 in the field; shares are any of its elements. XOR is then free, and
+AND is a product followed by one round that brings its degree down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError, ShareError
+from colonnade.mpc.common import groups
+from colonnade.randomness import Stream
+
+if TYPE_CHECKING:
+    from colonnade.mpc.committee import Committee, Link
+    from colonnade.mpc.common import Common
+
+Words = NDArray[np.uint64]
+"""Public bits: (bits, words)."""
+Planes = NDArray[np.uint64]
+"""Elements of the field: (degree of the extension, bits, words)."""
+
+WORD = 64
+_PLACES = np.uint64(1) << np.arange(WORD, dtype=np.uint64).reshape(-1, 1)
+_PLACES_OF_BYTE = np.uint8(1) << np.arange(8, dtype=np.uint8).reshape(-1, 1)
+_FEW = 1 << 11
+"""Up to so many numbers all bits are moved in a few calls; beyond, byte by byte, where there is less to move."""
+
+
+@dataclass(frozen=True)
+class BinaryField:
+    """The field of 2^m elements, written as polynomials in x with bits as coefficients: 6 is x^2 + x."""
+
+    m: int
+
+    @cached_property
+    def _products(self) -> list[list[int]]:
+        size, modulus = 1 << self.m, {2: 0b111, 3: 0b1011}[self.m]
+
+        def product(a: int, b: int) -> int:
+            out = 0
+            for power in range(self.m):
+                out ^= (a << power) * (b >> power & 1)
+            for power in range(2 * self.m - 2, self.m - 1, -1):
+                out ^= (modulus << power - self.m) * (out >> power & 1)
+            return out
+
+        return [[product(a, b) for b in range(size)] for a in range(size)]
+
+    def times(self, a: int, b: int) -> int:
+        """The product of two elements."""
+        return self._products[a][b]
+
+    def over(self, a: int, b: int) -> int:
+        """The quotient of two elements."""
+        return self._products[a][self._products[b].index(1)]
+
+    def weights(self, known: tuple[int, ...], at: int) -> tuple[int, ...]:
+        """Lagrange: the factors that combine values at ``known`` points into the value at ``at``; their sum is 1."""
+        return _weights(self, known, at)
+
+    @cached_property
+    def _recipes(self) -> list[tuple[NDArray[np.intp], list[tuple[int, int]]]]:
+        """Of each constant: for each plane of the product a plane to start from, and what to add where."""
+        recipes = [(np.zeros(self.m, dtype=np.intp), [(plane, 0) for plane in range(self.m)])]
+        for constant in range(1, 1 << self.m):
+            images = [self.times(1 << source, constant) for source in range(self.m)]
+            sources = [[i for i, image in enumerate(images) if image >> plane & 1] for plane in range(self.m)]
+            rest = [(plane, source) for plane, several in enumerate(sources) for source in several[1:]]
+            recipes.append((np.array([several[0] for several in sources], dtype=np.intp), rest))
+        return recipes
+
+    def multiply(self, a: Planes, b: Planes) -> Planes:
+        """The elementwise product, in an array of its own."""
+        all_pairs = a[:, None] & b
+        out: Planes = all_pairs[0]
+        if self.m == 2:  # x^2 = x + 1
+            out ^= all_pairs[1, ::-1]
+            out[1] ^= all_pairs[1, 1]
+            return out
+        out[1:] ^= all_pairs[1, :2]  # x^3 = x + 1 and x^4 = x^2 + x
+        out[2] ^= all_pairs[2, 0]
+        out[:2] ^= all_pairs[1, 2] ^ all_pairs[2, 1]
+        out[1:] ^= all_pairs[2, 2]
+        return out
+
+    def scale(self, a: Planes, constant: int) -> Planes:
+        """The product with a constant: XORs alone, and the array itself where the constant is 1."""
+        if constant == 1:
+            return a
+        start, rest = self._recipes[constant]
+        out = a.take(start, axis=0)
+        for plane, source in rest:
+            out[plane] ^= a[source]
+        return out
+
+    def combine(self, values: Sequence[Planes], factors: Sequence[int]) -> Planes:
+        """The sum of the values times their factors."""
+        total = self.scale(values[0], factors[0])
+        for value, factor in zip(values[1:], factors[1:], strict=True):
+            total = total ^ self.scale(value, factor)
+        return total
+
+    def interpolate(self, shares: Mapping[int, Planes], degree: int) -> Words:
+        """The secret bits. Shares beyond ``degree + 1`` must lie on the same polynomial, and it must have bits at 0."""
+        points = sorted(shares)
+        if len(points) <= degree:
+            raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree}")
+        base, spare = tuple(points[: degree + 1]), points[degree + 1 :]
+        values = [shares[point] for point in base]
+        for point in spare:
+            if not np.array_equal(self.combine(values, self.weights(base, point)), shares[point]):
+                raise ShareError(
+                    f"the shares of nodes {', '.join(map(str, points))} do not lie on one polynomial: "
+                    "a node computed or sent something else, and nothing was opened"
+                )
+        secret = self.combine(values, self.weights(base, 0))
+        if secret[1:].any():
+            raise ShareError("an opened value is no bit: somebody computed something else")
+        opened: Words = secret[0]
+        return opened
+
+
+@cache
+def _weights(field: BinaryField, known: tuple[int, ...], at: int) -> tuple[int, ...]:
+    result = []
+    for i in known:
+        factor = 1
+        for j in known:
+            if j != i:
+                factor = field.times(factor, field.over(at ^ j, i ^ j))
+        result.append(factor)
+    return tuple(result)
+
+
+@cache
+def field_for(seats: int) -> BinaryField:
+    """The smallest field in which so many seats have different points, none of them 0."""
+    if not 3 <= seats <= 7:
+        raise ValueError(f"a committee has 3 to 7 seats, not {seats}")
+    return BinaryField(2 if seats == 3 else 3)
+
+
+def words_for(count: int) -> int:
+    """How many words hold one bit of so many numbers."""
+    return -(-count // WORD)
+
+
+def slice_bits(values: NDArray[np.uint64], bits: int) -> Words:
+    """The lowest bits of each number: bit j of number i becomes bit i % 64 of word i // 64 of row j."""
+    count, length = len(values), 8 * words_for(len(values))
+    whole = -(-count // 8)
+    out = np.zeros((bits, length), dtype=np.uint8)
+    if count <= _FEW:
+        out[:, :whole] = np.packbits((values & _PLACES[:bits]) != 0, axis=-1, bitorder="little")
+        return out.view(np.uint64)
+    bytes_of_each = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(count, 8)
+    for start in range(0, bits, 8):
+        plane = np.ascontiguousarray(bytes_of_each[:, start // 8])
+        for row, place in zip(out[start:], _PLACES_OF_BYTE, strict=False):
+            row[:whole] = np.packbits(plane & place, bitorder="little")
+    return out.view(np.uint64)
+
+
+def join_bits(words: Words, count: int) -> NDArray[np.uint64]:
+    """The numbers whose bits :func:`slice_bits` took apart; what pads the last word does not matter."""
+    rows = np.ascontiguousarray(words).view(np.uint8)
+    if count <= _FEW:
+        bits = np.unpackbits(rows, axis=-1, count=count, bitorder="little")
+        return np.bitwise_or.reduce(bits * _PLACES[: len(rows)], axis=0)  # type: ignore[no-any-return]
+    out = np.zeros((count, 8), dtype=np.uint8)
+    for place in range(-(-len(rows) // 8)):
+        bits = np.unpackbits(rows[8 * place : 8 * place + 8], axis=-1, count=count, bitorder="little")
+        bits *= _PLACES_OF_BYTE[: len(bits)]
+        out[:, place] = np.bitwise_or.reduce(bits, axis=0)
+    return out.view(np.uint64).reshape(count)
+
+
+@dataclass(frozen=True)
+class BitShares:
+    """One seat's shares of the bits of ``count`` numbers, and the degree of the polynomials they lie on.
+
+    The planes may be on their way to others and are never written to. The padding of the last word holds numbers that
+    nobody asked for. They are computed with like the others and, as numbers never meet, tell nothing about them.
+    """
+
+    planes: Planes
+    degree: int
+    count: int
+
+    @property
+    def bits(self) -> int:
+        """How many bits of each number are shared."""
+        return int(self.planes.shape[1])
+
+    def __getitem__(self, rows: slice) -> BitShares:
+        """Some of the bits."""
+        return BitShares(self.planes[:, rows], self.degree, self.count)
+
+    def take(self, rows: NDArray[np.intp]) -> BitShares:
+        """The bits with these numbers, in this order."""
+        return BitShares(self.planes.take(rows, axis=1), self.degree, self.count)
+
+    @staticmethod
+    def stack(parts: Sequence[BitShares]) -> BitShares:
+        """The bits of all parts, one after the other: what is stacked travels together."""
+        first = parts[0]
+        if any(part.count != first.count for part in parts):
+            raise ValueError("only bits of as many numbers can be stacked")
+        degree = max(part.degree for part in parts)
+        return BitShares(np.concatenate([part.planes for part in parts], axis=1), degree, first.count)
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """One seat's part in lowering a degree; it is the same every time."""
+
+    weight: int
+    """What this seat's share is multiplied by before it is dealt; 0 where others deal."""
+    seeds: list[Stream]
+    steps: list[tuple[str, tuple[int, ...]]]
+    """Whom to send a share, this seat last, and how the masks make it of the share before."""
+    drawn: list[Stream]
+    received: list[str]
+
+
+class BitHand:
+    """One seat's work on shared bits."""
+
+    def __init__(self, name: str, committee: Committee, links: Mapping[str, Link], common: Common) -> None:
+        self.name, self.committee, self.common = name, committee, common
+        self.field = field_for(len(committee.seats))
+        self._links = links
+        self._others = [seat for seat in committee.seats if seat != name]
+        self._reductions: dict[int, _Reduction] = {}
+
+    def random(self, bits: int, count: int) -> BitShares:
+        """Uniform bits that nobody knows; no message."""
+        planes = np.zeros((self.field.m, bits, words_for(count)), dtype=np.uint64)
+        for (_, stream), factor in zip(self.common.held, self._factors, strict=True):
+            self._add_multiple(planes, stream.uint64(planes.shape[1:]), factor)
+        return BitShares(planes, self.committee.threshold, count)
+
+    def group_bits(self, known: Sequence[Words], count: int) -> list[BitShares]:
+        """For each of all groups, shares of words that its members know; no message.
+
+        ``known`` are those of the groups of this seat, in the order of ``common.held``. In numbers of other groups
+        its share is zero.
+        """
+        mine, out = iter(zip(known, self._factors, strict=True)), []
+        for group in groups(self.committee):
+            planes = np.zeros((self.field.m, *known[0].shape), dtype=np.uint64)
+            if self.name in group:
+                self._add_multiple(planes, *next(mine))
+            out.append(BitShares(planes, self.committee.threshold, count))
+        return out
+
+    def xor(self, left: BitShares, right: BitShares) -> BitShares:
+        """The exclusive or: local."""
+        return BitShares(left.planes ^ right.planes, max(left.degree, right.degree), left.count)
+
+    def flip(self, shares: BitShares, words: Words) -> BitShares:
+        """The exclusive or with public bits: local, every seat adds them to its share."""
+        planes = shares.planes.copy()
+        planes[0] ^= words
+        return BitShares(planes, shares.degree, shares.count)
+
+    def mask(self, shares: BitShares, words: Words) -> BitShares:
+        """The product with public bits: local."""
+        return BitShares(shares.planes & words, shares.degree, shares.count)
+
+    def multiply(self, left: BitShares, right: BitShares) -> BitShares:
+        """The product: local, and the degrees add up."""
+        if left.count != right.count:
+            raise ValueError("only bits of as many numbers can be multiplied")
+        planes = self.field.multiply(left.planes, right.planes)
+        return BitShares(planes, left.degree + right.degree, left.count)
+
+    def and_(self, left: BitShares, right: BitShares) -> BitShares:
+        """The product at the degree of its factors: one round (:meth:`lower`)."""
+        return self.lower(self.multiply(left, right))
+
+    def lower(self, shares: BitShares) -> BitShares:
+        """The same bits at the degree of fresh ones: one round, in which the first ``degree + 1`` seats deal theirs.
+
+        Of the shares that a seat deals, ``threshold`` are drawn by their receivers from the streams they have in common
+        with it, and ``seats - 1 - threshold`` are sent: m words for 64 bits each. Of three seats each sends one.
+        """
+        planes = self.lower_planes(shares.planes, shares.degree)
+        return BitShares(planes, self.committee.threshold, shares.count)
+
+    def lower_planes(self, planes: Planes, degree: int) -> Planes:
+        """What :meth:`lower` does, on the planes alone; the result is an array of its own."""
+        plan = self._reductions.get(degree) or self._plan(degree)
+        total = self._deal(planes, plan) if plan.weight else np.zeros(planes.shape, dtype=np.uint64)
+        for stream in plan.drawn:
+            total ^= stream.uint64(planes.shape)
+        for dealer in plan.received:
+            total ^= _checked(self._links[dealer].recv("bits").get("words"), planes.shape, dealer)
+        return total
+
+    def _deal(self, planes: Planes, plan: _Reduction) -> Planes:
+        """Send shares of this seat's share, and return its own."""
+        share = secret = self.field.scale(planes, plan.weight)
+        masks = [stream.uint64(planes.shape) for stream in plan.seeds]
+        for mask in masks:
+            mask ^= secret
+        for seat, factors in plan.steps:
+            for mask, factor in zip(masks, factors, strict=True):
+                if factor:
+                    share = share ^ self.field.scale(mask, factor)
+            if seat != self.name:
+                self._links[seat].send("bits", words=share)
+        return share
+
+    def _plan(self, degree: int) -> _Reduction:
+        committee, name = self.committee, self.name
+        threshold, dealers = committee.threshold, committee.seats[: degree + 1]
+        if len(dealers) <= degree:
+            raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {degree}")
+        points = tuple(committee.point(seat) for seat in dealers)
+        weights = dict(zip(dealers, self.field.weights(points, 0), strict=True))
+        seeded = committee.seeded(name, threshold)
+        known = (0, *(committee.point(seat) for seat in seeded))
+        # With factors that sum to 1, a share is the secret plus multiples of (mask - secret). Each share is made of
+        # the one before it: of three seats, the second of the two then differs from the first by one mask.
+        steps, before = [], (0,) * threshold
+        for seat in [seat for seat in self._others if seat not in seeded] + [name]:
+            factors = self.field.weights(known, committee.point(seat))[1:]
+            steps.append((seat, tuple(a ^ b for a, b in zip(factors, before, strict=True))))
+            before = factors
+        drawing = {dealer: name in committee.seeded(dealer, threshold) for dealer in dealers if dealer != name}
+        plan = self._reductions[degree] = _Reduction(
+            weights.get(name, 0),
+            [self.common.between(name, seat) for seat in seeded],
+            steps,
+            [self.common.between(dealer, name) for dealer, draws in drawing.items() if draws],
+            [dealer for dealer, draws in drawing.items() if not draws],
+        )
+        return plan
+
+    def open(self, shares: BitShares) -> Words:
+        """The bits, known to all seats: one round, every share sent to every seat; spare shares must agree.
+
+        A share takes m words for 64 bits. The shares of a coalition and the bits fix all other shares, so that these
+        tell nothing else.
+        """
+        if shares.degree != self.committee.threshold:
+            raise ValueError(f"bits of degree {shares.degree} must be lowered before they are opened")
+        planes = np.ascontiguousarray(shares.planes)
+        for seat in self._others:
+            self._links[seat].send("opening", words=planes)
+        found = {self.committee.point(self.name): planes}
+        for seat in self._others:
+            words = self._links[seat].recv("opening").get("words")
+            found[self.committee.point(seat)] = _checked(words, planes.shape, seat)
+        opened = self.field.interpolate(found, shares.degree)
+        if shares.count % WORD:
+            opened[:, -1] &= np.uint64((1 << shares.count % WORD) - 1)
+        return opened
+
+    @cached_property
+    def _factors(self) -> list[int]:
+        """Of each group's bits, the factor of this seat: 1 at 0, and 0 at the seats that are not in the group."""
+        committee = self.committee
+        absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.held]
+        return [self.field.weights((0, *points), committee.point(self.name))[0] for points in absent]
+
+    def _add_multiple(self, planes: Planes, words: Words, factor: int) -> None:
+        for power in range(self.field.m):
+            if factor >> power & 1:
+                planes[power] ^= words
+
+
+def _checked(words: Any, shape: tuple[int, ...], sender: str) -> Planes:
+    if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.shape != shape:
+        raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
+    return words
