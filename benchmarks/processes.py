@@ -18,7 +18,7 @@ from typing import Any
 
 from colonnade.cli.lean import without_pandas
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.wire import Certificate, Endpoint, Hub, Identity, Switchboard, dial
+from colonnade.wire import Certificate, Endpoint, Hub, Identity, Network, Room, RoomPlace, dial
 
 PATIENCE = 120.0
 
@@ -28,7 +28,7 @@ class Stage:
     """A participant's name, and how it takes its place among the others."""
 
     name: str
-    join: Callable[[], Endpoint]
+    join: Callable[[], Endpoint | RoomPlace]
 
 
 Act = Callable[[Stage], Any]
@@ -73,14 +73,13 @@ def _take_part(name: str, names: Sequence[str], prepare: Prepare, folder: str, p
         hub.stop()
 
 
-def in_threads(names: Sequence[str], prepare: Prepare) -> dict[str, Any]:
-    """The same in threads of this process, over channels in memory, sealed as ever."""
-    identities = {name: Identity.create(name) for name in names}
-    board = Switchboard(identity.certificate for identity in identities.values())
+def in_threads(names: Sequence[str], prepare: Prepare, network: Network | None = None) -> dict[str, Any]:
+    """The same in threads of this process, messages copied and not sealed; with ``network`` they seem to travel."""
+    room = Room(names, network)
     acts, found = {name: prepare(name) for name in names}, {}
 
     def take_part(name: str) -> None:
-        found[name] = acts[name](Stage(name, partial(board.endpoint, identities[name])))
+        found[name] = acts[name](Stage(name, partial(room.place, name)))
 
     threads = [threading.Thread(target=take_part, args=(name,)) for name in names]
     for thread in threads:

@@ -22,6 +22,7 @@ from colonnade import (
 )
 from colonnade.errors import AlignmentError, CapacityError, DataError, StudyError
 from colonnade.tables.keys import Key, KeyColumn
+from colonnade.wire import Network
 
 PEOPLE = 60
 HELD = {"bank": range(0, 45), "shop": range(10, 60), "clinic": (*range(5, 30), *range(50, 60))}
@@ -95,6 +96,12 @@ def test_progress_is_shown():
     Federation(parties(2), progress=lambda *step: told.append(step)).align(on="person_id", mode="dh")
     assert told
     assert all(0 <= done <= total for _, done, total in told)
+
+
+def test_far_apart_it_takes_longer_and_finds_the_same():
+    people = Federation(parties(2), network=Network(0.02)).align(on="person_id", mode="helper")
+    assert found(people) == COMMON[2]
+    assert people.alignment.seconds >= 0.02
 
 
 def test_several_keys_under_other_names_and_spellings():

@@ -20,7 +20,7 @@ from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.session import play
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
-from colonnade.wire import Identity, Switchboard
+from colonnade.wire import Room
 
 BOTH = pytest.mark.parametrize("mode", ["dh", "helper"])
 SEEN_OR_NOT = pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
@@ -500,12 +500,11 @@ def test_everyone_hears_that_too_few_match_before_anybody_leaves():
 
 def over_channels(task, lists):
     """What each participant's program ended with, result or error."""
-    identities = {name: Identity.create(name) for name in (*task.owners, COORDINATOR)}
-    board = Switchboard(identity.certificate for identity in identities.values())
+    room = Room((*task.owners, COORDINATOR))
     ended = {}
 
     def take_part(name):
-        place = board.endpoint(identities[name])
+        place = room.place(name)
         try:
             if name == COORDINATOR:
                 ended[name] = play(place, task, lambda me: align.coordinator(me, task)).result
@@ -514,7 +513,7 @@ def over_channels(task, lists):
         except ColonnadeError as error:
             ended[name] = error
 
-    threads = [threading.Thread(target=take_part, args=(name,)) for name in identities]
+    threads = [threading.Thread(target=take_part, args=(name,)) for name in room.names]
     for thread in threads:
         thread.start()
     for thread in threads:

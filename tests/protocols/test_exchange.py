@@ -24,7 +24,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.randomness import Stream
 from colonnade.tables import flag
-from colonnade.wire import Identity, Switchboard
+from colonnade.wire import Room
 
 Array = np.ndarray[Any, Any]
 LOGISTIC = family_for("logistic", flag())
@@ -74,10 +74,9 @@ def _data(task: Exchange, seed: int = 1) -> tuple[dict[str, Array], Array]:
 
 
 def _run(task: Exchange, tables: dict[str, Array], labels: Array) -> dict[str, Any]:
-    """Every role in a thread, over sealed channels."""
+    """Every role in a thread, over real channels."""
     names = [*task.owners, COORDINATOR]
-    identities = {name: Identity.create(name) for name in names}
-    board = Switchboard(identity.certificate for identity in identities.values())
+    room = Room(names)
     done: dict[str, Any] = {}
 
     def program(name: str) -> Any:
@@ -88,8 +87,7 @@ def _run(task: Exchange, tables: dict[str, Array], labels: Array) -> dict[str, A
 
     def take_part(name: str) -> None:
         try:
-            known = [identity.certificate for identity in identities.values()]
-            done[name] = play(board.endpoint(identities[name], participants=known), task, program(name))
+            done[name] = play(room.place(name), task, program(name))
         except BaseException as error:
             done[name] = error
 

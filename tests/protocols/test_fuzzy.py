@@ -20,7 +20,7 @@ from colonnade.protocols.align import fuzzy
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.session import play
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
-from colonnade.wire import Identity, Switchboard
+from colonnade.wire import Room
 
 KEYS = (Key("first", case="fold"), Key("last", case="fold"), Key("born", kind="date"))
 SECRET = bytes(range(32))
@@ -250,8 +250,7 @@ def test_too_many_similar_pairs_are_refused(monkeypatch):
 def over_channels(task, lists):
     """All roles in threads, over real channels."""
     names = (*task.owners, COORDINATOR)
-    identities = {name: Identity.create(name) for name in names}
-    board = Switchboard(identity.certificate for identity in identities.values())
+    room = Room(names)
 
     def program(name):
         if name == COORDINATOR:
@@ -259,7 +258,7 @@ def over_channels(task, lists):
         return lambda me: fuzzy.owner(me, lists[name], task)
 
     with ThreadPoolExecutor(len(names)) as pool:
-        parts = {name: pool.submit(play, board.endpoint(identities[name]), task, program(name)) for name in names}
+        parts = {name: pool.submit(play, room.place(name), task, program(name)) for name in names}
         return {name: part.result().result for name, part in parts.items()}
 
 

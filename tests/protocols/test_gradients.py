@@ -18,7 +18,7 @@ from colonnade.protocols.gradients_task import COIN, OVERFLOW, Descent, Gradient
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.session import play
 from colonnade.randomness import Stream
-from colonnade.wire import Identity, Switchboard, codec
+from colonnade.wire import Room, codec
 
 
 class Rows:
@@ -326,10 +326,9 @@ def test_no_message_has_a_length_that_depends_on_a_value(gamma):
 
 
 def over_channels(task, tables, labels):
-    """The same over real channels, sealed as ever."""
+    """The same over real channels."""
     names = (*task.owners, COORDINATOR)
-    identities = {name: Identity.create(name) for name in names}
-    board = Switchboard(identity.certificate for identity in identities.values())
+    room = Room(names)
 
     def program(name):
         if name == COORDINATOR:
@@ -338,5 +337,5 @@ def over_channels(task, tables, labels):
         return lambda me: gradients.owner(me, Rows(tables[name]), own, task)
 
     with ThreadPoolExecutor(len(names)) as pool:
-        parts = [pool.submit(play, board.endpoint(identities[name]), task, program(name)) for name in names]
+        parts = [pool.submit(play, room.place(name), task, program(name)) for name in names]
         return [part.result() for part in parts]

@@ -15,6 +15,7 @@ from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import partners
 from colonnade.tables import Schema, number
+from colonnade.wire import encode
 
 SYSTEM = ResidueSystem(PRIMES[:1])
 NOBODY = Committee((), 0, SYSTEM)
@@ -128,6 +129,14 @@ def test_without_a_committee_everybody_talks_with_everybody():
     assert partners("d", ("a", "b", "c", "d", "e", COORDINATOR), seated) == ["a", "b", "c", COORDINATOR]
 
 
+def _talk(owner):
+    """Three owners' programs over real channels."""
+    schema = Schema({"x": number(0, 1)})
+    people = {"id": ["1", "2"], "x": ["0", "1"]}
+    parties = [Party(name, pa.table(people), schema=schema, id="id") for name in Telling.owners]
+    Federation(parties).run(Telling(), owner, lambda me: None)
+
+
 def test_told_numbers_arrive_over_real_channels():
     heard = {}
 
@@ -138,8 +147,37 @@ def test_told_numbers_arrive_over_real_channels():
         else:
             heard[me.name] = [me.link("a").recv("scores")["values"].tolist() for _ in range(2)]
 
-    schema = Schema({"x": number(0, 1)})
-    people = {"id": ["1", "2"], "x": ["0", "1"]}
-    parties = [Party(name, pa.table(people), schema=schema, id="id") for name in Telling.owners]
-    Federation(parties).run(Telling(), owner, lambda me: None)
+    _talk(owner)
     assert heard == {"b": [[3, -5, 8], [4, -4, 9]], "c": [[3, -5, 8], [4, -4, 9]]}
+
+
+def test_a_phase_counts_rounds_messages_and_bytes():
+    played = {}
+
+    def owner(me, table):
+        if me.name == "a":
+            with me.meter.phase("ask"):
+                for peer in ("b", "c"):
+                    me.link(peer).send("ask", n=NUMBERS)
+                for peer in ("b", "c"):
+                    me.link(peer).recv("told")
+            with me.meter.phase("thank"), me.meter.phase("inner"):
+                me.link("b").send("thanks")
+            with me.meter.phase("quiet"):
+                pass
+        else:
+            with me.meter.phase("answer"):
+                me.link("a").recv("ask")
+                me.link("a").send("told")
+            if me.name == "b":
+                me.link("a").recv("thanks")
+        played[me.name] = me.meter.phases
+
+    _talk(owner)
+    ask, thank, inner, quiet = (played["a"][name] for name in ("ask", "thank", "inner", "quiet"))
+    assert (ask.rounds, ask.messages, ask.bytes) == (1, 2, 2 * len(encode(["ask", {"n": NUMBERS}])))
+    assert (thank.rounds, thank.messages, thank.bytes) == (0, 1, len(encode(["thanks", {}])))
+    assert (inner.rounds, inner.messages, inner.bytes) == (0, 1, thank.bytes)
+    assert (quiet.rounds, quiet.messages, quiet.bytes) == (0, 0, 0)
+    answer = played["c"]["answer"]  # what a receives before it has said anything is no round
+    assert (answer.rounds, answer.messages) == (0, 1)

@@ -51,6 +51,10 @@ def make_model(columns=COLUMNS, n_components=3, seed=7, noise_std=60.0):
     )
 
 
+SAID = [{"rounds": rounds, "messages": messages, "bytes": messages * 90_000}
+        for rounds, messages in ((0, 0), (0, 0), (0, 32), (0, 0), (2, 0), (0, 8), (1, 8))]  # fmt: skip
+
+
 def make_run(columns=COLUMNS):
     phases = {
         "noise": 0.05,
@@ -67,8 +71,8 @@ def make_run(columns=COLUMNS):
             "columns": held,
             "seat": True,
             "phases": {
-                name: {"wall": (1 + 0.15 * k) * wall, "cpu": (0.1 if name == "receive" else 0.9) * wall}
-                for name, wall in phases.items()
+                name: {"wall": (1 + 0.15 * k) * wall, "cpu": (0.1 if name == "receive" else 0.9) * wall, **said}
+                for (name, wall), said in zip(phases.items(), SAID, strict=True)
             },
             "traffic": {
                 "sent": 4_300_000 + 91_000 * k,
@@ -76,6 +80,7 @@ def make_run(columns=COLUMNS):
                 "sealed_sent": 4_412_345 + 91_000 * k,
                 "sealed_received": 8_712_345,
                 "messages": 48 + k,
+                "rounds": 3,
             },
             "seconds": 4.1 + 0.3 * k,
             "alignment": {"rows": 9_100 + k, "missing": 40 + k, "repeated": 3, "matched": 4_990},

@@ -219,6 +219,24 @@ def test_any_part_of_the_record_may_be_odd(statement, odd):
         Page(render(damaged, statement, SimpleNamespace()))
 
 
+def test_rounds_and_bytes_are_told_by_phase(run, statement, model):
+    words = Page(render(run, statement, model)).words
+    assert "Rounds by phase A round is a wait for a message" in words
+    count = len(run["parties"])
+    assert f"deal 0 {32 * count} " in words
+    assert "receive 2 0 0 B" in words
+    assert "own block 0 0" not in words  # nothing was said in it
+
+
+def test_records_of_earlier_releases_say_nothing_of_rounds(run, statement, model):
+    for party in run["parties"].values():
+        party["traffic"].pop("rounds")
+        party["phases"] = {name: {"wall": 1.0, "cpu": 0.5} for name in party["phases"]}
+    page = Page(render(run, statement, model))
+    assert "Rounds by phase" not in page.words
+    assert "Seconds by phase" in page.words
+
+
 def test_nothing_but_the_statement_is_needed(statement):
     page = Page(render({}, statement, SimpleNamespace()))
     assert [section["id"] for section in page.all("section")] == ["privacy", "seen", "check"]

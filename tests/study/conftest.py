@@ -108,8 +108,8 @@ class InThread:
 
 
 @cache
-def people_of(rows: int) -> Dataset:
-    return load_dataset("population", rows=rows)
+def people_of(rows: int, parties: int | None = None) -> Dataset:
+    return load_dataset("population", rows=rows, parties=parties)
 
 
 def outcomes(study: Study, out: Path) -> dict[str, Estimator | BaseException]:
@@ -134,7 +134,7 @@ def play(study: Study, out: Path) -> dict[str, Estimator]:
 
 
 class Trial:
-    """A study folder of bank, shop and clinic, and their processes or threads.
+    """A study folder of bank, shop and clinic, or of more parties, and their processes or threads.
 
     With ``match`` their tables are as tables are: in different orders, and each lacks some of the others' people.
     """
@@ -153,7 +153,7 @@ class Trial:
         self.port = free_port()
         self.children: dict[str, subprocess.Popen[str] | InThread] = {}
         self._planned: dict[Path, Study] = {}
-        people = people_of(rows)
+        people = people_of(rows, parties if parties > 3 else None)
         self.parties = people.parties[:parties]
         text = STUDY.format(port=self.port, join=join, reconnect=reconnect)
         text += '[align]\non = "person_id"\n' if match else ""
@@ -183,13 +183,15 @@ class Trial:
         approve: str | None = None,
         stdin: int = subprocess.DEVNULL,
         threads: bool = False,
+        script: str | None = None,
     ) -> None:
+        """Start participants; ``script`` is Python to run in place of the command, with the same arguments."""
         for name in names:
             shutil.rmtree(self.out(name), ignore_errors=True)  # or an earlier run's events would be read
             if threads:
                 self.children[name] = InThread(self._program(name, study or self.file, listen))
                 continue
-            command = [sys.executable, "-m", "colonnade"]
+            command = [sys.executable, *(["-m", "colonnade"] if script is None else ["-c", script])]
             if name == "coordinator":
                 command += ["coordinator", str(study or self.file), "--key", str(self._key)]
                 command += ["--listen", listen] if listen else []

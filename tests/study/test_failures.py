@@ -16,8 +16,10 @@ from contextlib import suppress
 import pytest
 
 from colonnade import errors
+from colonnade.cli import show
+from colonnade.cli.publish import publish
 from colonnade.privacy import Ledger
-from colonnade.study import PartyConfig, Study, run_local
+from colonnade.study import PartyConfig, Study, local, run_local
 from colonnade.study.local import Child, first_cause
 from colonnade.wire import Hub, Identity
 
@@ -233,6 +235,63 @@ def test_a_party_killed_half_way(trial):
     for name in study.parties:
         assert study.states(name) == ["sent"]
         assert study.spent(name) == pytest.approx(1.0, abs=1e-6)
+
+
+KILLED_BEFORE_ITS_OPENING = """
+import os, signal
+from colonnade.cli import main
+from colonnade.mpc import Hand
+
+def killed(hand, shares, to):
+    post = next(iter(hand.links.values()))._post
+    with post._lock:
+        post._flush()  # what it has dealt has arrived
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Hand.send_opening = killed
+main()
+"""
+
+
+def test_a_spare_party_killed_before_the_opening(trial):
+    """Five seats of which any three open: the others end well, with the same result, and say who was lost."""
+    study = trial(rows=100, parties=5, match=False, reconnect=0.5)
+    study.edit("STUDY.toml", r"^\[budget\]", "[committee]\nthreshold = 1\n[budget]")
+    *others, lost = study.parties
+    study.start("coordinator")
+    study.start(*others, threads=True)
+    study.start(lost, script=KILLED_BEFORE_ITS_OPENING)
+    ended = study.ends()
+    assert ended[lost].code == -signal.SIGKILL
+    assert all(ended[name].code == 0 for name in ("coordinator", *others)), ended
+    first, *models = [(study.out(name) / "model.json").read_bytes() for name in ("coordinator", *others)]
+    assert all(model == first for model in models)
+    for name in ("coordinator", *others):
+        run = study.run_json(name)
+        assert (run["status"], run["lost"]) == ("finished", [lost])
+        assert ("went on without", [lost]) in [(line["what"], line.get("lost")) for line in study.happened(name)]
+    assert f"The study went on without {lost}" in (study.out("coordinator") / "report.html").read_text()
+    assert all(study.states(name) == ["committed"] for name in others)
+    assert study.states(lost) == ["sent"]
+
+
+@pytest.mark.slow  # six processes
+def test_a_whole_run_goes_on_without_a_spare_party(trial, monkeypatch):
+    study = trial(rows=100, parties=5, match=False, reconnect=0.5)
+    study.edit("STUDY.toml", r"^\[budget\]", "[committee]\nthreshold = 1\n[budget]")
+    real, steps, lost = local.local_commands, [], study.parties[-1]
+
+    def commands(*args):
+        found = real(*args)
+        found[lost][1:3] = ["-c", KILLED_BEFORE_ITS_OPENING]
+        return found
+
+    monkeypatch.setattr(local, "local_commands", commands)
+    loaded, out = study.study(), study.folder / "run"
+    facts = publish(loaded, out, run_local(loaded, out, progress=lambda *step: steps.append(step)))
+    assert steps[-1] == (f"without {lost}", 1, 1)
+    assert facts["run"]["lost"] == [lost]
+    assert f"\nwent on without {lost}\n" in show.outcome(loaded, out, facts["run"])
 
 
 def test_the_coordinator_killed_half_way(trial):

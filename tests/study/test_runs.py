@@ -25,6 +25,10 @@ def test_three_parties_and_a_coordinator_in_processes_of_their_own(trial):
         run = study.run_json(name)
         assert run["status"] == "finished"
         assert {"phases", "traffic", "seconds", "digest"} <= set(run)
+        assert run["rounds"] >= sum(phase["rounds"] for phase in run["phases"].values())
+        sent = {key: sum(peer[f"{key}_sent"] for peer in run["traffic"].values()) for key in ("messages", "payload")}
+        assert sent["messages"] >= sum(phase["messages"] for phase in run["phases"].values())
+        assert sent["payload"] >= sum(phase["bytes"] for phase in run["phases"].values())
         said = json.loads((study.out(name) / "privacy.json").read_text())
         assert Statement.from_dict(said).epsilon("analyst") == pytest.approx(1.0, abs=1e-6)
         happened = [json.loads(line)["what"] for line in (study.out(name) / "events.jsonl").read_text().splitlines()]
@@ -43,4 +47,6 @@ def test_two_parties_with_the_coordinator_as_third_seat(trial):
     assert set(folders) == {"coordinator", "bank", "shop"}
     phases = json.loads((folder / "run.json").read_text())["phases"]
     assert {"receive", "multiply", "open"} <= set(phases)
+    assert phases["open"]["rounds"] >= 1
+    assert phases["open"]["bytes"] > 0
     assert steps[-1] == ("multiply", 1, 1)

@@ -1,4 +1,4 @@
-"""One world per transport: the contract suite runs in both."""
+"""One world per transport: the contract suite runs in all of them, as far as it concerns them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from colonnade.wire import Certificate, Endpoint, Hub, Identity, Switchboard, dial
+from colonnade.wire import Certificate, Endpoint, Hub, Identity, Room, RoomPlace, dial
 from colonnade.wire.envelope import names
+
+from .switchboard import Switchboard
 
 NAMES = ("bank", "coordinator", "shop")
 
@@ -117,6 +119,17 @@ class HubWorld(World):
         self.hub.stop()
 
 
+class RoomWorld(World):
+    """Threads without a network, so nothing to watch and nothing to cut; one limit for all."""
+
+    room: Room | None = None
+
+    def connect(self, identity: Identity, *, reconnect_grace: float, **options: Any) -> RoomPlace:
+        if self.room is None:
+            self.room = Room(NAMES, **options)
+        return self.room.place(identity.name)
+
+
 class Wire:
     """A TCP forwarder that can be cut, as a cable can."""
 
@@ -187,8 +200,17 @@ def _shut(end: socket.socket) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.fixture(params=[MemoryWorld, HubWorld], ids=["memory", "hub"])
+@pytest.fixture(params=[MemoryWorld, HubWorld, RoomWorld], ids=["memory", "hub", "room"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Participants that can talk."""
+    world = request.param()
+    yield world
+    world.end()
+
+
+@pytest.fixture(params=[MemoryWorld, HubWorld], ids=["memory", "hub"])
+def sealed_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Participants that can talk with a relay between them."""
     world = request.param()
     yield world
     world.end()

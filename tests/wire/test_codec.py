@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from colonnade.errors import ProtocolError
 from colonnade.wire import codec
 from colonnade.wire.codec import decode, encode
+from colonnade.wire.values import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, Reader, Writer
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
 
@@ -61,7 +62,7 @@ def test_a_frame_has_one_form(value: Any) -> None:
 
 @given(st.binary(max_size=200))
 def test_garbage_raises_protocol_errors_only(data: bytes) -> None:
-    for frame in (data, codec._MAGIC + data):
+    for frame in (data, MAGIC + data):
         with suppress(ProtocolError):
             decode(frame)
 
@@ -117,15 +118,15 @@ def test_what_a_message_cannot_carry(value: Any) -> None:
 
 def test_depth_and_count_are_bounded() -> None:
     nested: Any = None
-    for _ in range(codec.MAX_DEPTH):
+    for _ in range(MAX_DEPTH):
         nested = [nested]
     assert decode(encode(nested)) == nested
     with pytest.raises(ProtocolError, match="deep"):
         encode([nested])
     with pytest.raises(ProtocolError, match="deep"):
-        decode(codec._MAGIC + b"L\1\0\0\0" * 500 + b"N")
+        decode(MAGIC + b"L\1\0\0\0" * 500 + b"N")
     with pytest.raises(ProtocolError):
-        encode([None] * (codec.MAX_VALUES + 1))
+        encode([None] * (MAX_VALUES + 1))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_depth_and_count_are_bounded() -> None:
 )
 def test_frames_that_lie(body: bytes) -> None:
     with pytest.raises(ProtocolError):
-        decode(codec._MAGIC + body)
+        decode(MAGIC + body)
 
 
 def test_big_endian_and_strided_arrays_arrive_plain() -> None:
@@ -177,3 +178,77 @@ def test_large_arrays_are_not_copied_by_the_encoder() -> None:
 
 def test_numpy_scalars_become_plain_numbers() -> None:
     assert decode(encode([np.int64(3), np.float32(0.5), np.bool_(True)])) == [3, 0.5, True]
+
+
+messages = st.tuples(st.text(max_size=12), st.dictionaries(st.text(max_size=8), arrays, min_size=1, max_size=2)).map(
+    list
+)
+
+
+def plainly(value: Any) -> bytes:
+    """The frame without the shorter way that messages with one array take."""
+    writer = Writer()
+    writer.value(value, 0)
+    return b"".join(writer.finish())
+
+
+def read_plainly(frame: bytes) -> Any:
+    reader = Reader(memoryview(frame))
+    value = reader.value(0)
+    reader.expect_end()
+    return value
+
+
+@given(messages)
+def test_messages_with_one_array_have_the_same_form(value: Any) -> None:
+    frame = encode(value)
+    assert frame == plainly(value)
+    for _ in range(2):  # the second time its head is known
+        assert same(decode(frame), value)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [">i4", "<f8", "?"])
+@pytest.mark.parametrize("count", [3, 2000])
+def test_arrays_that_lie_otherwise_in_memory(order: Any, dtype: str, count: int) -> None:
+    array = np.asarray(np.arange(4 * count).reshape(4, count) % 2, dtype=dtype, order=order)
+    for part in (array, array[::2], array[:, 1::2].T):
+        value = ["block", {"words": part}]
+        assert encode(value) == plainly(value)
+        got = decode(encode(value))[1]["words"]
+        assert np.array_equal(got, part)
+        assert not got.flags.writeable
+
+
+@settings(max_examples=300)
+@given(messages, st.data())
+def test_a_known_head_is_trusted_no_further_than_it_goes(value: Any, data: st.DataObject) -> None:
+    frame = bytearray(encode(value))
+    decode(bytes(frame))
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    start = data.draw(st.integers(0, len(frame)))
+    del frame[start : start + data.draw(st.integers(0, 9))]
+    damaged = bytes(frame) + data.draw(st.binary(max_size=2))
+    found = []
+    for read in (decode, read_plainly, decode):
+        try:
+            found.append(read(damaged))
+        except ProtocolError as error:
+            found.append(str(error))
+    assert same(found[0], found[1])
+    assert same(found[1], found[2])
+
+
+def test_few_heads_are_remembered() -> None:
+    for size in range(2000):
+        decode(encode(["x", {"words": np.zeros(size, np.uint8)}]))
+    assert len(codec._HEADS) <= 256
+
+
+def test_a_message_that_is_too_large_is_refused_by_its_size() -> None:
+    array = np.broadcast_to(np.zeros(1), MAX_FRAME // 8 + 1)
+    with pytest.raises(ProtocolError, match="bytes"):
+        encode(["x", {"words": array}])
+    with pytest.raises(ProtocolError, match="send it in blocks"):
+        codec._one_array("x", "words", np.empty(MAX_FRAME, np.uint8))

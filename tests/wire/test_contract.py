@@ -34,6 +34,39 @@ def test_the_first_words_need_no_waiting(world: Any) -> None:
     assert [future.result(20) for future in [world.go(talk, index) for index in range(3)]] == [2, 0, 1]
 
 
+@pytest.mark.parametrize("size", [4, 3000, 300_000])
+def test_the_same_to_several_arrives_as_if_sent_to_each(world: Any, size: int) -> None:
+    bank, coordinator, shop = world.all_join()
+    channels = [bank.channel("shop"), bank.channel("coordinator")]
+
+    def send() -> None:
+        for number in range(20):
+            channels[0].send("single", number=number)
+            channels[0].send_to_all(channels, "both", array=np.full(size, number))
+
+    sending = world.go(send)
+    for number in range(20):
+        assert shop.channel("bank").recv("single") == {"number": number}
+        for place in (shop, coordinator):
+            assert place.channel("bank").recv("both")["array"].tolist() == [number] * size
+    sending.result(20)
+    assert bank.counters.peers["shop"].messages_sent == 40
+    assert bank.counters.peers["coordinator"].messages_sent == 20
+    assert bank.counters.total.payload_sent == sum(
+        place.counters.total.payload_received for place in (shop, coordinator)
+    )
+
+
+def test_a_message_to_several_waits_for_all_of_them_to_have_room(world: Any) -> None:
+    bank, coordinator, shop = world.all_join(window=1 << 14)
+    channels = [bank.channel("coordinator"), bank.channel("shop")]
+    sending = world.go(lambda: [channels[0].send_to_all(channels, "x", array=np.arange(800)) for _ in range(40)])
+    reading = world.go(lambda: [coordinator.channel("bank").recv("x") for _ in range(40)])
+    assert all(shop.channel("bank").recv("x")["array"][-1] == 799 for _ in range(40))
+    sending.result(20)
+    reading.result(20)
+
+
 def test_large_arrays(world: Any) -> None:
     bank, _, shop = world.all_join()
     array = np.arange(3 << 20, dtype=np.float64).reshape(3, -1)  # 24 MiB, many packets
@@ -45,8 +78,55 @@ def test_large_arrays(world: Any) -> None:
     assert got["last"] is True
     assert bank.counters.peers["shop"].payload_sent >= array.nbytes
     assert shop.counters.total.payload_received == bank.counters.total.payload_sent
+    assert bank.counters.total.sealed_sent >= bank.counters.total.payload_sent
+
+
+def test_what_is_sealed_is_counted(sealed_world: Any) -> None:
+    bank, _, shop = sealed_world.all_join()
+    bank.channel("shop").send("block", array=np.arange(1 << 16))
+    shop.channel("bank").recv("block")
     assert bank.counters.total.sealed_sent > bank.counters.total.payload_sent
     assert bank.counters.total.cpu_seconds > 0
+
+
+def test_what_was_sent_is_the_receivers_own(world: Any) -> None:
+    bank, _, shop = world.all_join()
+    for size in (10, 100_000):  # one that is copied into the frame, and one that is not
+        array = np.arange(size)
+        raw = bytearray(b"before")
+        sending = world.go(lambda array=array, raw=raw: bank.channel("shop").send("block", array=array, raw=raw))
+        sending.result(20)
+        array[:], raw[:] = 0, b"after!"
+        got = shop.channel("bank").recv("block")
+        assert got["array"].sum() == size * (size - 1) // 2
+        assert got["raw"] == b"before"
+        with pytest.raises(ValueError, match="read-only"):
+            got["array"][0] = 1
+
+
+def test_what_a_message_cannot_carry_is_refused(world: Any) -> None:
+    bank, _, shop = world.all_join()
+    for value in (object(), 1j, np.zeros(2, complex), np.ma.masked_array([1, 2], [True, False]), {1: 2}):
+        with pytest.raises(ProtocolError, match="message"):
+            bank.channel("shop").send("x", value=value)
+    bank.channel("shop").send("x", value=1)
+    assert shop.channel("bank").recv("x") == {"value": 1}
+
+
+def test_rounds_are_counted_when_a_wait_begins_after_words(world: Any) -> None:
+    bank, coordinator, shop = world.all_join()
+    bank.channel("shop").send("a", n=1)
+    bank.channel("coordinator").send("a", n=1)
+    for place in (shop, coordinator):
+        place.channel("bank").recv("a")
+        place.channel("bank").send("b", array=np.arange(4))
+    for peer in ("shop", "coordinator"):
+        bank.channel(peer).recv("b")
+    bank.channel("shop").send("c")
+    shop.channel("bank").recv("c")
+    tallies = [place.counters.tally for place in (bank, shop)]
+    assert [(tally.rounds, tally.messages) for tally in tallies] == [(1, 3), (1, 1)]
+    assert [tally.payload for tally in tallies] == [place.counters.total.payload_sent for place in (bank, shop)]
 
 
 def test_wrong_kind(world: Any) -> None:
@@ -95,9 +175,9 @@ def test_back_pressure_holds_a_sender_back(world: Any) -> None:
     sending.result(20)
 
 
-def test_windows_may_differ(world: Any) -> None:
-    bank, shop = world.join("bank", window=1 << 13), world.join("shop")
-    sending = world.go(lambda: bank.channel("shop").send("block", array=np.arange(8_000)))
+def test_windows_may_differ(sealed_world: Any) -> None:
+    bank, shop = sealed_world.join("bank", window=1 << 13), sealed_world.join("shop")
+    sending = sealed_world.go(lambda: bank.channel("shop").send("block", array=np.arange(8_000)))
     assert shop.channel("bank").recv("block")["array"].sum() == 8_000 * 7_999 // 2
     sending.result(20)
 
@@ -115,8 +195,8 @@ def test_two_who_send_before_they_read_do_not_block_each_other(world: Any) -> No
 
 
 @pytest.mark.parametrize("who", ["bank", "shop"])
-def test_a_cut_link_loses_and_doubles_nothing(world: Any, who: str) -> None:
-    bank, _, shop = world.all_join()
+def test_a_cut_link_loses_and_doubles_nothing(sealed_world: Any, who: str) -> None:
+    bank, _, shop = sealed_world.all_join()
 
     def send(channel: Channel) -> None:
         for number in range(150):
@@ -126,30 +206,30 @@ def test_a_cut_link_loses_and_doubles_nothing(world: Any, who: str) -> None:
         return [channel.recv("block")["number"] for _ in range(150)]
 
     channels = (bank.channel("shop"), shop.channel("bank"))
-    sending = [world.go(send, channel) for channel in channels]
-    receiving = [world.go(receive, channel) for channel in channels]
+    sending = [sealed_world.go(send, channel) for channel in channels]
+    receiving = [sealed_world.go(receive, channel) for channel in channels]
     for breaks in range(3):
         target = shop.counters.peers["bank"]
         while target.messages_received < 40 * breaks + 10:
             time.sleep(0.002)
-        world.cut(who)
+        sealed_world.cut(who)
         time.sleep(0.1)
-        world.restore(who)
+        sealed_world.restore(who)
     assert [future.result(20) for future in receiving] == [list(range(150))] * 2
     wait(sending, 20)
     bank.channel("shop").send("end")
     assert shop.channel("bank").recv("end") == {}
 
 
-def test_a_lost_peer_ends_the_study_for_everybody(world: Any) -> None:
-    bank, coordinator, shop = world.all_join(reconnect_grace=0.6)
+def test_a_lost_peer_ends_the_study_for_everybody(sealed_world: Any) -> None:
+    bank, coordinator, shop = sealed_world.all_join(reconnect_grace=0.6)
     waiting = [
-        world.go(bank.channel("shop").recv, "x"),
-        world.go(coordinator.channel("bank").recv, "x"),
-        world.go(shop.channel("bank").recv, "x"),
+        sealed_world.go(bank.channel("shop").recv, "x"),
+        sealed_world.go(coordinator.channel("bank").recv, "x"),
+        sealed_world.go(shop.channel("bank").recv, "x"),
     ]
     start = time.monotonic()
-    world.cut("shop")
+    sealed_world.cut("shop")
     for future in waiting[:2]:
         with pytest.raises(PeerLost, match=r"shop has not been heard of for 0\.6 s"):
             future.result(10)
@@ -158,6 +238,98 @@ def test_a_lost_peer_ends_the_study_for_everybody(world: Any) -> None:
     assert 0.5 < time.monotonic() - start < 5
     with pytest.raises(PeerLost):
         bank.channel("coordinator").send("late")
+
+
+def test_a_spare_peer_is_missed_only_by_who_expects_more_from_it(sealed_world: Any) -> None:
+    bank, coordinator, shop = sealed_world.all_join(reconnect_grace=0.4)
+    for endpoint in (bank, coordinator):
+        endpoint.tolerate(["shop"])
+        shop.channel(endpoint.name).send("share", n=1)
+        assert endpoint.channel("shop").recv("share") == {"n": 1}
+    waiting = sealed_world.go(coordinator.channel("bank").recv, "result")
+    sealed_world.cut("shop")
+    for _ in range(2):
+        with pytest.raises(PeerLost, match=r"shop has not been heard of for 0\.4 s") as lost:
+            bank.channel("shop").recv("share")
+        assert lost.value.spare == "shop"
+    assert bank.lost == ("shop",)
+    bank.channel("shop").send("goes nowhere", array=np.zeros(1 << 15))
+    bank.channel("coordinator").send("result", n=3)
+    assert waiting.result(10) == {"n": 3}
+
+
+def test_what_a_spare_peer_had_sent_before_it_was_lost_is_read(world: Any) -> None:
+    bank, _, shop = world.all_join()
+    bank.tolerate(["shop"])
+    shop.channel("bank").send("share", n=1)
+    shop.close()
+    assert bank.channel("shop").recv("share") == {"n": 1}
+    for _ in range(2):
+        with pytest.raises(PeerLost, match="shop has left the study, and more was expected from it") as lost:
+            bank.channel("shop").recv("share")
+        assert lost.value.spare == "shop"
+    assert bank.lost == ("shop",)
+
+
+def test_a_silent_spare_peer_counts_as_lost(world: Any) -> None:
+    bank, _, shop = world.all_join(timeout=0.4)
+    bank.tolerate(["shop"])
+    with pytest.raises(PeerLost, match=r"shop is connected but has sent nothing for 0\.4 s") as lost:
+        bank.channel("shop").recv("x")
+    assert lost.value.spare == "shop"
+    assert bank.lost == ("shop",)
+    assert shop.lost == ()
+
+
+def test_who_is_not_spare_is_missed_by_everybody(sealed_world: Any) -> None:
+    bank, coordinator, _ = sealed_world.all_join(reconnect_grace=0.4)
+    bank.tolerate(["coordinator"])
+    sealed_world.cut("shop")
+    with pytest.raises(PeerLost, match="shop has not been heard of") as lost:
+        bank.channel("coordinator").recv("x")
+    assert lost.value.spare is None
+    assert bank.lost == coordinator.lost == ()
+
+
+def test_a_spare_peer_can_stop_the_study(world: Any) -> None:
+    bank, _, shop = world.all_join()
+    bank.tolerate(["shop"])
+    waiting = world.go(bank.channel("coordinator").recv, "x")
+    shop.abort("its operator says no")
+    with pytest.raises(PeerStopped, match=r"^shop stopped the study: its operator says no$"):
+        waiting.result(10)
+
+
+def test_who_was_given_up_for_lost_is_told_so_when_it_comes_back(sealed_world: Any) -> None:
+    bank, coordinator = (sealed_world.join(name, reconnect_grace=0.3) for name in ("bank", "coordinator"))
+    shop = sealed_world.join("shop", reconnect_grace=15.0)
+    for waiting in [sealed_world.go(endpoint.wait_for_peers) for endpoint in (bank, coordinator, shop)]:
+        waiting.result(20)
+    for endpoint in (bank, coordinator):
+        endpoint.tolerate(["shop"])
+    sealed_world.cut("shop")
+    for endpoint in (bank, coordinator):
+        with pytest.raises(PeerLost, match="shop has not been heard of"):
+            endpoint.channel("shop").recv("x")
+    sealed_world.restore("shop")
+    with pytest.raises(PeerStopped, match="stopped the study: shop was lost, and the study went on without it"):
+        shop.channel("bank").recv("x")
+    shop.abort("it met an error")
+    bank.channel("coordinator").send("still here")
+    assert coordinator.channel("bank").recv("still here") == {}
+
+
+def test_a_spare_peer_that_was_restarted_is_lost(sealed_world: Any) -> None:
+    bank, coordinator, _ = sealed_world.all_join()
+    for endpoint in (bank, coordinator):
+        endpoint.tolerate(["shop"])
+    again = sealed_world.connect(sealed_world.identities["shop"], timeout=5.0, reconnect_grace=5.0)
+    with pytest.raises(PeerLost, match="shop was restarted") as lost:
+        bank.channel("shop").recv("x")
+    assert lost.value.spare == "shop"
+    bank.channel("coordinator").send("still here")
+    assert coordinator.channel("bank").recv("still here") == {}
+    again.close()
 
 
 def test_silence_ends_a_wait(world: Any) -> None:
@@ -176,7 +348,8 @@ def test_a_peer_that_never_joins(world: Any) -> None:
 
 def test_abort_reaches_everybody_with_its_reason(world: Any) -> None:
     bank, coordinator, shop = world.all_join(window=1 << 14)
-    blocked = world.go(lambda: shop.channel("coordinator").send("big", array=np.zeros(1 << 16)))
+    to_coordinator = shop.channel("coordinator")
+    blocked = world.go(lambda: [to_coordinator.send("big", array=np.zeros(1 << 16)) for _ in range(2)])
     waiting = [world.go(shop.channel("bank").recv, "x"), world.go(coordinator.channel("bank").recv, "x")]
     bank.abort("the budget is spent")
     for future in [*waiting, blocked]:
@@ -211,58 +384,58 @@ def test_goodbye_delivers_what_was_sent_and_is_no_error(world: Any) -> None:
         bank.channel("shop").send("late")
 
 
-def test_an_impostor_is_not_let_in(world: Any) -> None:
-    world.join("shop")
+def test_an_impostor_is_not_let_in(sealed_world: Any) -> None:
+    sealed_world.join("shop")
     with pytest.raises(IdentityError):
-        world.join("bank", identity=Identity.create("bank"))
+        sealed_world.join("bank", identity=Identity.create("bank"))
 
 
-def test_peers_with_different_pins_do_not_talk(world: Any) -> None:
+def test_peers_with_different_pins_do_not_talk(sealed_world: Any) -> None:
     stranger = Identity.create("shop").certificate
-    bank = world.join("bank", pins={**world.pins, "shop": stranger})
-    shop = world.join("shop")
+    bank = sealed_world.join("bank", pins={**sealed_world.pins, "shop": stranger})
+    shop = sealed_world.join("shop")
 
     def names_shop(endpoint: Endpoint) -> None:
         endpoint.wait_for_peers([name for name in ("bank", "shop") if name != endpoint.name])
 
-    ours, theirs = world.go(names_shop, bank), world.go(names_shop, shop)
+    ours, theirs = sealed_world.go(names_shop, bank), sealed_world.go(names_shop, shop)
     with pytest.raises(IdentityError, match=r"shop does not hold the certificate .*sha256:"):
         ours.result(10)
     with pytest.raises(IdentityError, match="bank does not accept our certificate"):
         theirs.result(10)
 
 
-def test_the_relay_sees_only_sealed_bytes(world: Any) -> None:
-    bank, _, shop = world.all_join()
+def test_the_relay_sees_only_sealed_bytes(sealed_world: Any) -> None:
+    bank, _, shop = sealed_world.all_join()
     marker = b"a marker that nobody else may read"
     bank.channel("shop").send("note", text=marker.decode(), raw=marker, array=np.frombuffer(marker, np.uint8))
     assert shop.channel("bank").recv("note")["raw"] == marker
-    carried = b"".join(packet for _, _, packet in world.carried)
+    carried = b"".join(packet for _, _, packet in sealed_world.carried)
     assert len(carried) > 3 * len(marker)
     assert marker not in carried
     assert b"note" not in carried
 
 
-def test_a_changed_packet_is_noticed(world: Any) -> None:
-    bank, _, shop = world.all_join()
+def test_a_changed_packet_is_noticed(sealed_world: Any) -> None:
+    bank, _, shop = sealed_world.all_join()
 
     def flip(sender: str, receiver: str, packet: bytes) -> bytes:
         if sender == "bank" and receiver == "shop" and unpack(packet).kind is Kind.DATA:
             return packet[:-1] + bytes((packet[-1] ^ 1,))
         return packet
 
-    world.tamper = flip
+    sealed_world.tamper = flip
     bank.channel("shop").send("note", text="hello")
     for _ in range(2):
         with pytest.raises(ProtocolError, match="damaged on its way"):
             shop.channel("bank").recv("note")
 
 
-def test_a_replayed_packet_changes_nothing(world: Any) -> None:
-    bank, _, shop = world.all_join()
+def test_a_replayed_packet_changes_nothing(sealed_world: Any) -> None:
+    bank, _, shop = sealed_world.all_join()
     bank.channel("shop").send("one")
     assert shop.channel("bank").recv("one") == {}
-    (*_, old) = (packet for sender, to, packet in world.carried if (sender, to) == ("bank", "shop"))
+    (*_, old) = (packet for sender, to, packet in sealed_world.carried if (sender, to) == ("bank", "shop"))
     replayed = []
 
     def replay(sender: str, receiver: str, packet: bytes) -> bytes:
@@ -271,33 +444,33 @@ def test_a_replayed_packet_changes_nothing(world: Any) -> None:
             return old
         return packet
 
-    world.tamper = replay
+    sealed_world.tamper = replay
     bank.channel("shop").send("two")
     while not replayed:
         time.sleep(0.01)
-    world.cut("bank")
-    world.restore("bank")
+    sealed_world.cut("bank")
+    sealed_world.restore("bank")
     assert shop.channel("bank").recv("two") == {}
 
 
-def test_a_forged_stop_is_not_believed(world: Any) -> None:
-    bank, _, shop = world.all_join()
+def test_a_forged_stop_is_not_believed(sealed_world: Any) -> None:
+    bank, _, shop = sealed_world.all_join()
 
     def forge(sender: str, receiver: str, packet: bytes) -> bytes:
         kind = unpack(packet).kind
         return bytes((Kind.STOP,)) + packet[1:] if sender == "bank" and kind is Kind.DATA else packet
 
-    world.tamper = forge
+    sealed_world.tamper = forge
     bank.channel("shop").send("note")
     with pytest.raises(ProtocolError, match="not signed by bank"):
         shop.channel("bank").recv("note")
 
 
-def test_a_restarted_participant_does_not_slip_in(world: Any) -> None:
-    bank, _, shop = world.all_join()
+def test_a_restarted_participant_does_not_slip_in(sealed_world: Any) -> None:
+    bank, _, shop = sealed_world.all_join()
     bank.channel("shop").send("one")
     assert shop.channel("bank").recv("one") == {}
-    again = world.connect(world.identities["bank"], timeout=5.0, reconnect_grace=5.0)
+    again = sealed_world.connect(sealed_world.identities["bank"], timeout=5.0, reconnect_grace=5.0)
     with pytest.raises(PeerLost, match="bank was restarted"):
         shop.channel("bank").recv("two")
     with pytest.raises(ConnectError, match="another connection took its place"):

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -164,8 +164,9 @@ def party(
         told = summary(model) if answers else []
         own_file = folder / KEPT
         kept = [f"our own weights are in {own_file}, for our eyes alone"] if own_file.exists() else []
-        done = [*show.common(loaded, record), *told, *kept, f"done; the record is in {folder}"]
-        facts = {"study": loaded.name, "out": str(folder), "alignment": record.get("alignment")}
+        done = [*show.common(loaded, record), *show.lost(record), *told, *kept, f"done; the record is in {folder}"]
+        facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
+        facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost")}
         facts |= {"kept": str(own_file)} if kept else {}
         emit(facts) if json else say("\n".join(done))
 

@@ -34,7 +34,7 @@ def publish(
             "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
             "seat": name in study.trust.committee,
             "phases": record.get("phases", {}),
-            "traffic": _totals(record.get("traffic", {})),
+            "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
             "seconds": record.get("seconds"),
         }
         if name != COORDINATOR and "alignment" in record:

@@ -225,7 +225,7 @@ def _sketch(answer: SketchPreflight) -> list[str]:
 def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
     """What came of a run."""
     model = Estimator.load(folder / "model.json")
-    told = [*common(study, run), *summary(model)]
+    told = [*common(study, run), *lost(run), *summary(model)]
     return "\n".join([str(study.statement), "", *told, "", f"report: {folder / 'report.html'}"])
 
 
@@ -240,6 +240,11 @@ def common(study: Study, run: Mapping[str, Any]) -> list[str]:
     if count is None:  # a coordinator is not told again
         return [f"an earlier alignment of {everybody} was used again"]
     return [f"{count:,} {'person is' if count == 1 else 'people are'} common to {everybody}{again}"]
+
+
+def lost(run: Mapping[str, Any]) -> list[str]:
+    """Whom the study went on without."""
+    return [f"went on without {', '.join(names)}"] if (names := run.get("lost")) else []
 
 
 def checks(found: Sequence[Check]) -> str:

@@ -1,4 +1,4 @@
-"""Parties and their federation, in one process: threads that talk over the same channels as machines do."""
+"""Parties and their federation, in one process: threads that run the same programs as machines do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
 from colonnade.protocols.session import Played, Task, partners, play
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.keys import Duplicates, Key, KeyColumn, KeyPlan, key_columns
-from colonnade.wire import Identity, Switchboard, check_name
+from colonnade.wire import Network, Room, check_name
 
 Result = TypeVar("Result")
 
@@ -110,7 +110,8 @@ class Federation:
     """Parties that hold different columns about the same people, or about people that :meth:`align` finds.
 
     Here all of them run in this process, a thread each, as a notebook or a test wants it; ``colonnade run`` and
-    ``colonnade party`` run the same programs in processes and on machines of their own.
+    ``colonnade party`` run the same programs in processes and on machines of their own. With ``network`` it takes as
+    long as if the parties were that far apart.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Federation:
         committee: Sequence[str] = (),
         threshold: int | None = None,
         progress: Progress = silent,
+        network: Network | None = None,
     ) -> None:
         if not all(isinstance(party, Party) for party in parties):
             raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...)")
@@ -129,6 +131,7 @@ class Federation:
         self.parties = {party.name: party for party in parties}
         self.roster = Roster.of({p.name: p.schema for p in parties}, committee, threshold)
         self.progress = progress
+        self.network = network
         self.alignment: Summary | None = None
         self._aligned: dict[str, Table] = {}
 
@@ -232,15 +235,13 @@ class Federation:
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
         for name, table in tables.items():
             programs[name] = _bound(owner, table)
-        identities = {name: Identity.create(name) for name in programs}
-        board = Switchboard(identity.certificate for identity in identities.values())
+        room = Room(programs, self.network)
         outcomes: dict[str, Played[Any] | BaseException] = {}
 
         def take_part(name: str) -> None:
             try:
                 progress = self.progress if name == first else silent
-                known = [identities[peer].certificate for peer in (name, *partners(name, programs, task))]
-                place = board.endpoint(identities[name], participants=known)
+                place = room.place(name, partners(name, programs, task))
                 outcomes[name] = play(place, task, programs[name], progress)
             except BaseException as error:
                 outcomes[name] = error

@@ -18,6 +18,7 @@ from colonnade.errors import PrivacyError
 from colonnade.mpc import Committee, Hand, Link, Shares
 from colonnade.mpc.residues import Integers
 from colonnade.privacy.events import Event, innermost
+from colonnade.wire import Tally
 
 COORDINATOR = "coordinator"
 
@@ -31,28 +32,41 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass
 class Phase:
-    """What one phase took: seconds on the clock, and seconds of this thread's processor time."""
+    """What one phase took: seconds on the clock, seconds of this thread's processor time, and what was said in it."""
 
     wall: float = 0.0
     cpu: float = 0.0
+    rounds: int = 0
+    """How often this participant began to wait for a message after it had sent one."""
+    messages: int = 0
+    """Messages that it sent."""
+    bytes: int = 0
+    """Their bytes, before sealing."""
 
 
 @dataclass
 class Meter:
-    """Time by phase."""
+    """Time and traffic by phase; a phase inside another is charged to both."""
 
     phases: dict[str, Phase] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    """Where the transport counts."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Charge what happens inside to ``name``."""
         entry = self.phases.setdefault(name, Phase())
+        said = self.tally
+        rounds, messages, payload = said.rounds, said.messages, said.payload
         wall, cpu = time.perf_counter(), time.thread_time()
         try:
             yield
         finally:
             entry.wall += time.perf_counter() - wall
             entry.cpu += time.thread_time() - cpu
+            entry.rounds += said.rounds - rounds
+            entry.messages += said.messages - messages
+            entry.bytes += said.payload - payload
 
 
 @dataclass
@@ -67,7 +81,7 @@ class Role:
     """A participant in one protocol run.
 
     ``before_sharing`` is called once, before the first share or told number leaves: the place to write down that
-    budget is spent.
+    budget is spent. ``tally`` is where the transport counts what goes through the links.
     """
 
     def __init__(
@@ -79,10 +93,11 @@ class Role:
         planned: Mapping[Event, int],
         progress: Progress = silent,
         before_sharing: Callable[[], None] | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.name = name
         self.hand = Hand(name, committee, links, before_sharing)
-        self.meter = Meter()
+        self.meter = Meter(tally=tally or Tally())
         self.progress = progress
         self.revealed: list[Event] = []
         self._links = links
@@ -126,7 +141,10 @@ class Role:
             return None
         if self.name not in openers:
             return self.hand.receive_opened(openers[0], shape, bound)
+        before = len(self.hand.lost)
         opened = self.hand.receive_opening(shape, degree=degree, bound=bound, own=masked)
+        for seat in self.hand.lost[before:]:
+            self.progress(f"without {seat}", 1, 1)
         if through is not None:
             self.hand.tell_opened(opened, to)
         return opened

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from colonnade.errors import ColonnadeError, Interrupted
-from colonnade.mpc import Committee
+from colonnade.errors import ColonnadeError, Interrupted, PeerLost
+from colonnade.mpc import Committee, Link
 from colonnade.privacy.events import Event
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
-from colonnade.wire import Endpoint
+from colonnade.wire import Counters
 
 Result = TypeVar("Result")
 
@@ -32,6 +32,39 @@ class Task(Protocol):
         """What will be revealed, each opened or told once unless the task has ``openings`` that say how often."""
 
 
+class Place(Protocol):
+    """What a session needs of a transport: a ``wire.Endpoint``, or a place in a ``wire.Room``."""
+
+    name: str
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The other participants."""
+
+    @property
+    def counters(self) -> Counters:
+        """What is said to them."""
+
+    def channel(self, peer: str) -> Link:
+        """The channel to one of them."""
+
+    def wait_for_peers(self, names: Iterable[str] | None = None, *, timeout: float | None = None) -> None:
+        """Block until they are there."""
+
+    def tolerate(self, names: Iterable[str]) -> None:
+        """The loss of these peers is met only by whoever expects more from them."""
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Those of them that are lost."""
+
+    def abort(self, reason: str) -> None:
+        """End the study for everybody, and say why."""
+
+    def close(self) -> None:
+        """Leave, after everything sent has arrived."""
+
+
 @dataclass(frozen=True)
 class Cells:
     """How many numbers a participant shares as inputs, holds shares of, and sends shares of in openings."""
@@ -48,10 +81,12 @@ class Played(Generic[Result]):
     result: Result
     revealed: tuple[Event, ...]
     phases: Mapping[str, Phase]
+    lost: tuple[str, ...] = ()
+    """Whom the study went on without."""
 
 
 def play(
-    place: Endpoint,
+    place: Place,
     task: Task,
     program: Callable[[Any], Result],
     progress: Progress = silent,
@@ -65,8 +100,9 @@ def play(
         role = _role(place, task, progress, before_sharing)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
         _assemble(role, owners)
+        place.tolerate(name for name in spare(task) if name != place.name)
         result = program(role)
-        _dismiss(role, owners)
+        _dismiss(role, owners, lasting=bool(spare(task)))
     except ColonnadeError as error:
         place.abort(error.for_peers)
         raise
@@ -78,7 +114,17 @@ def play(
         raise
     finally:
         place.close()
-    return Played(result, tuple(role.revealed), role.meter.phases)
+    return Played(result, tuple(role.revealed), role.meter.phases, place.lost)
+
+
+def spare(task: Task) -> tuple[str, ...]:
+    """The owners without whom the others can go on once they have dealt everything.
+
+    All of them where the committee has more seats than it takes to open a product of two inputs, none elsewhere. Whose
+    message is still needed is found out by whoever needs it, and how many may be missing by each opening.
+    """
+    committee = task.committee
+    return task.owners if len(committee.seats) > 2 * committee.threshold + 1 else ()
 
 
 def partners(name: str, everyone: Iterable[str], task: Task) -> list[str]:
@@ -89,11 +135,19 @@ def partners(name: str, everyone: Iterable[str], task: Task) -> list[str]:
     return [peer for peer in everyone if peer != name and (name in central or peer in central)]
 
 
-def _role(place: Endpoint, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
+def _role(place: Place, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
     kind = Coordinator if place.name == COORDINATOR else Owner
     links = {peer: place.channel(peer) for peer in place.peers}
     planned = getattr(task, "openings", None) or Counter(task.events)
-    return kind(place.name, links, task.committee, planned=planned, progress=progress, before_sharing=before_sharing)
+    return kind(
+        place.name,
+        links,
+        task.committee,
+        planned=planned,
+        progress=progress,
+        before_sharing=before_sharing,
+        tally=place.counters.tally,
+    )
 
 
 def _assemble(me: Role, owners: Sequence[str]) -> None:
@@ -108,12 +162,19 @@ def _assemble(me: Role, owners: Sequence[str]) -> None:
         me.link(owner).send("go")
 
 
-def _dismiss(me: Role, owners: Sequence[str]) -> None:
-    """Without a committee owners talk among themselves; the coordinator, through whom they do, stays till the end."""
-    if me.hand.committee.seats:
+def _dismiss(me: Role, owners: Sequence[str], *, lasting: bool) -> None:
+    """The coordinator, through whom owners talk, stays till the end where they may end later than it does.
+
+    They do without a committee, and where each of them decides for itself that another one is lost.
+    """
+    if me.hand.committee.seats and not lasting:
         return
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("done")
         return
     for owner in owners:
-        me.link(owner).recv("done")
+        try:
+            me.link(owner).recv("done")
+        except PeerLost as error:
+            if error.spare is None:
+                raise

@@ -1,4 +1,4 @@
-"""What it took and how to check it: seconds by phase, bytes by participant, and the files beside it."""
+"""What it took and how to check it: seconds, rounds and bytes by phase and participant, and the files beside it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from colonnade.report.style import COLOURS
 from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8
+_MOST_PHASES = 24
 _OTHER = "other and waiting"
 _NOISE = dict.fromkeys(("glm", "glm-scores"), "Noise, in 2⁻²⁰ of the squared sensitivity")
 _FILES = (
-    ("run.json", "who took part, when, how long and how many bytes"),
+    ("run.json", "who took part, when, how long, how many rounds and bytes"),
     ("privacy.json", "the privacy statement with the events it follows from"),
     ("events.jsonl", "one line for each thing that happened"),
     ("model.json", "the result, as far as this participant may know it"),
@@ -41,8 +42,8 @@ def bytes_sent(run: Mapping[str, Any]) -> float | None:
 
 
 def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
-    """Bars of seconds and a table of bytes; nothing where neither was recorded."""
-    parts = [_time(run), _traffic(run)]
+    """Bars of seconds, and tables of rounds and bytes; nothing where none was recorded."""
+    parts = [_time(run), _rounds(run), _traffic(run)]
     return join([tag("h2", "Time and bytes"), *parts]) if any(parts) else None
 
 
@@ -114,6 +115,29 @@ def _time(run: Mapping[str, Any]) -> Html | None:
     return join([tag("h3", "Seconds by phase"), tag("ul", *key, class_="key"), drawn])
 
 
+def _rounds(run: Mapping[str, Any]) -> Html | None:
+    """What was said in each phase; records of earlier releases do not say."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for facts in participants(run).values():
+        for name, spent in _phases(facts).items():
+            if number(spent.get("rounds")) is not None:
+                found.setdefault(name, []).append(spent)
+    rows = []
+    for name, each in found.items():
+        rounds = max(_spent(spent, "rounds") for spent in each)
+        messages, sent = (math.fsum(_spent(spent, key) for spent in each) for key in ("messages", "bytes"))
+        if rounds or messages:
+            rows.append((name, f"{rounds:,.0f}", f"{messages:,.0f}", words.size(sent)))
+    if not rows:
+        return None
+    caption = (
+        "A round is a wait for a message after having sent one: the most that any participant had. "
+        "Messages and bytes, before sealing, are those that all of them sent."
+    )
+    heads = ("Phase", "Rounds", "Messages", "Bytes")
+    return join([tag("h3", "Rounds by phase"), table(heads, rows[:_MOST_PHASES], caption=caption, numeric=range(1, 4))])
+
+
 def _traffic(run: Mapping[str, Any]) -> Html | None:
     rows: list[tuple[object, ...]] = []
     keys = (("sent",), ("received",), ("sealed_sent",), ("sealed_received",))
@@ -121,15 +145,16 @@ def _traffic(run: Mapping[str, Any]) -> Html | None:
         amounts = [_bytes(facts, *key) for key in keys]
         if any(amount is not None for amount in amounts):
             cells = ["–" if amount is None else words.size(amount) for amount in amounts]
-            rows.append((name, *cells, _whole(mapping(facts.get("traffic")).get("messages")) or "–"))
+            counts = mapping(facts.get("traffic"))
+            rows.append((name, *cells, *(_whole(counts.get(key)) or "–" for key in ("messages", "rounds"))))
     if not rows:
         return None
-    heads = ("Participant", "Sent", "Received", "Sealed, sent", "Sealed, received", "Messages")
+    heads = ("Participant", "Sent", "Received", "Sealed, sent", "Sealed, received", "Messages", "Rounds")
     shown, rest = rows[: 3 * _MOST_PARTICIPANTS], len(rows) - 3 * _MOST_PARTICIPANTS
     caption = "Bytes at each participant, before sealing and as they travelled." + (
         f" The first {len(shown)}; run.json has {rest} more." if rest > 0 else ""
     )
-    return join([tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 6))])
+    return join([tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 7))])
 
 
 def _phases(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -92,7 +92,16 @@ def _opening(run: Mapping[str, Any], statement: Statement, model: Any) -> list[H
         f"{words.listed(statement.trust.owners)} computed {what}; nobody, the coordinator included, "
         f"learned more about a person than the {'tables below say' if run.get('alignment') else 'table below says'}."
     )
-    return [tag("p", lead, class_="lead"), _figures(run, statement, model)]
+    return [tag("p", lead, class_="lead"), _lost(run), _figures(run, statement, model)]
+
+
+def _lost(run: Mapping[str, Any]) -> Html | None:
+    """Whom the study went on without; a record may hold anything."""
+    lost = run.get("lost")
+    if not isinstance(lost, list) or not lost:
+        return None
+    said = f"The study went on without {words.listed(lost)}, lost on the way: what was opened is the same."
+    return tag("p", said, class_="note")
 
 
 def _figures(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:

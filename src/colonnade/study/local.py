@@ -18,6 +18,7 @@ from typing import Any
 from colonnade import errors
 from colonnade.errors import ColonnadeError, ConnectError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
+from colonnade.protocols.session import spare
 from colonnade.study.policy import ByDigest, PartyConfig
 from colonnade.study.spec import Study
 
@@ -74,7 +75,8 @@ def run_local(
             reader.join(timeout=_GRACE_SECONDS)
             if child.process.stdout:
                 child.process.stdout.close()
-    if cause := first_cause(children):
+    lost = _went_on_without(out) if children[COORDINATOR].process.returncode == 0 else []
+    if cause := first_cause({name: child for name, child in children.items() if name not in lost}):
         raise cause
     return {name: folder_of(out, name) for name in commands}
 
@@ -128,6 +130,11 @@ def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
     return kind(f"{child.name}: {child.error['message']}")
 
 
+def _went_on_without(out: Path) -> list[str]:
+    """Whom the study did not need to the end, as the coordinator wrote down."""
+    return list(json.loads((out / "run.json").read_text(encoding="utf-8")).get("lost", []))
+
+
 def _start(name: str, command: list[str]) -> Child:
     one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(  # noqa: S603 - our own interpreter, with paths we were given
@@ -165,6 +172,8 @@ def _patience(study: Study, children: Mapping[str, Child]) -> float:
     """How long those who are still there are waited for, once somebody has failed."""
     if children[COORDINATOR].process.returncode not in (None, 0):
         return _GRACE_SECONDS / 2  # without the coordinator nobody can go on; those who were there know why
-    if any(child.process.returncode not in (None, 0) for child in children.values()):
+    failed = [child for child in children.values() if child.process.returncode not in (None, 0)]
+    # A spare one that ended without a word may be outlived; if not, the others will say so.
+    if any(child.error or child.name not in spare(study.task) for child in failed):
         return study.content.limits.reconnect + _GRACE_SECONDS
     return math.inf

@@ -1,6 +1,6 @@
 """The run directory: what happened, in files that outlive the process.
 
-``run.json`` (who, when, how long, how many bytes, how it ended), ``privacy.json`` (the statement),
+``run.json`` (who, when, how long, how many rounds and bytes, how it ended), ``privacy.json`` (the statement),
 ``events.jsonl`` (a line for each thing that happened), the model, and ``report.html``. Sizes and times tell
 the number of rows, so whoever reads the coordinator's directory sees what the coordinator sees, not what the
 analyst sees. A party's own directory is for the party alone; where a party keeps weights of its own, they are in

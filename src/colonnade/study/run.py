@@ -169,7 +169,10 @@ def _play(
         record.note("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}
     traffic = {peer: asdict(counts) for peer, counts in place.counters.peers.items()}
-    record.add(phases=phases, traffic=traffic)
+    record.add(phases=phases, rounds=place.counters.tally.rounds, traffic=traffic)
+    if played.lost:
+        record.note("went on without", lost=list(played.lost))
+        record.add(lost=list(played.lost))
     return played.result
 
 

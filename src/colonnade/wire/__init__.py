@@ -7,13 +7,13 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from colonnade.wire.channel import Channel
 from colonnade.wire.codec import Value, decode, encode
-from colonnade.wire.counters import Counters, Traffic
+from colonnade.wire.counters import Counters, Tally, Traffic
 from colonnade.wire.dial import dial
 from colonnade.wire.endpoint import Endpoint
 from colonnade.wire.hub import Hub
 from colonnade.wire.identity import Certificate, Identity, check_name, fingerprint
-from colonnade.wire.memory import Switchboard
 from colonnade.wire.probe import probe
+from colonnade.wire.room import Network, Room, RoomPlace
 
 __all__ = [
     "Certificate",
@@ -22,7 +22,10 @@ __all__ = [
     "Endpoint",
     "Hub",
     "Identity",
-    "Switchboard",
+    "Network",
+    "Room",
+    "RoomPlace",
+    "Tally",
     "Traffic",
     "Value",
     "check_name",

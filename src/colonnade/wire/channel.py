@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.wire import codec
-from colonnade.wire.counters import Traffic
+from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.post import Post
 from colonnade.wire.session import Session
+from colonnade.wire.values import MAX_FRAME
 
 _LENGTH = struct.Struct("<Q")
 _RECORD = 1 << 14
@@ -28,12 +29,12 @@ class Channel:
     """Messages to and from one peer. One thread may send while another receives."""
 
     def __init__(
-        self, identity: Identity, peer: Certificate, post: Post, traffic: Traffic, window: int, topic: bytes
+        self, identity: Identity, peer: Certificate, post: Post, counters: Counters, window: int, topic: bytes
     ) -> None:
         self.peer = peer.name
         self._topic = topic
         self._identity, self._certificate = identity, peer
-        self._post, self._traffic = post, traffic
+        self._post, self._traffic, self._tally = post, counters.peers[peer.name], counters.tally
         self._piece = min(_MAX_PIECE, max(window // 4, 1024))
         self._tls = threading.Lock()
         self._session: Session | None = None
@@ -45,26 +46,44 @@ class Channel:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; blocks only while the peer is too far behind."""
-        parts = codec.encode_parts([kind, fields])
-        size = sum(len(part) for part in parts)
+        self._send(_framed(kind, fields))
+
+    def send_to_all(self, channels: Sequence[Channel], kind: str, **fields: Any) -> None:
+        """Send the same message over several channels of this endpoint, all at once where it is small."""
+        parts = _framed(kind, fields)
+        size = sum(map(len, parts))
+        if size > _RECORD:
+            for channel in channels:
+                channel._send(parts)
+            return
+        for channel in channels:  # whoever waits must have sent what came before
+            channel._open_session()
+            self._post.wait_for_room(channel.peer, size)
+        with self._post.together():
+            for channel in channels:
+                channel._send(parts)
+
+    def _send(self, parts: Sequence[bytes | memoryview]) -> None:
         session = self._open_session()
-        for pieces in _cut([_LENGTH.pack(size), *parts], self._piece):
-            self._post.wait_for_room(self.peer, sum(len(piece) for piece in pieces))
+        size = sum(map(len, parts))
+        for pieces in [parts] if size <= self._piece else _cut(parts, self._piece):
+            self._post.wait_for_room(self.peer, sum(map(len, pieces)))
             with self._tls, self._traffic.timed(), self._guard(session):
                 self._post.dispatch(self.peer, session.seal(pieces))
+        size -= _LENGTH.size
         self._traffic.messages_sent += 1
         self._traffic.payload_sent += size
+        self._tally.sent(size)
 
     def recv(self, kind: str) -> dict[str, Any]:
         """The fields of the next message, which must be of this kind."""
         session = self._open_session()
-        frame = self._read(session, _LENGTH.unpack(self._read(session, _LENGTH.size))[0])
+        self._tally.waits()
+        frame = self._next_frame(session)
+        self._post.check(self.peer)
         self._traffic.messages_received += 1
         self._traffic.payload_received += len(frame)
-        got, fields = _message(codec.decode(frame), self.peer)
-        if got != kind:
-            raise ProtocolError(f"expected {kind!r} from {self.peer}, got {got!r}")
-        return fields
+        return message_in(frame, kind, self.peer)
 
     def open(self) -> None:
         """Start the session, without waiting for it."""
@@ -125,27 +144,40 @@ class Channel:
         assert session is not None  # noqa: S101 - is_ready says so
         return session
 
+    def _next_frame(self, session: Session) -> bytes | memoryview:
+        """The next frame; where a small record holds it all, that is read once."""
+        while not self._left:
+            self._receive(session, None)
+        if len(self._left) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._left)[0]
+            if end <= len(self._left):
+                frame = bytes(self._left[_LENGTH.size : end])
+                self._left = self._left[end:]
+                return frame
+        return self._read(session, _LENGTH.unpack(self._read(session, _LENGTH.size))[0])
+
     def _read(self, session: Session, size: int) -> memoryview:
-        if size > codec.MAX_FRAME:
+        if size > MAX_FRAME:
             raise ProtocolError(f"{self.peer} announces a message of {size} bytes, above the limit")
         # Not bytearray: that would first fill the buffer with zeros.
         target = np.empty(size, np.uint8).data
-        filled = 0
-        while True:
+        filled = self._from_record(target)
+        while filled < size:
+            filled += self._receive(session, target[filled:] if size - filled >= _RECORD else None)
             filled += self._from_record(target[filled:])
-            if filled == size:
-                self._post.check(self.peer)
-                return target
-            if not session.has_bytes:
-                packet = self._post.take(self.peer)
-                with self._tls:
-                    session.feed(packet)
-            with self._tls, self._traffic.timed(), self._guard(session):
-                if size - filled < _RECORD:
-                    self._record = self._record or memoryview(bytearray(_RECORD))
-                    self._left = self._record[: session.unseal_some(self._record)]
-                else:
-                    filled += session.unseal_into(target[filled:])
+        return target
+
+    def _receive(self, session: Session, target: memoryview | None) -> int:
+        """Unseal what is there, or comes next, into ``target`` and say how much; without one, keep one record."""
+        packet = None if session.has_bytes else self._post.take(self.peer)
+        with self._tls, self._traffic.timed(), self._guard(session):
+            if packet is not None:
+                session.feed(packet)
+            if target is not None:
+                return session.unseal_into(target)
+            self._record = self._record or memoryview(bytearray(_RECORD))
+            self._left = self._record[: session.unseal_some(self._record)]
+            return 0
 
     def _from_record(self, target: memoryview) -> int:
         """Copy what is left of the last small record."""
@@ -172,6 +204,12 @@ class _Guard:
             self._channel._break(self._session, error)
 
 
+def _framed(kind: str, fields: dict[str, Any]) -> list[bytes | memoryview]:
+    """A message as it goes into the sealed stream: its length, and its frame."""
+    parts = codec.encode_parts([kind, fields])
+    return [_LENGTH.pack(sum(map(len, parts))), *parts]
+
+
 def _cut(parts: Iterable[bytes | memoryview], limit: int) -> Iterator[list[memoryview]]:
     """The same bytes in batches of at most ``limit``, without copying."""
     batch: list[memoryview] = []
@@ -189,8 +227,13 @@ def _cut(parts: Iterable[bytes | memoryview], limit: int) -> Iterator[list[memor
         yield batch
 
 
-def _message(value: Any, peer: str) -> tuple[str, dict[str, Any]]:
-    match value:
-        case [str(kind), dict(fields)]:
-            return kind, fields
-    raise ProtocolError(f"{peer} sent something that is not a message")
+def message_in(frame: bytes | memoryview, kind: str, peer: str) -> dict[str, Any]:
+    """The fields of the message in a frame from this peer, which must be of this kind."""
+    value = codec.decode(frame)
+    if type(value) is not list or len(value) != 2 or type(value[0]) is not str or type(value[1]) is not dict:
+        raise ProtocolError(f"{peer} sent something that is not a message")
+    got: str = value[0]
+    fields: dict[str, Any] = value[1]
+    if got != kind:
+        raise ProtocolError(f"expected {kind!r} from {peer}, got {got!r}")
+    return fields

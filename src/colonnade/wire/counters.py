@@ -42,11 +42,37 @@ class Timed:
         self._traffic.cpu_seconds += thread_time() - self._start
 
 
+class Tally:
+    """What this participant said to all of its peers together, as far as it goes: read it before and after."""
+
+    __slots__ = ("_spoke", "messages", "payload", "rounds")
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        """How often it began to wait for a message after it had sent one."""
+        self.messages = 0
+        self.payload = 0
+        self._spoke = False
+
+    def sent(self, size: int) -> None:
+        """A message left."""
+        self.messages += 1
+        self.payload += size
+        self._spoke = True
+
+    def waits(self) -> None:
+        """A message is asked for."""
+        if self._spoke:
+            self.rounds += 1
+            self._spoke = False
+
+
 @dataclass
 class Counters:
     """Traffic by peer."""
 
     peers: dict[str, Traffic] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Counters:

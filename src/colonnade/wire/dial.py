@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -58,6 +59,7 @@ class _HubLink:
         self._incarnation = 0
         self._line: _Line | None = None
         self._closing = threading.Event()
+        self._own = threading.local()
         self._thread: threading.Thread | None = None
 
     def open(self, receiver: Receiver, incarnation: int) -> None:
@@ -68,10 +70,29 @@ class _HubLink:
         )
         self._thread.start()
 
+    def prefix(self, peer: str) -> bytes:
+        return envelope.prefix(self._identity.name, peer)
+
     def send(self, peer: str, packet: bytes) -> None:
+        held: list[bytes] | None = getattr(self._own, "held", None)
         line = self._line
-        if line is not None:
-            line.put(envelope.wrap(self._identity.name, peer, packet))
+        if held is not None:
+            held.append(packet)
+        elif line is not None:
+            line.put(packet)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        held: list[bytes] = []
+        self._own.held = held
+        try:
+            yield
+        finally:
+            self._own.held = None
+            line = self._line
+            if line is not None:
+                for packet in held:
+                    line.put(packet)
 
     def close(self) -> None:
         self._closing.set()
@@ -133,7 +154,8 @@ class _HubLink:
         try:
             receiver.link_up(line.roster)
             for message in line.messages:
-                _pass_on(message, receiver)
+                for one in envelope.unbundle(message):
+                    _pass_on(one, receiver)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.ABORTED:
                 text = f"the hub disconnected {self._identity.name}: {error.details()}"
@@ -172,7 +194,7 @@ class _Line:
             (envelope.VERSION_KEY, envelope.VERSION),
         )
         join = self._channel.stream_stream(envelope.PATH)
-        self.messages: Any = join(iter(self._outgoing.get, None), metadata=metadata)
+        self.messages: Any = join(_bundles(self._outgoing), metadata=metadata)
         self.roster: dict[str, int] = {}
 
     def await_roster(self, timeout: float) -> None:
@@ -214,13 +236,27 @@ def _pass_on(message: bytes, receiver: Receiver) -> None:
     kind = message[0]
     if kind == envelope.PACKET:
         sender, _, start = envelope.names(message)
-        receiver.packet(sender, message[start:])
+        receiver.packet(sender, memoryview(message)[start:])
     elif kind == envelope.HERE:
         for name, incarnation in envelope.read_roster(message).items():
             receiver.peer_here(name, incarnation)
     elif kind == envelope.GONE:
         for name in envelope.read_roster(message):
             receiver.peer_gone(name)
+
+
+def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:
+    """What waits to be sent, until None: small messages that wait together leave together."""
+    while (message := waiting.get()) is not None:
+        batch, size = [message], len(message)
+        while size < envelope.FULL_BUNDLE and not waiting.empty():
+            following = waiting.get()
+            if following is None:
+                yield envelope.bundle(batch)
+                return
+            batch.append(following)
+            size += len(following)
+        yield envelope.bundle(batch)
 
 
 def _pauses() -> Iterator[float]:

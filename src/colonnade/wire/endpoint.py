@@ -17,7 +17,7 @@ from colonnade.wire.watch import Limits
 
 
 class Endpoint:
-    """One participant's place in a study. Made by ``dial`` or by a ``Switchboard``.
+    """One participant's place in a study. Made by ``dial``.
 
     ``topic`` is what both ends of every session must agree on, such as the digest of the study.
     """
@@ -37,7 +37,7 @@ class Endpoint:
         incarnation = int.from_bytes(os.urandom(8), "little")
         self._post = Post(identity, others, link, limits, incarnation, self.counters, self._arrived)
         self._channels = {
-            name: Channel(identity, cert, self._post, self.counters.peers[name], limits.window, topic)
+            name: Channel(identity, cert, self._post, self.counters, limits.window, topic)
             for name, cert in others.items()
         }
         link.open(self._post, incarnation)
@@ -61,6 +61,19 @@ class Endpoint:
             channel.open()
         limit = self._limits.timeout if timeout is None else timeout
         self._post.wait_for_all(channels, lambda name: channels[name].is_ready, limit)
+
+    def tolerate(self, names: Iterable[str]) -> None:
+        """The loss of these peers does not end the study.
+
+        What is sent to one that is lost goes nowhere. Only whoever expects more from it gets a ``PeerLost``, whose
+        ``spare`` is its name.
+        """
+        self._post.tolerate(names)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The tolerated peers that were lost, in alphabetical order."""
+        return self._post.lost
 
     def abort(self, reason: str) -> None:
         """End the study for everybody, with one sentence that says why and holds no data."""

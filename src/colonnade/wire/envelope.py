@@ -6,7 +6,7 @@ The hub forwards an envelope as it came, so both names are in it; it checks the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from colonnade.errors import ProtocolError
 from colonnade.wire.packet import HEADER_BYTES, MAX_PACKET
@@ -16,18 +16,47 @@ METHOD = "Join"
 PATH = f"/{SERVICE}/{METHOD}"
 INCARNATION_KEY = "colonnade-incarnation"
 VERSION_KEY = "colonnade-version"
-VERSION = "1"
+VERSION = "2"
 MAX_ENVELOPE = MAX_PACKET + HEADER_BYTES + 256
 MAX_ROSTER = 1 << 19
+FULL_BUNDLE = 1 << 16
+"""A bundle of this many bytes takes nothing more in."""
 
-PACKET, ROSTER, HERE, GONE = b"PRHG"
+PACKET, ROSTER, HERE, GONE, BUNDLE = b"PRHGB"
 
 _INCARNATION = struct.Struct("<Q")
+_LENGTH = struct.Struct("<I")
+_BUNDLED = bytes((BUNDLE,))
 
 
-def wrap(sender: str, receiver: str, packet: bytes) -> bytes:
-    """A packet with its two names."""
-    return b"".join((bytes((PACKET,)), _name(sender), _name(receiver), packet))
+def prefix(sender: str, receiver: str) -> bytes:
+    """What makes a packet an envelope: its two names, before it."""
+    return b"".join((bytes((PACKET,)), _name(sender), _name(receiver)))
+
+
+def bundle(messages: Sequence[bytes]) -> bytes:
+    """Several small messages as one, since each costs much whatever its size."""
+    if len(messages) == 1:
+        return messages[0]
+    return b"".join((_BUNDLED, *(part for one in messages for part in (_LENGTH.pack(len(one)), one))))
+
+
+def unbundle(message: bytes) -> Iterable[bytes]:
+    """The messages in one that may be a bundle."""
+    return _opened(message) if message[:1] == _BUNDLED else (message,)
+
+
+def _opened(message: bytes) -> Iterator[bytes]:
+    at = 1
+    while at < len(message):
+        start = at + _LENGTH.size
+        if start > len(message):
+            raise ProtocolError("a bundle is malformed")
+        (size,) = _LENGTH.unpack_from(message, at)
+        at = start + size
+        if at > len(message):
+            raise ProtocolError("a bundle is malformed")
+        yield message[start:at]
 
 
 def names(envelope: bytes) -> tuple[str, str, int]:

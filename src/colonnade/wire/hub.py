@@ -191,18 +191,20 @@ class Hub:
                 other.announce(news)
 
     async def _read(self, seat: _Seat, messages: AsyncIterator[bytes]) -> None:
-        async for message in messages:
-            try:
-                sender, receiver, _ = envelope.names(message)
-            except ProtocolError as error:
-                seat.end(str(error))
-                return
-            if message[0] != envelope.PACKET or sender != seat.name or len(message) > envelope.MAX_ENVELOPE:
-                seat.end("it sent an envelope that is not its own")
-                return
-            target = self._seats.get(receiver)
-            if target is not None:
-                await target.put(self.carry(message))
+        try:
+            async for bundle in messages:
+                for message in envelope.unbundle(bundle):
+                    await self._pass_on(seat, message)
+        except ProtocolError as error:
+            seat.end(str(error))
+
+    async def _pass_on(self, seat: _Seat, message: bytes) -> None:
+        sender, receiver, _ = envelope.names(message)
+        if message[0] != envelope.PACKET or sender != seat.name or len(message) > envelope.MAX_ENVELOPE:
+            raise ProtocolError("it sent an envelope that is not its own")
+        target = self._seats.get(receiver)
+        if target is not None:
+            await target.put(self.carry(message))
 
 
 class _Seat:
@@ -240,15 +242,20 @@ class _Seat:
             self.announce(message)
 
     async def get(self) -> bytes:
-        """The next message."""
+        """The next message, or a bundle of small ones."""
         while not self._waiting:
             self._filled.clear()
             await self._filled.wait()
-        message = self._waiting.popleft()
-        self._bytes -= len(message)
+        batch = [self._waiting.popleft()]
+        size = len(batch[0])
+        # The roster, which comes first, is waited for alone.
+        while self._waiting and size < envelope.FULL_BUNDLE and batch[0][0] != envelope.ROSTER:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1])
+        self._bytes -= size
         if self._bytes <= _QUEUE_BYTES // 2:
             self._drained.set()
-        return message
+        return envelope.bundle(batch)
 
 
 async def _write(seat: _Seat, context: Any) -> None:

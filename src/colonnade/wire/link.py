@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from colonnade.errors import ColonnadeError, ProtocolError
@@ -27,7 +27,7 @@ class Receiver(Protocol):
     def peer_gone(self, name: str) -> None:
         """A participant's connection broke."""
 
-    def packet(self, name: str, data: bytes) -> None:
+    def packet(self, name: str, data: bytes | memoryview) -> None:
         """A packet arrived, in the order in which the peer's link took it."""
 
 
@@ -37,8 +37,14 @@ class Link(Protocol):
     def open(self, receiver: Receiver, incarnation: int) -> None:
         """Connect, or raise; the receiver is told from then on."""
 
+    def prefix(self, peer: str) -> bytes:
+        """What must stand before every packet to a peer."""
+
     def send(self, peer: str, packet: bytes) -> None:
-        """Hand over one packet. Never blocks, and drops it when there is no way to the peer."""
+        """Hand over one packet with its prefix. Never blocks, and drops it when there is no way to the peer."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """A block in which what this thread hands over is kept, and then sent at once."""
 
     def close(self) -> None:
         """Deliver what was handed over, then disconnect."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from colonnade.errors import ProtocolError
 from colonnade.wire.identity import Certificate, Identity
@@ -36,8 +37,10 @@ class Kind(IntEnum):
     """A signed notice that the sender has finished."""
 
 
-@dataclass(frozen=True)
-class Packet:
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+class Packet(NamedTuple):
     """One packet, taken apart."""
 
     kind: Kind
@@ -50,20 +53,22 @@ class Packet:
     body: memoryview
 
 
-def pack(kind: Kind, incarnation: int, sequence: int, acknowledged: int, taken: int, body: bytes) -> bytes:
-    """One packet as bytes."""
-    return _HEADER.pack(kind, incarnation, sequence, acknowledged, taken) + body
+def pack(
+    kind: Kind, incarnation: int, sequence: int, acknowledged: int, taken: int, body: bytes, prefix: bytes = b""
+) -> bytes:
+    """One packet as bytes, after what the link wants before it: joined once, since bodies are large."""
+    return b"".join((prefix, _HEADER.pack(kind, incarnation, sequence, acknowledged, taken), body))
 
 
-def unpack(data: bytes) -> Packet:
-    """Take a packet apart."""
+def unpack(data: bytes | memoryview) -> Packet:
+    """Take a packet apart, without copying its body."""
     if not HEADER_BYTES <= len(data) <= HEADER_BYTES + MAX_PACKET:
         raise ProtocolError(f"a packet of {len(data)} bytes is out of bounds")
-    kind, incarnation, sequence, acknowledged, taken = _HEADER.unpack_from(data)
-    try:
-        return Packet(Kind(kind), incarnation, sequence, acknowledged, taken, memoryview(data)[HEADER_BYTES:])
-    except ValueError:
-        raise ProtocolError(f"a packet has the unknown kind {kind}") from None
+    number, incarnation, sequence, acknowledged, taken = _HEADER.unpack_from(data)
+    kind = _KINDS.get(number)
+    if kind is None:
+        raise ProtocolError(f"a packet has the unknown kind {number}")
+    return Packet(kind, incarnation, sequence, acknowledged, taken, memoryview(data)[HEADER_BYTES:])
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,17 @@ One lock, that of the watch, is held briefly and never during TLS work or input/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
-from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ProtocolError
+from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.link import Link
 from colonnade.wire.packet import Kind, Notice, Packet, pack, unpack
 from colonnade.wire.stream import Inbox, Outbox
-from colonnade.wire.watch import Limits, Watch
-
-_STOPPED = " stopped the study: "
-_LONGEST_REASON = 1000
+from colonnade.wire.watch import Limits, Watch, not_joined, stopped_by
 
 
 @dataclass
@@ -48,6 +45,7 @@ class Post:
         self._watch = Watch(identity.name, peers, limits)
         self._lock = self._watch.changed
         self._boxes = {name: _Boxes(Outbox(limits.window)) for name in peers}
+        self._prefixes = {name: link.prefix(name) for name in peers}
         self._stopped: str | None = None
         self._blocked = 0
 
@@ -62,13 +60,18 @@ class Post:
             boxes.used = True
             boxes.outbox.add(self._send(name, Kind.DATA, sealed, boxes.outbox.next_sequence))
 
+    def together(self) -> AbstractContextManager[None]:
+        """A block whose packets leave at its end, all at once; nothing may wait inside."""
+        return self._link.together()
+
     def wait_for_room(self, name: str, size: int) -> None:
         """Block until the peer takes that many more bytes."""
         standing, outbox = self._watch.peers[name], self._boxes[name].outbox
+        # Without the lock: only this sender can fill the room up.
+        if standing.departed or outbox.has_room(size):
+            self.check(name)
+            return
         with self._lock:
-            if standing.departed or outbox.has_room(size):
-                self._watch.check(name)
-                return
             self._blocked += 1
             try:
                 self._grant_all()
@@ -77,6 +80,9 @@ class Post:
                     lambda: standing.departed or outbox.has_room(size) or self._ask(name),
                     "taken nothing",
                 )
+            except PeerLost as error:
+                if error.spare is None:  # else what is sent to it goes nowhere from now on
+                    raise
             finally:
                 self._blocked -= 1
 
@@ -84,10 +90,11 @@ class Post:
         """The next packet from a peer; blocks."""
         standing, inbox = self._watch.peers[name], self._boxes[name].inbox
         with self._lock:
-            self._watch.wait_for_peer(name, lambda: bool(inbox) or standing.departed, "sent nothing")
+            if not inbox or not self._watch.is_calm(name):
+                self._watch.wait_for_peer(name, lambda: bool(inbox) or standing.departed, "sent nothing")
             body = self._take(name)
-        if body is None:
-            raise PeerLost(f"{name} has left the study, and more was expected from it")
+            if body is None:
+                raise self._watch.left(name)
         return body
 
     def take_if_any(self, name: str) -> memoryview | None:
@@ -100,8 +107,8 @@ class Post:
         standing = self._watch.peers[name]
         with self._lock:
             self._watch.wait_for_peer(name, lambda: is_open() or standing.departed, "not opened a session")
-        if not is_open():
-            raise PeerLost(f"{name} has left the study")
+            if not is_open():
+                raise self._watch.left(name)
 
     def wait_for_all(self, names: Iterable[str], is_open: Callable[[str], bool], timeout: float) -> None:
         """Block until all the peers are present with their sessions up."""
@@ -113,17 +120,14 @@ class Post:
             missing[:] = [name for name in missing if not (self._watch.is_present(name) and is_open(name))]
             return not missing
 
-        def late() -> PeerLost:
-            who, verb = ", ".join(sorted(missing)), "has" if len(missing) == 1 else "have"
-            return PeerLost(f"{who} {verb} not joined the study within {timeout:g} s")
-
         with self._lock:
-            self._watch.wait(done, timeout, late)
+            self._watch.wait(done, timeout, lambda: not_joined(missing, timeout))
 
     def check(self, name: str) -> None:
         """Raise what a call on this peer's channel has to raise."""
-        with self._lock:
-            self._watch.check(name)
+        if not self._watch.is_calm(name):
+            with self._lock:
+                self._watch.check(name)
 
     def wake(self) -> None:
         """Let everybody who waits look again."""
@@ -135,13 +139,24 @@ class Post:
         with self._lock:
             self._watch.spoil(name, error)
 
+    def tolerate(self, names: Iterable[str]) -> None:
+        """The loss of these peers does not end the study."""
+        with self._lock:
+            self._watch.tolerate(names)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Those of them that are lost."""
+        with self._lock:
+            return tuple(sorted(self._watch.lost))
+
     def stop(self, reason: str) -> None:
         """End the study, here and everywhere."""
         with self._lock:
             if self._watch.closed or self._stopped is not None:
                 return
             self._stopped = reason
-            self._watch.fail(_stopped_by(self._identity.name, reason))
+            self._watch.fail(stopped_by(self._identity.name, reason))
             self._notify_present(Kind.STOP, reason)
 
     def leave(self) -> None:
@@ -186,7 +201,7 @@ class Post:
         with self._lock:
             self._watch.gone(name)
 
-    def packet(self, name: str, data: bytes) -> None:
+    def packet(self, name: str, data: bytes | memoryview) -> None:
         """A packet arrived."""
         if name not in self._boxes:
             return
@@ -207,6 +222,9 @@ class Post:
         """Note what a packet says; whether it brings new data."""
         boxes, standing = self._boxes[name], self._watch.peers[name]
         if packet.incarnation != standing.incarnation:
+            return False
+        if name in self._watch.lost:
+            self._turn_away(name, packet)
             return False
         standing.heard_at = monotonic()
         if boxes.outbox.acknowledge(packet.acknowledged, packet.taken):
@@ -230,8 +248,13 @@ class Post:
         notice = Notice(packet.kind, name, self._identity.name, incarnations)
         reason = notice.open(self._certificates[name], bytes(packet.body))
         if packet.kind is Kind.STOP:
-            self._watch.fail(_stopped_by(name, reason))
+            self._watch.fail(stopped_by(name, reason))
         self._watch.departed(name)
+
+    def _turn_away(self, name: str, packet: Packet) -> None:
+        """A peer that was given up for lost cannot take part again: too much was not sent to it."""
+        if packet.kind not in (Kind.STOP, Kind.BYE):  # or two who gave each other up would never stop saying so
+            self._notify(name, Kind.STOP, f"{name} was lost, and the study went on without it")
 
     def _resume(self, name: str) -> None:
         """Send again what may have been lost while a peer was away."""
@@ -291,16 +314,10 @@ class Post:
 
     def _send(self, name: str, kind: Kind, body: bytes = b"", sequence: int = 0) -> bytes:
         arrived, taken = self._boxes[name].inbox.report()
-        data = pack(kind, self._incarnation, sequence, arrived, taken, body)
+        data = pack(kind, self._incarnation, sequence, arrived, taken, body, self._prefixes[name])
         self._hand_over(name, data)
         return data
 
     def _hand_over(self, name: str, data: bytes) -> None:
-        self._counters.peers[name].sealed_sent += len(data)
+        self._counters.peers[name].sealed_sent += len(data) - len(self._prefixes[name])
         self._link.send(name, data)
-
-
-def _stopped_by(name: str, reason: str) -> PeerStopped:
-    """The sentence to show; whoever passes on another's reason is not the one to blame."""
-    said = "".join(c if c.isprintable() else " " for c in reason[:_LONGEST_REASON])
-    return PeerStopped(said if _STOPPED in said else f"{name}{_STOPPED}{said}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from hashlib import sha256
 
 from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, StudyError
@@ -61,10 +62,10 @@ class Session:
         except ssl.SSLError as error:
             raise self._translate(error) from None
 
-    def seal(self, pieces: list[memoryview]) -> bytes:
+    def seal(self, pieces: Sequence[bytes | memoryview]) -> bytes:
         """Encrypt some pieces in a row."""
         if sum(map(len, pieces)) <= _ONE_RECORD:
-            pieces = [memoryview(b"".join(pieces))]
+            pieces = [b"".join(pieces)]
         try:
             for piece in pieces:
                 self._tls.write(piece)

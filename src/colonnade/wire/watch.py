@@ -7,14 +7,16 @@ later sees it at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import NoReturn
 
-from colonnade.errors import ColonnadeError, ConnectError, PeerLost, ProtocolError
+from colonnade.errors import ColonnadeError, ConnectError, PeerLost, PeerStopped, ProtocolError
 
 _NEVER = float("inf")
+_STOPPED = " stopped the study: "
+_LONGEST_REASON = 1000
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class Watch:
         self._absent: dict[str, float] = {}  # since when; of many peers seldom any
         self._failure: ColonnadeError | None = None
         self._down: tuple[float, str] | None = None
+        self._spare: set[str] = set()
+        self.lost: dict[str, PeerLost] = {}
+        """Spare peers that the study goes on without, and why."""
         self.closed = False
 
     # News
@@ -73,7 +78,7 @@ class Watch:
         if peer is None or peer.departed:
             return False
         if peer.incarnation not in (None, incarnation):
-            self.fail(PeerLost(f"{name} was restarted and has lost its place; the study cannot go on"))
+            self._lose(name, PeerLost(f"{name} was restarted and has lost its place; the study cannot go on"))
             return False
         peer.incarnation, peer.heard_at = incarnation, monotonic()
         self._absent.pop(name, None)
@@ -93,6 +98,10 @@ class Watch:
         self._absent.pop(name, None)
         self.changed.notify_all()
 
+    def tolerate(self, names: Iterable[str]) -> None:
+        """The loss of these peers ends nothing for whoever needs no more from them."""
+        self._spare.update(names)
+
     def fail(self, error: ColonnadeError) -> None:
         """From now on every call raises this; the first error stays."""
         self._failure = self._failure or error
@@ -111,15 +120,20 @@ class Watch:
         known = peer.incarnation is not None and not peer.departed
         return known and name not in self._absent and self._down is None
 
+    def is_calm(self, name: str) -> bool:
+        """Whether there is surely nothing to raise; the only method that does not expect the lock."""
+        trouble = self.closed or self._failure or self._absent or self._down or self.peers[name].error
+        return not trouble
+
     def check(self, name: str | None = None) -> None:
         """Raise what stands in the way of going on, with a peer or at all."""
         if self.closed:
             raise ProtocolError(f"the endpoint of {self._name} is closed")
         if self._failure is None and (self._absent or self._down) and monotonic() >= self._next_loss():
-            self.fail(self._loss())
+            self._note_losses()
         error = self._failure or (self.peers[name].error if name else None)
         if error is not None:
-            _raise_anew(error)
+            raise_anew(error)
 
     def wait(self, done: Callable[[], bool], timeout: float, late: Callable[[], ColonnadeError]) -> None:
         """Wait until ``done``, for a fixed time at most."""
@@ -160,20 +174,64 @@ class Watch:
         since = [*self._absent.values(), *([self._down[0]] if self._down else [])]
         return min(since) + self._limits.reconnect_grace
 
-    def _loss(self) -> ColonnadeError:
-        grace = self._limits.reconnect_grace
-        if self._down:
-            return ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]}")
-        longest = min(self._absent, key=lambda name: (self._absent[name], name))
-        return PeerLost(f"{longest} has not been heard of for {grace:g} s; the study cannot go on")
+    def _note_losses(self) -> None:
+        """Whoever has been away for too long is lost now."""
+        grace, now = self._limits.reconnect_grace, monotonic()
+        if self._down and now >= self._down[0] + grace:
+            self.fail(ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]}"))
+        for since, name in sorted((since, name) for name, since in self._absent.items()):
+            if now >= since + grace:
+                self._lose(name, PeerLost(f"{name} has not been heard of for {grace:g} s; the study cannot go on"))
+
+    def _lose(self, name: str, error: PeerLost) -> None:
+        """End the study, or go on without a spare peer."""
+        if name not in self._spare:
+            self.fail(error)
+            return
+        self.lost[name] = marked_spare(error, name)
+        self.departed(name)
 
     def _silent(self, name: str, idle: str) -> PeerLost:
-        timeout = self._limits.timeout
-        if self.peers[name].incarnation is None:
-            return PeerLost(f"{name} has not joined the study within {timeout:g} s")
-        return PeerLost(f"{name} is connected but has {idle} for {timeout:g} s; the study cannot go on")
+        error = silent_peer(name, idle, self._limits.timeout, joined=self.peers[name].incarnation is not None)
+        if name in self._spare:
+            self._lose(name, error)
+        return error
+
+    def left(self, name: str) -> PeerLost:
+        """What to raise where more is expected from a peer that is not there any more."""
+        if name not in self.lost:
+            error = PeerLost(f"{name} has left the study, and more was expected from it")
+            if name not in self._spare:
+                return error
+            self._lose(name, error)
+        return marked_spare(PeerLost(*self.lost[name].args), name)
 
 
-def _raise_anew(error: ColonnadeError) -> NoReturn:
-    # One instance raised in several threads would collect all their tracebacks.
+def not_joined(names: Collection[str], timeout: float) -> PeerLost:
+    """Who has not come within the time."""
+    who, verb = ", ".join(sorted(names)), "has" if len(names) == 1 else "have"
+    return PeerLost(f"{who} {verb} not joined the study within {timeout:g} s")
+
+
+def silent_peer(name: str, idle: str, timeout: float, *, joined: bool) -> PeerLost:
+    """A peer that has done nothing for too long; ``idle`` says what."""
+    if not joined:
+        return not_joined([name], timeout)
+    return PeerLost(f"{name} is connected but has {idle} for {timeout:g} s; the study cannot go on")
+
+
+def marked_spare(error: PeerLost, name: str) -> PeerLost:
+    """The same error, of a peer that others can do without."""
+    error.spare = name
+    return error
+
+
+def stopped_by(name: str, reason: str) -> PeerStopped:
+    """The sentence to show; whoever passes on another's reason is not the one to blame."""
+    said = "".join(c if c.isprintable() else " " for c in reason[:_LONGEST_REASON])
+    return PeerStopped(said if _STOPPED in said else f"{name}{_STOPPED}{said}")
+
+
+def raise_anew(error: ColonnadeError) -> NoReturn:
+    """Raise a copy: one instance raised in several threads would collect all their tracebacks."""
     raise type(error)(*error.args)

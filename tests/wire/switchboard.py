@@ -1,9 +1,10 @@
-"""Participants as threads of one process. Everything is as over the network, except the network."""
+"""Endpoints in threads of one process: everything is as over the network, except the network."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 
 from colonnade.errors import ConnectError, IdentityError
@@ -108,8 +109,14 @@ class _Cord:
         self._thread.start()
         self._board._join(self)
 
+    def prefix(self, peer: str) -> bytes:
+        return b""
+
     def send(self, peer: str, packet: bytes) -> None:
         self._board._route(self, peer, packet)
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def tell(self, news: Callable[[Receiver], None]) -> None:
         self._news.put(news)

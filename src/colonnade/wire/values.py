@@ -1,0 +1,314 @@
+"""How single values are written into a frame and read out of it; the format is that of :mod:`colonnade.wire.codec`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+
+MAX_FRAME = 1 << 28
+MAX_DEPTH = 16
+MAX_VALUES = 1 << 20
+MAX_INT_BYTES = 256
+MAX_RANK = 8
+
+MAGIC = b"\xc0\x01"
+ALIGN = 8
+_ZEROS = bytes(ALIGN)
+INLINE = 1 << 12
+"""Smaller pieces are copied into one; larger ones are passed on as they lie in memory."""
+
+_U8, _U16, _U32, _F64 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<d")
+_NONE, _TRUE, _FALSE, _INT, _FLOAT, STR, _BYTES, LIST, DICT, ARRAY = b"NTFIDSBLMA"
+
+_SCALARS = (np.bool_, np.integer, np.floating)
+_RAW = (bytes, bytearray, memoryview)
+_DTYPES = [np.dtype(code) for code in ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f4", "<f8")]
+_BOOL = 0
+DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+
+
+class Writer:
+    """Collects one frame."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | memoryview] = []
+        self._small = bytearray(MAGIC)
+        self._flushed = 0
+        self._values = 0
+
+    def finish(self) -> list[bytes | memoryview]:
+        """The frame, in pieces."""
+        self._flush()
+        return self._parts
+
+    def value(self, value: Any, depth: int) -> None:
+        """Add a value, or refuse it."""
+        self._values += 1
+        if depth > MAX_DEPTH or self._values > MAX_VALUES:
+            raise ProtocolError(
+                f"a message nests at most {MAX_DEPTH} deep and holds at most {MAX_VALUES} values; "
+                "send bulk data as arrays"
+            )
+        if isinstance(value, _SCALARS):
+            value = value.item()
+        write = _WRITERS.get(type(value)) or _writer_of(value)
+        write(self, value, depth)
+
+    def array_head(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        """All of an array but its data."""
+        self._small += _array_head(dtype, shape)
+        self._small += _ZEROS[: -(self._flushed + len(self._small)) % ALIGN]
+
+    def one_field(self, kind: str, name: str) -> None:
+        """A message up to the value of its only field."""
+        self._small += bytes((LIST, *_U32.pack(2)))
+        self.value(kind, 1)
+        self._small += bytes((DICT, *_U32.pack(1)))
+        self._key(name)
+
+    def _none(self, _: None, __: int) -> None:
+        self._small.append(_NONE)
+
+    def _bool(self, value: bool, _: int) -> None:
+        self._small.append(_TRUE if value else _FALSE)
+
+    def _int(self, value: int, _: int) -> None:
+        raw = value.to_bytes(_int_size(value), "little", signed=True)
+        if len(raw) > MAX_INT_BYTES:
+            raise ProtocolError(f"an integer in a message has at most {MAX_INT_BYTES} bytes, not {len(raw)}")
+        self._small.append(_INT)
+        self._sized(raw, _U16)
+
+    def _float(self, value: float, _: int) -> None:
+        self._small.append(_FLOAT)
+        self._small += _F64.pack(value)
+
+    def _str(self, value: str, _: int) -> None:
+        self._small.append(STR)
+        self._sized(_utf8(value), _U32)
+
+    def _bytes(self, value: bytes | bytearray | memoryview, _: int) -> None:
+        self._small.append(_BYTES)
+        self._sized(value, _U32)
+
+    def _list(self, items: list[Any], depth: int) -> None:
+        self._small.append(LIST)
+        self._small += _count(len(items))
+        for item in items:
+            self.value(item, depth + 1)
+
+    def _dict(self, items: dict[Any, Any], depth: int) -> None:
+        self._small.append(DICT)
+        self._small += _count(len(items))
+        for key, item in items.items():
+            self._key(key)
+            self.value(item, depth + 1)
+
+    def _key(self, key: Any) -> None:
+        if not isinstance(key, str):
+            raise ProtocolError(f"keys in a message are strings, not {type(key).__name__}")
+        raw = _utf8(key)
+        if len(raw) > 0xFFFF:
+            raise ProtocolError("a key in a message is too long")
+        self._sized(raw, _U16)
+
+    def _array(self, array: NDArray[Any], _: int) -> None:
+        # A masked array would quietly send what its mask hides.
+        if type(array) not in (np.ndarray, np.memmap):
+            raise ProtocolError(f"a message carries plain arrays, not {type(array).__name__}")
+        self.array_head(array.dtype, array.shape)
+        plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        self._raw(plain.reshape(-1).view(np.uint8).data if plain.nbytes >= INLINE else plain.tobytes())
+
+    def _sized(self, raw: bytes | bytearray | memoryview, width: struct.Struct) -> None:
+        size = raw.nbytes if isinstance(raw, memoryview) else len(raw)
+        if size > MAX_FRAME:
+            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes, not {size}")
+        self._small += width.pack(size)
+        self._raw(raw)
+
+    def _raw(self, raw: bytes | bytearray | memoryview) -> None:
+        view = memoryview(raw)
+        if view.nbytes < INLINE or not view.c_contiguous:
+            self._small += raw
+        else:
+            self._flush()
+            self._flushed += view.nbytes
+            self._parts.append(view.cast("B"))
+        if self._flushed + len(self._small) > MAX_FRAME:
+            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks")
+
+    def _flush(self) -> None:
+        if self._small:
+            self._flushed += len(self._small)
+            self._parts.append(bytes(self._small))
+            self._small.clear()
+
+
+_WRITERS: dict[type, Callable[[Writer, Any, int], None]] = {
+    type(None): Writer._none,
+    bool: Writer._bool,
+    int: Writer._int,
+    float: Writer._float,
+    str: Writer._str,
+    **dict.fromkeys(_RAW, Writer._bytes),
+    list: Writer._list,
+    dict: Writer._dict,
+    np.ndarray: Writer._array,
+}
+
+
+def _writer_of(value: Any) -> Callable[[Writer, Any, int], None]:
+    """For what is not exactly of a known type, but of one derived from it."""
+    for kind, write in _WRITERS.items():
+        if isinstance(value, kind):
+            return write
+    raise ProtocolError(f"a message cannot carry a {type(value).__name__}")
+
+
+class Reader:
+    """Takes one frame apart, without trusting it."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+        self._values = 0
+        if bytes(self._take(len(MAGIC))) != MAGIC:
+            raise ProtocolError("this is not a frame of this version")
+
+    def expect_end(self) -> None:
+        """Refuse a frame that goes on."""
+        if self._at != len(self._data):
+            raise ProtocolError(f"a frame has {len(self._data) - self._at} bytes after its end")
+
+    def value(self, depth: int) -> Any:
+        """The next value."""
+        self._values += 1
+        if depth > MAX_DEPTH or self._values > MAX_VALUES:
+            raise ProtocolError("a frame is nested too deep or holds too many values")
+        tag = self._number(_U8)
+        read = _READERS.get(tag)
+        if read is None:
+            raise ProtocolError(f"a frame holds the unknown tag {tag}")
+        return read(self, depth)
+
+    def _int(self, _: int) -> int:
+        raw = self._take(self._number(_U16))
+        value = int.from_bytes(raw, "little", signed=True)
+        if len(raw) > MAX_INT_BYTES or len(raw) != _int_size(value):
+            raise ProtocolError("a frame holds an integer that is too long")
+        return value
+
+    def _float(self, _: int) -> float:
+        return float(self._number(_F64))
+
+    def _str(self, _: int) -> str:
+        return self._text(_U32)
+
+    def _bytes(self, _: int) -> bytes:
+        return bytes(self._take(self._number(_U32)))
+
+    def _list(self, depth: int) -> list[Any]:
+        return [self.value(depth + 1) for _ in range(self._number(_U32))]
+
+    def _dict(self, depth: int) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        for _ in range(self._number(_U32)):
+            key = self._text(_U16)
+            if key in items:
+                raise ProtocolError("a frame holds the same key twice")
+            items[key] = self.value(depth + 1)
+        return items
+
+    def _array(self, _: int) -> NDArray[Any]:
+        code, rank = self._take(2)
+        if code >= len(_DTYPES) or rank > MAX_RANK:
+            raise ProtocolError("a frame holds an array of unknown type or rank")
+        dtype = _DTYPES[code]
+        shape = struct.unpack(f"<{rank}Q", self._take(8 * rank))
+        _check_shape(shape, dtype.itemsize)
+        padding = -self._at % ALIGN
+        if padding and any(self._take(padding)):
+            raise ProtocolError("a frame holds padding that is not zero")
+        raw = self._take(prod(shape) * dtype.itemsize)
+        if code == _BOOL and len(raw) and np.frombuffer(raw, np.uint8).max() > 1:
+            raise ProtocolError("a frame holds a truth value that is neither 0 nor 1")
+        return np.frombuffer(raw, dtype).reshape(shape)
+
+    def _text(self, width: struct.Struct) -> str:
+        try:
+            return str(self._take(self._number(width)), "utf-8")
+        except UnicodeDecodeError:
+            raise ProtocolError("a frame holds text that is not UTF-8") from None
+
+    def _number(self, width: struct.Struct) -> Any:
+        at = self._at
+        self._at = at + width.size
+        try:
+            return width.unpack_from(self._data, at)[0]
+        except struct.error:
+            raise ProtocolError("a frame is cut short") from None
+
+    def _take(self, count: int) -> memoryview:
+        end = self._at + count
+        if end > len(self._data):
+            raise ProtocolError("a frame is cut short")
+        piece = self._data[self._at : end]
+        self._at = end
+        return piece
+
+
+_READERS: dict[int, Callable[[Reader, int], Any]] = {
+    _NONE: lambda reader, depth: None,
+    _TRUE: lambda reader, depth: True,
+    _FALSE: lambda reader, depth: False,
+    _INT: Reader._int,
+    _FLOAT: Reader._float,
+    STR: Reader._str,
+    _BYTES: Reader._bytes,
+    LIST: Reader._list,
+    DICT: Reader._dict,
+    ARRAY: Reader._array,
+}
+
+
+@lru_cache(256)
+def _array_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    code = DTYPE_CODES.get(dtype.newbyteorder("<"))
+    if code is None:
+        raise ProtocolError(f"a message cannot carry an array of {dtype}")
+    _check_shape(shape, dtype.itemsize)
+    return bytes((ARRAY, code, len(shape))) + struct.pack(f"<{len(shape)}Q", *shape)
+
+
+def _count(length: int) -> bytes:
+    if length > MAX_VALUES:
+        raise ProtocolError(f"a message holds at most {MAX_VALUES} values; send bulk data as arrays")
+    return _U32.pack(length)
+
+
+def _int_size(value: int) -> int:
+    """Bytes of the shortest two's complement form."""
+    return (value if value >= 0 else ~value).bit_length() // 8 + 1
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ProtocolError("a message holds text that is not valid Unicode") from None
+
+
+@lru_cache(256)
+def _check_shape(shape: tuple[int, ...], itemsize: int) -> None:
+    # Zero-size arrays may still have long axes, and NumPy refuses those whose other axes overflow.
+    if len(shape) > MAX_RANK or prod(max(side, 1) for side in shape) * itemsize > MAX_FRAME:
+        raise ProtocolError(f"an array in a message has at most {MAX_RANK} axes and {MAX_FRAME} bytes")

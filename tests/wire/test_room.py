@@ -1,0 +1,158 @@
+"""What is particular to threads of one process, and to a network that is only imagined."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError
+from colonnade.wire import Network, Room
+
+
+def test_whoever_is_not_named_has_no_place() -> None:
+    with pytest.raises(IdentityError, match="nobody is not in this study"):
+        Room(["bank", "shop"]).place("nobody")
+
+
+def test_nobody_comes_in_twice() -> None:
+    room = Room(["bank", "shop"])
+    room.place("bank")
+    with pytest.raises(ConnectError, match="bank has a place in this study already"):
+        room.place("bank")
+
+
+def test_names_are_checked() -> None:
+    with pytest.raises(IdentityError):
+        Room(["bank", "no such name"])
+
+
+def test_a_place_knows_only_the_peers_it_was_given() -> None:
+    room = Room(["bank", "shop", "tax"])
+    bank = room.place("bank", ["shop"])
+    assert bank.peers == ("shop",)
+    with pytest.raises(ProtocolError, match="bank has no channel to tax"):
+        bank.channel("tax")
+
+
+def test_messages_wait_for_a_peer_that_comes_later_and_stay_when_the_sender_has_left() -> None:
+    room = Room(["bank", "shop"])
+    with room.place("bank") as bank:
+        bank.channel("shop").send("early", n=1)
+    shop = room.place("shop")
+    assert shop.channel("bank").recv("early") == {"n": 1}
+    for _ in range(2):
+        with pytest.raises(PeerLost, match="bank has left the study, and more was expected from it"):
+            shop.channel("bank").recv("more")
+
+
+def test_a_channel_made_after_the_peer_left_does_not_wait() -> None:
+    room = Room(["bank", "shop"])
+    room.place("bank").close()
+    with pytest.raises(PeerLost, match="bank has left the study"):
+        room.place("shop").channel("bank").recv("x")
+
+
+def test_closing_ends_a_wait_of_ones_own() -> None:
+    room = Room(["bank", "shop"])
+    bank = room.place("bank")
+    channel = bank.channel("shop")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(channel.recv, "x")
+        bank.close()
+        with pytest.raises(ProtocolError, match="the endpoint of bank is closed"):
+            waiting.result(10)
+
+
+def test_the_first_reason_to_stop_stays() -> None:
+    room = Room(["bank", "shop"])
+    bank, shop = room.place("bank"), room.place("shop")
+    bank.abort("the budget is spent")
+    shop.abort("bank stopped the study: the budget is spent")
+    for place in (bank, shop):
+        with pytest.raises(PeerStopped, match=r"^bank stopped the study: the budget is spent$"):
+            place.channel("shop" if place is bank else "bank").send("x")
+
+
+def test_a_peer_that_takes_nothing_ends_a_wait() -> None:
+    room = Room(["bank", "shop"], timeout=0.05, window=1 << 10)
+    bank = room.place("bank")
+    room.place("shop")
+    bank.channel("shop").send("block", array=np.zeros(200))
+    with pytest.raises(PeerLost, match=r"shop is connected but has taken nothing for 0\.05 s"):
+        bank.channel("shop").send("block", array=np.zeros(200))
+
+
+def test_a_ring_of_three_who_send_first() -> None:
+    names = ["a", "b", "c"]
+    room = Room(names, window=1 << 10)
+    places = [room.place(name) for name in names]
+
+    def talk(index: int) -> int:
+        after, before = names[(index + 1) % 3], names[(index + 2) % 3]
+        for _ in range(20):
+            places[index].channel(after).send("block", array=np.ones(300))
+        return sum(int(places[index].channel(before).recv("block")["array"].sum()) for _ in range(20))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(talk, range(3))) == [6000] * 3
+
+
+def _ping_pong(room: Room, times: int) -> float:
+    bank, shop = room.place("bank"), room.place("shop")
+
+    def answer() -> None:
+        for n in range(times):
+            assert shop.channel("bank").recv("ping") == {"n": n}
+            shop.channel("bank").send("pong", n=n)
+
+    thread = threading.Thread(target=answer)
+    start = time.monotonic()
+    thread.start()
+    for n in range(times):
+        bank.channel("shop").send("ping", n=n)
+        assert bank.channel("shop").recv("pong") == {"n": n}
+    took = time.monotonic() - start
+    thread.join()
+    return took
+
+
+def test_a_round_trip_takes_at_least_its_time() -> None:
+    assert _ping_pong(Room(["bank", "shop"], Network(0.02)), 3) >= 0.06
+
+
+def test_messages_sent_together_travel_together() -> None:
+    room = Room(["bank", "shop"], Network(0.04))
+    bank, shop = room.place("bank"), room.place("shop")
+    sent = time.monotonic()
+    for n in range(500):
+        bank.channel("shop").send("count", n=n)
+    assert [shop.channel("bank").recv("count")["n"] for _ in range(500)] == list(range(500))
+    assert 0.02 <= time.monotonic() - sent < 5.0  # one by one it would be at least ten seconds
+
+
+def test_one_uplink_serves_all_peers() -> None:
+    room = Room(["bank", "shop", "tax"], Network(0.0, bytes_per_second=1e6))
+    bank, shop, tax = (room.place(name) for name in room.names)
+    start = time.monotonic()
+    for peer in ("shop", "tax"):
+        bank.channel(peer).send("block", array=np.zeros(10_000, np.uint8))
+    shop.channel("bank").recv("block")
+    first = time.monotonic() - start
+    tax.channel("bank").recv("block")
+    assert first >= 0.01
+    assert time.monotonic() - start >= 0.02
+
+
+def test_a_stop_does_not_wait_for_what_is_under_way() -> None:
+    room = Room(["bank", "shop"], Network(600.0))
+    bank, shop = room.place("bank"), room.place("shop")
+    bank.channel("shop").send("slow")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(shop.channel("bank").recv, "slow")
+        bank.abort("enough")
+        with pytest.raises(PeerStopped, match="enough"):
+            waiting.result(10)
