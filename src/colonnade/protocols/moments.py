@@ -60,8 +60,8 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     check_count(rows, task.rows_at_most, task.hidden)
     own = OwnBlock(task, me.name)
     seat = _seat(me, task)
-    blocks = own.blocks(table, stream)
-    for index, size in enumerate(_sizes(rows, task)):
+    blocks, sizes = own.blocks(table, stream), _sizes(rows, task)
+    for index, size in enumerate(sizes):
         with me.meter.phase("encode"):
             whole = next(blocks)
         with me.meter.phase("deal"):
@@ -71,7 +71,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
                 own.add(whole)
         if seat:
             seat.multiply(size, mine)
-        me.progress("multiply", index + 1, len(_sizes(rows, task)))
+        me.progress("multiply", index + 1, len(sizes))
     with me.meter.phase("deal"):
         mine = me.hand.deal(own.entries() + noise)
     return _open(me, seat.total(mine) if seat else None, task)
@@ -84,9 +84,10 @@ def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     seat = _seat(me, task)
     if seat is None:
         return _open(me, None, task)
-    for index, size in enumerate(_sizes(rows, task)):
+    sizes = _sizes(rows, task)
+    for index, size in enumerate(sizes):
         seat.multiply(size, None)
-        me.progress("multiply", index + 1, len(_sizes(rows, task)))
+        me.progress("multiply", index + 1, len(sizes))
     return _open(me, seat.total(None), task)
 
 

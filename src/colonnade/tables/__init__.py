@@ -8,8 +8,9 @@ from colonnade.tables.encode import Report, decode_number, encode_columns
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, key_columns
 from colonnade.tables.people import population, write_population
 from colonnade.tables.places import Places, Spread
+from colonnade.tables.reading import read_table
 from colonnade.tables.schema import Schema
-from colonnade.tables.table import Table, read_table
+from colonnade.tables.table import Table
 
 __all__ = [
     "Category",

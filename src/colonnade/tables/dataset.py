@@ -14,8 +14,9 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
+from colonnade.tables.reading import read_table
 from colonnade.tables.schema import Schema
-from colonnade.tables.table import Table, read_table
+from colonnade.tables.table import Table
 
 PERSON_ID = "person_id"
 

@@ -6,7 +6,8 @@ import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ from colonnade.tables.wording import listed, suggestion
 _PARQUET_MAGIC = b"PAR1"
 _HEADER_LIMIT = 1 << 20
 _CSV_BLOCK = 1 << 23  # Arrow wants every row to fit in a block
+_BATCH_ROWS = 1 << 15
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
+_COMPRESSION = 8  # about how much longer such a file becomes
+_CELL_BYTES = 8
 
 Chooser = Callable[[Sequence[str]], Sequence[str]]
 """Given the columns there are, those to read; raises where one it needs is not there."""
@@ -35,7 +40,7 @@ def read_columns(source: Any, name: str, choose: Chooser) -> pa.Table:
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
-        return source.select(_chosen(source.column_names, name, choose))
+        return source.select(chosen(source.column_names, name, choose))
     if hasattr(source, "columns") and hasattr(source, "reset_index"):
         return _from_frame(source, name, choose)
     kind = type(source).__name__
@@ -56,7 +61,53 @@ def need(
     raise DataError(f"{name}: {what} not there{advice}{hint or f'; the columns are {listed(free or there)}'}")
 
 
-def _from_path(path: Path, name: str, choose: Chooser) -> pa.Table:
+def column_names(path: Path, name: str) -> list[str]:
+    """The columns of a CSV or Parquet file."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            return _header(path, name, _delimiter(path))
+        with pa.parquet.ParquetFile(path) as opened:
+            return list(opened.schema_arrow.names)
+
+
+def bytes_in_memory(path: Path, name: str, columns: Sequence[str]) -> int:
+    """About how much memory these columns of a file would take."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            return path.stat().st_size * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
+        with pa.parquet.ParquetFile(path) as opened:
+            cells = int(opened.metadata.num_rows) * len(columns)
+            return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
+
+
+def refuse_other_encodings(path: Path, name: str) -> None:
+    """Raise where a CSV file is not UTF-8 throughout."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            _refuse_other_encodings(path)
+
+
+def read_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a file, a few rows at a time: no more than a part of the file is in memory."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            yield from _csv_batches(path, name, columns)
+            return
+        # Neither mapped nor read ahead, so that what is held does not grow with the file.
+        with pa.parquet.ParquetFile(path, memory_map=False, buffer_size=_CSV_BLOCK, pre_buffer=False) as opened:
+            yield from opened.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
+
+
+def _stored(metadata: Any, columns: set[str]) -> int:
+    """The bytes of some columns in a Parquet file once they are decompressed."""
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    parts = (group.column(index) for group in groups for index in range(metadata.num_columns))
+    return sum(part.total_uncompressed_size for part in parts if part.path_in_schema in columns)
+
+
+@contextmanager
+def _readable(path: Path, name: str) -> Iterator[bool]:
+    """Whether a file is Parquet; whatever cannot be read inside becomes an error without a cell in it."""
     if not path.exists():
         raise DataError(f"{name}: there is no such file; check the path")
     if path.is_dir():
@@ -66,8 +117,7 @@ def _from_path(path: Path, name: str, choose: Chooser) -> pa.Table:
             start = opened.read(4)
         if not start:
             raise DataError(f"{name}: the file is empty")
-        read = _from_parquet if start == _PARQUET_MAGIC else _from_csv
-        return read(path, name, choose)
+        yield start == _PARQUET_MAGIC
     except pa.ArrowInvalid as error:
         # Arrow's own message may quote a cell.
         said = "text that is not UTF-8" if "UTF8" in str(error) else "broken content"
@@ -76,37 +126,61 @@ def _from_path(path: Path, name: str, choose: Chooser) -> pa.Table:
         raise DataError(f"{name}: the file cannot be read: {error.strerror or 'it is damaged'}") from None
 
 
+def _from_path(path: Path, name: str, choose: Chooser) -> pa.Table:
+    with _readable(path, name) as parquet:
+        return (_from_parquet if parquet else _from_csv)(path, name, choose)
+
+
 def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:
     with pa.parquet.ParquetFile(path, memory_map=True) as opened:
-        return opened.read(columns=_chosen(opened.schema_arrow.names, name, choose))
+        return opened.read(columns=chosen(opened.schema_arrow.names, name, choose))
 
 
 def _from_csv(path: Path, name: str, choose: Chooser) -> pa.Table:
-    delimiter = "\t" if ".tsv" in path.suffixes else ","
-    header = _header(path, name, delimiter)
-    if len(header) == 1 and ";" in header[0]:
-        raise DataError(f"{name}: cells seem to be separated by semicolons; save the file with commas")
-    wanted = _chosen(header, name, choose)
+    wanted = chosen(_header(path, name, _delimiter(path)), name, choose)
     _refuse_other_encodings(path)
     ragged: list[int] = []
+    found = pa.csv.read_csv(path, **_csv_options(path, wanted, ragged))
+    _refuse_ragged(ragged, name)
+    return found
+
+
+def _csv_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    ragged: list[int] = []
+    with pa.csv.open_csv(path, **_csv_options(path, columns, ragged)) as opened:
+        for batch in opened:
+            _refuse_ragged(ragged, name)
+            yield batch
+    _refuse_ragged(ragged, name)
+
+
+def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int]) -> dict[str, Any]:
+    """How Arrow reads a CSV file; the numbers of rows of another length are added to ``ragged``."""
 
     def note(row: Any) -> str:
         # The header is row 1 to Arrow; people count the rows of data.
         ragged.append(row.number - 1)
         return "skip"
 
-    found = pa.csv.read_csv(
-        path,
+    return {
         # Arrow numbers rows only when it reads on one thread.
-        read_options=pa.csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
-        convert_options=pa.csv.ConvertOptions(
-            include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
+        "read_options": pa.csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
+        "parse_options": pa.csv.ParseOptions(
+            delimiter=_delimiter(path), newlines_in_values=True, invalid_row_handler=note
         ),
-    )
+        "convert_options": pa.csv.ConvertOptions(
+            include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
+        ),
+    }
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if ".tsv" in path.suffixes else ","
+
+
+def _refuse_ragged(ragged: list[int], name: str) -> None:
     if ragged:
         raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
-    return found
 
 
 def _refuse_other_encodings(path: Path) -> None:
@@ -131,6 +205,8 @@ def _header(path: Path, name: str, delimiter: str) -> list[str]:
         header = None
     if not header or any("\ufffd" in column or "\x00" in column for column in header):
         raise DataError(f"{name}: no header was found; the first line must name the columns, in UTF-8")
+    if len(header) == 1 and ";" in header[0]:
+        raise DataError(f"{name}: cells seem to be separated by semicolons; save the file with commas")
     return header
 
 
@@ -138,7 +214,7 @@ def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()
     columns = {}
-    for column in _chosen([str(column) for column in frame.columns], name, choose):
+    for column in chosen([str(column) for column in frame.columns], name, choose):
         try:
             columns[column] = pa.Array.from_pandas(frame[column])
         except (pa.ArrowException, KeyError, TypeError, ValueError):
@@ -146,7 +222,8 @@ def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:
     return pa.table(columns)
 
 
-def _chosen(there: Sequence[str], name: str, choose: Chooser) -> list[str]:
+def chosen(there: Sequence[str], name: str, choose: Chooser) -> list[str]:
+    """The columns to read; raises where one of them is there twice."""
     wanted = list(choose(there))
     times = Counter(there)
     twice = [column for column in wanted if times[column] > 1]

@@ -2,28 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.parse import Mask, Place, is_text, plain
+
+_CHUNK = 1 << 16
+
+
+class Ids(Sequence[str]):
+    """Ids in some order, as a list has them; they become Python's texts only while they are looked at.
+
+    Twenty million texts of Python take more than a gigabyte, and the same ids in Arrow a quarter of that.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # as for a list
+
+    def __init__(self, texts: pa.LargeStringArray, order: NDArray[np.int64] | None = None) -> None:
+        self._texts = texts
+        self._order = order
+
+    def __len__(self) -> int:
+        return len(self._texts) if self._order is None else len(self._order)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self._between(*index.indices(len(self)))
+        place = range(len(self))[index]  # raises as a list does
+        return self._between(place, place + 1, 1)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self[start : start + _CHUNK]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list | Ids):
+            return NotImplemented
+        starts = range(0, len(self), _CHUNK)
+        return len(self) == len(other) and all(self[s : s + _CHUNK] == other[s : s + _CHUNK] for s in starts)
+
+    def __repr__(self) -> str:
+        return f"<Ids: {len(self)}>"
+
+    def in_order(self) -> bool:
+        """Whether every id comes after the one before it, byte by byte."""
+        return all(
+            pc.all(pc.less(part[:-1], part[1:]), min_count=0).as_py()
+            for part in (self._texts_of(start, start + _CHUNK + 1) for start in range(0, len(self), _CHUNK))
+        )
+
+    def _between(self, start: int, stop: int, step: int) -> list[str]:
+        if step == 1:
+            return list(self._texts_of(start, stop).to_pylist())
+        places = np.arange(start, stop, step)
+        rows = places if self._order is None else self._order[places]
+        return list(self._texts.take(pa.array(rows)).to_pylist())
+
+    def _texts_of(self, start: int, stop: int) -> Any:
+        if self._order is None:
+            return self._texts[start:stop]
+        return self._texts.take(pa.array(self._order[start:stop]))
 
 
 def checked_ids(column: Any, place: Place) -> pa.LargeStringArray:
     """The ids as text; raises by row number where one is missing, padded with blanks or repeated."""
     ids = as_text(plain(column), place, "id")
-    missing = np.asarray(pc.fill_null(pc.equal(ids, ""), True), dtype=bool)
+    missing = _where(ids, lambda part: pc.fill_null(pc.equal(part, ""), True))
     if missing.any():
         raise place.fail(missing, "the id is missing; every row needs one, so fill it or delete the row")
-    padded = np.asarray(pc.not_equal(pc.utf8_trim_whitespace(ids), ids), dtype=bool)
+    padded = _where(ids, lambda part: pc.not_equal(pc.utf8_trim_whitespace(part), part))
     if padded.any():
         raise place.fail(padded, "the id has blanks around it; remove them, because ids are compared exactly")
     _refuse_repeats(ids, place)
     return ids
+
+
+def _where(ids: Any, what: Callable[[Any], Any]) -> Mask:
+    """Which ids have a property, asked for some of them at a time."""
+    found = np.zeros(len(ids), dtype=bool)
+    for start in range(0, len(ids), _CHUNK):
+        found[start : start + _CHUNK] = np.asarray(what(ids[start : start + _CHUNK]), dtype=bool)
+    return found
 
 
 def as_text(array: Any, place: Place, what: str) -> Any:
@@ -69,12 +138,21 @@ def _whole(array: Any) -> tuple[Any, Mask]:
     return pa.array(np.where(fits & ~absent, values, 0).astype(np.int64), mask=absent), fits
 
 
+def sorted_positions(ids: Any) -> NDArray[np.int64]:
+    """The positions of ids in the order of their bytes."""
+    return np.asarray(pc.sort_indices(ids)).view(np.int64)
+
+
 def _refuse_repeats(ids: Any, place: Place) -> None:
-    order = np.asarray(pc.sort_indices(ids), dtype=np.int64)
-    ordered = ids.take(pa.array(order))
-    same = np.asarray(pc.equal(ordered[1:], ordered[:-1]), dtype=bool)
-    if same.any():
-        repeated = np.zeros(len(ids), dtype=bool)
-        repeated[order[1:][same]] = True
-        repeated[order[:-1][same]] = True
+    if Ids(ids).in_order():
+        return
+    order = sorted_positions(ids)
+    repeated = np.zeros(len(ids), dtype=bool)
+    for start in range(0, len(ids), _CHUNK):
+        rows = order[start : start + _CHUNK + 1]
+        part = ids.take(pa.array(rows))
+        same = np.asarray(pc.equal(part[1:], part[:-1]), dtype=bool)
+        repeated[rows[1:][same]] = True
+        repeated[rows[:-1][same]] = True
+    if repeated.any():
         raise place.fail(repeated, "an id occurs more than once; keep one row for each person")

@@ -33,11 +33,11 @@ class Place:
 
     source: str
     column: str
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64] | range
 
     def fail(self, bad: Mask, what: str) -> DataError:
         """The error for the cells marked ``bad``."""
-        return DataError(f"{self.source}: column {self.column!r}, {row_numbers(self.rows[bad])}: {what}")
+        return DataError(f"{self.source}: column {self.column!r}, {row_numbers(np.asarray(self.rows)[bad])}: {what}")
 
     def wrong_type(self, found: pa.DataType, wanted: str) -> DataError:
         """The error for a whole column of an unusable type."""
@@ -48,8 +48,10 @@ class Place:
 
 
 def plain(column: Any) -> Any:
-    """One contiguous array without dictionary encoding."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    """One contiguous array without dictionary encoding; copied only where it has several chunks."""
+    array = column
+    if isinstance(column, pa.ChunkedArray):
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # what combining gives for text of more than 2 GiB
         array = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in array.chunks])
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

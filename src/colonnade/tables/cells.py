@@ -1,0 +1,165 @@
+"""The columns behind a table: in memory, or left in their file and read anew whenever rows are asked for.
+
+Rows are only ever read from the first to the last, some at a time. In another order than that of the file, rows on disk
+are first laid into a temporary copy (``spill``), once for all views that share the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError
+from colonnade.tables import files
+from colonnade.tables.parse import is_text
+from colonnade.tables.spill import Spill
+
+Order = NDArray[np.int64]
+
+
+class Cells(Protocol):
+    """Columns with rows in some order."""
+
+    def select(self, columns: Sequence[str]) -> Cells:
+        """Some of the columns."""
+
+    def ordered(self, order: Order) -> Cells:
+        """The rows at these positions of the file or frame, in this order."""
+
+    def blocks(self, rows: int) -> Iterator[pa.Table]:
+        """The cells, so many rows at a time and fewer in the last block."""
+
+
+class InMemory:
+    """Columns of an Arrow table; views share its data."""
+
+    def __init__(self, arrow: pa.Table, order: Order | None = None) -> None:
+        self._arrow = arrow
+        self._order = order
+
+    def select(self, columns: Sequence[str]) -> InMemory:
+        """Some of the columns."""
+        return InMemory(self._arrow.select(list(columns)), self._order)
+
+    def ordered(self, order: Order) -> InMemory:
+        """The rows at these positions of the Arrow table."""
+        return InMemory(self._arrow, order)
+
+    def blocks(self, rows: int) -> Iterator[pa.Table]:
+        """The cells, so many rows at a time."""
+        if self._order is None:
+            return (self._arrow.slice(start, rows) for start in range(0, self._arrow.num_rows, rows))
+        starts = range(0, len(self._order), rows)
+        return (self._arrow.take(pa.array(self._order[start : start + rows])) for start in starts)
+
+
+class OnDisk:
+    """Columns of a CSV or Parquet file that need not fit in memory."""
+
+    def __init__(self, file: DataFile, columns: Sequence[str], copy: _Ordered | None = None) -> None:
+        self._file = file
+        self._columns = list(columns)
+        self._copy = copy
+
+    def select(self, columns: Sequence[str]) -> OnDisk:
+        """Some of the columns."""
+        return OnDisk(self._file, columns, self._copy)
+
+    def ordered(self, order: Order) -> OnDisk:
+        """The rows at these positions of the file; copied when they are first read, if they do not ascend."""
+        return OnDisk(self._file, self._columns, _Ordered(self._file, self._columns, order))
+
+    def blocks(self, rows: int) -> Iterator[pa.Table]:
+        """The cells, so many rows at a time; no more than a few blocks are in memory."""
+        source = self._file if self._copy is None else self._copy
+        return regrouped(source.batches(self._columns), rows)
+
+
+class DataFile:
+    """A CSV or Parquet file, which must stay as it is for as long as a table stands on it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path = path.resolve()
+        self._name = name
+        self._seen = self._state()
+        files.refuse_other_encodings(self._path, name)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns, all in memory; text in the type in which ids are kept, so that it need not be copied again."""
+        parts = [_long_text(batch) for batch in self.batches(columns)]
+        if not parts:
+            return pa.table({name: pa.array([], pa.large_string()) for name in columns})
+        whole = pa.Table.from_batches(parts).combine_chunks()
+        del parts
+        pa.default_memory_pool().release_unused()  # or the process would keep what the parts took
+        return whole
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of all rows, from the first to the last."""
+        if self._state() != self._seen:
+            raise DataError(f"{self._name}: the file has changed since it was first read; read it again")
+        return files.read_batches(self._path, self._name, columns)
+
+    def _state(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns
+
+
+class _Ordered:
+    """The rows of a file in another order."""
+
+    def __init__(self, file: DataFile, columns: Sequence[str], order: Order) -> None:
+        self._file = file
+        self._columns = columns
+        self._order = order
+        self._ascends = bool((order[1:] >= order[:-1]).all())
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of the rows, in that order."""
+        return self._picked(columns) if self._ascends else self._spill.batches(columns)
+
+    def _picked(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in self._file.batches(columns):
+            first, last = np.searchsorted(self._order, [start, start + batch.num_rows])
+            if first < last:
+                yield batch.take(pa.array(self._order[first:last] - start))
+            start += batch.num_rows
+
+    @cached_property
+    def _spill(self) -> Spill:
+        found = Spill(self._file.batches(self._columns), self._order)
+        pa.default_memory_pool().release_unused()
+        return found
+
+
+def regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of ``rows`` each, the last of which may be shorter."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        start = 0
+        while count + batch.num_rows - start >= rows:
+            held.append(batch.slice(start, rows - count))
+            start += rows - count
+            yield pa.Table.from_batches(held)
+            held, count = [], 0
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            count += batch.num_rows - start
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _long_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [column.cast(pa.large_string()) if is_text(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

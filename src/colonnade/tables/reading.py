@@ -1,0 +1,122 @@
+"""From a file or a frame to a party's table; a large file stays where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from colonnade.errors import DataError, SchemaError
+from colonnade.tables import files
+from colonnade.tables.cells import Cells, DataFile, InMemory, OnDisk
+from colonnade.tables.ids import called, checked_ids
+from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns
+from colonnade.tables.parse import Place
+from colonnade.tables.schema import Schema
+from colonnade.tables.table import Table
+
+_LARGE = 1 << 28
+_OWN_COLUMNS = "; name this party's own columns under [keys] of its file, or with keys= of its Party"
+
+
+def read_table(
+    source: str | Path | Any,
+    schema: Schema | str | Path,
+    *,
+    id: str | None = "person_id",
+    name: str | None = None,
+    keys: KeyPlan | None = None,
+    columns: Mapping[str, KeyColumn] | None = None,
+    on_disk: bool | None = None,
+) -> Table:
+    """A party's table from a CSV or Parquet path, a ``pyarrow.Table`` or a pandas frame.
+
+    Columns that the schema does not name are never read. Ids are compared exactly, as text: whole numbers
+    become their decimal digits, texts stay as they are, and blanks around an id are refused rather than
+    stripped, because two organisations might strip differently. Without an id column (``id=None``) the rows are
+    called by their numbers. ``name`` stands for the source in errors.
+
+    With ``keys`` the people are recognised by these instead, in an alignment: ``columns`` says where the parts of the
+    key are (by default as :func:`~colonnade.tables.keys.key_columns` has it). The id column is then only what the
+    party calls its rows, and its cells may be missing or repeated; without one (``id=None``), the cells of the key take
+    its place.
+
+    A file whose columns would take more than 256 MiB of memory is not loaded: its cells stay on disk and are read
+    anew, some rows at a time, whenever they are needed. ``on_disk`` says so for any file, or forbids it.
+    """
+    declared = schema if isinstance(schema, Schema) else Schema.load(schema)
+    said = name or (str(source) if isinstance(source, str | Path) else "table")
+    naming = [] if id is None else [id]
+    _refuse_shared(declared, naming, said, "id")
+    if keys is None:
+        return _with_ids(source, declared, id, said, on_disk)
+    held = dict(columns) if columns is not None else key_columns(keys.keys, {}, id, said)
+    parts = list(dict.fromkeys(held[key.name].column for key in keys.keys))
+    _refuse_shared(declared, parts, said, "key")
+
+    def check(there: Sequence[str]) -> None:
+        files.need(naming, there, f"{said}: the id", taken=[*parts, *declared.names])
+        files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.names], advice=_OWN_COLUMNS)
+        files.need(declared.names, there, said)
+
+    named, cells = _read(source, said, _Wanted([*naming, *parts], declared.names, check), on_disk)
+    found = collect_keys(named, keys, held, said)
+    ids = called({column: named[column] for column in naming or parts}, said)
+    return Table(cells, ids, declared, source=said, keys=found)
+
+
+def _with_ids(source: Any, declared: Schema, id: str | None, said: str, on_disk: bool | None) -> Table:
+    def check(there: Sequence[str]) -> None:
+        if id is not None:
+            files.need([id], there, f"{said}: the id", taken=declared.names)
+        files.need(declared.names, there, said)
+
+    # Without an id column any other one tells how many rows there are.
+    named, cells = _read(source, said, _Wanted([id or declared.names[0]], declared.names, check), on_disk)
+    numbers = range(1, named.num_rows + 1)
+    if id is None:
+        return Table(cells, pa.array(np.asarray(numbers)).cast(pa.large_string()), declared, source=said)
+    return Table(cells, checked_ids(named[id], Place(said, id, numbers)), declared, source=said)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is read of a source: the columns that say whose a row is, those of the schema, and a check of both."""
+
+    naming: Sequence[str]
+    cells: Sequence[str]
+    check: Callable[[Sequence[str]], None]
+
+    def choose(self, there: Sequence[str]) -> Sequence[str]:
+        self.check(there)
+        return list(dict.fromkeys([*self.naming, *self.cells]))
+
+
+def _read(source: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tuple[pa.Table, Cells]:
+    """The columns that say whose a row is, in memory, and the cells of the schema."""
+    cells: Cells
+    if isinstance(source, str | Path) and on_disk is not False and _stays(Path(source), said, wanted, on_disk):
+        file = DataFile(Path(source), said)
+        named, cells = file.read(list(dict.fromkeys(wanted.naming))), OnDisk(file, wanted.cells)
+    else:
+        named = files.read_columns(source, said, wanted.choose)
+        cells = InMemory(named.select(list(wanted.cells)).combine_chunks())
+    if not named.num_rows:
+        raise DataError(f"{said}: the table has no rows")
+    return named, cells
+
+
+def _stays(path: Path, said: str, wanted: _Wanted, on_disk: bool | None) -> bool:
+    """Whether a file is left on disk; the columns are checked first."""
+    columns = files.chosen(files.column_names(path, said), said, wanted.choose)
+    return on_disk or files.bytes_in_memory(path, said, columns) > _LARGE
+
+
+def _refuse_shared(declared: Schema, columns: Sequence[str], said: str, what: str) -> None:
+    for column in columns:
+        if column in declared.columns:
+            raise SchemaError(f"{said}: the {what} column {column!r} must not be in the schema; delete its section")
