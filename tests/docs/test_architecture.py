@@ -31,7 +31,8 @@ MAY_IMPORT = {
 }
 LONGEST = 420
 REVEALS = {("protocols/roles.py", "def reveal(")} | {
-    (f"protocols/{name}.py", "opened = me.reveal(") for name in ("moments", "gradients", "polynomial", "scores")
+    (f"protocols/{name}.py", "opened = me.reveal(")
+    for name in ("moments", "gradients", "polynomial", "power", "scores")
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("protocols/exchange.py", "me.tell("): 3} | {
     ("protocols/exchange_ask.py", "me.tell("): 1

@@ -1,6 +1,7 @@
 """Does the promise hold against an attacker? Games from below, and the probe of sensitivities."""
 
 from colonnade.audit import (  # noqa: F401 - they register
+    directions,
     exchange_messages,
     functional,
     gradient_batches,

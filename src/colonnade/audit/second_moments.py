@@ -119,7 +119,9 @@ def _neighbours(task: Moments, observer: Observer) -> tuple[tuple[float, ...] | 
 def _example() -> Moments:
     """Three owners of two columns each; epsilon 1 against the analyst."""
     schemas = {name: Schema({"a": number(-1, 1), "b": number(-1, 1)}, clip=1.0) for name in ("bank", "shop", "clinic")}
-    return PCA(2, epsilon={"analyst": 1.0}, rows_at_most=2**20).plan(Roster.of(schemas))
+    task = PCA(2, epsilon={"analyst": 1.0}, rows_at_most=2**20).plan(Roster.of(schemas))
+    assert isinstance(task, Moments)  # noqa: S101 - for the type checker
+    return task
 
 
 def _plays(task: object) -> bool:

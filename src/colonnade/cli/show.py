@@ -22,6 +22,7 @@ from colonnade.study import Preflight, Study
 from colonnade.study.figures import (
     Alignment,
     AskingPreflight,
+    DirectionsPreflight,
     ExchangePreflight,
     IterativePreflight,
     RunPreflight,
@@ -199,6 +200,8 @@ def _noise(answer: RunPreflight) -> str:
 
 
 def _steps(answer: RunPreflight) -> list[str]:
+    if isinstance(answer, DirectionsPreflight):
+        return [f"{answer.openings:,} openings of products with {answer.directions:,} directions each, priced as one"]
     if not isinstance(answer, IterativePreflight):
         return []
     how = "a random batch" if answer.sampling == "poisson" else "one of the fixed batches"

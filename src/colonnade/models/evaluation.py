@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.models import baselines
 from colonnade.models.federation import Roster
-from colonnade.models.pca import PCA
-from colonnade.protocols.moments import simulate
+from colonnade.models.pca import PCA, published
 from colonnade.randomness import Stream
 
 Matrix = NDArray[np.float64]
@@ -19,8 +18,7 @@ Matrix = NDArray[np.float64]
 
 def captured_by_pca(tables: Mapping[str, Matrix], roster: Roster, model: PCA, *, stream: Stream | None = None) -> float:
     """Variance captured by one draw of the private PCA, noise and rounding included."""
-    result = simulate(tables, model.plan(roster), stream or Stream.fresh())
-    model.finish(result)
+    model.finish(published(tables, model.plan(roster), stream or Stream.fresh()))
     joint = np.hstack([tables[owner] for owner in roster.schemas])
     return baselines.variance_captured(joint, model.components_, center=model.center)
 

@@ -1,9 +1,14 @@
-"""Principal components of columns that nobody holds together, from one noisy release of second moments."""
+"""Principal components of columns that nobody holds together, from noisy second moments.
+
+Of tables with few columns all second moments are released once. Of wide ones that would be too many, so their
+products with few directions are released, round by round (docs/pca.md).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +16,26 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
-from colonnade.privacy import parse_budgets
-from colonnade.protocols import moments
+from colonnade.models.members import require_known_members
+from colonnade.privacy import Budget, parse_budgets
+from colonnade.protocols import moments, power
 from colonnade.protocols.moments_task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.power_search import NoisyProducts
+from colonnade.protocols.power_task import Power, reach_for
 from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table, read_table
 
 # The constant column costs sensitivity and buys the means: worth more when they are subtracted.
 _CONSTANT_SHARE = {True: 0.5, False: 0.125}
+WIDE = 2000
+"""Encoded columns, above which ``method="auto"`` asks for directions: all moments would be over two million numbers."""
+_BESIDE = 8  # directions a round besides one a component: more of them find the components in fewer rounds
+_MOST_ITERATIONS = 64
+
+Method = Literal["auto", "moments", "power"]
+Task = Moments | Power
+Published = NoisyMoments | NoisyProducts
 
 
 class PCA(Estimator):
@@ -32,6 +49,11 @@ class PCA(Estimator):
         center: subtract the (noisy) column means first.
         gamma: the scale of the integer grid; rounding costs about sqrt(columns)/gamma of the clip.
         rows_at_most: a public limit on the number of rows, from which the arithmetic is sized.
+        method: ``"moments"`` releases all second moments once; ``"power"`` releases their products with few directions,
+            in rounds, for tables with so many columns that all moments would be too many; ``"auto"`` takes the second
+            above 2,000 encoded columns, unless the alignment was hidden.
+        iterations: the rounds of ``"power"``. All rounds together cost what one release costs, so more of them take
+            time and no budget. By default they follow from the number of columns.
     """
 
     kind = "pca"
@@ -45,6 +67,8 @@ class PCA(Estimator):
         center: bool = True,
         gamma: int = 4096,
         rows_at_most: int = 2**24,
+        method: Method = "auto",
+        iterations: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -52,39 +76,91 @@ class PCA(Estimator):
         self.center = center
         self.gamma = gamma
         self.rows_at_most = rows_at_most
+        self.method = method
+        self.iterations = iterations
 
-    def plan(self, roster: Roster) -> Moments:
+    def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""
         blocks = tuple(Block(owner, schema.encoded_names, schema.clip) for owner, schema in roster.schemas.items())
         width = sum(len(block.columns) for block in blocks)
         _whole("n_components", self.n_components, 1, width)
         _whole("gamma", self.gamma, 2, 2**26)
         _whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        method = self._method(width, roster)
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         norm = float(np.sqrt(sum(block.clip**2 for block in blocks)))
         constant = max(1, round(_CONSTANT_SHARE[bool(self.center)] * norm * self.gamma))
+        if method == "power":
+            return self._plan_power(blocks, roster, constant, budgets)
         draft = Moments(
             blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks), hidden=roster.hidden
         )
         return calibrated(draft, budgets)
 
-    def owner(self, me: Owner, table: Table, task: Moments) -> NoisyMoments:
-        """An owner's program: second moments are all that is computed together."""
-        return moments.owner(me, table.sorted_by_id(), task)
+    def _method(self, width: int, roster: Roster) -> str:
+        if self.method not in ("auto", "moments", "power"):
+            raise StudyError(f'method must be "auto", "moments" or "power", not {self.method!r}')
+        wide = width > WIDE and not roster.hidden
+        method = ("power" if wide else "moments") if self.method == "auto" else self.method
+        if method == "power":
+            require_known_members(roster, 'method="power"')
+        elif self.iterations is not None:
+            raise StudyError('iterations are for method="power"; all second moments are released at once')
+        return method
 
-    def coordinator(self, me: Coordinator, task: Moments) -> NoisyMoments:
+    def _plan_power(
+        self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
+    ) -> Power:
+        width = sum(len(block.columns) for block in blocks) + 1
+        directions = max(2, min(int(self.n_components) + _BESIDE, width))
+        most = min(_MOST_ITERATIONS, -(-width // directions))
+        # Random directions have about sqrt(directions / width) in common with a component. Each round at least doubles
+        # that where there is more signal than noise, and two more settle it.
+        rounds = min(most, 2 + math.ceil(math.log2(width / directions) / 2))
+        if self.iterations is not None:
+            _whole("iterations", self.iterations, 1, most)
+            rounds = int(self.iterations)
+        draft = Power(
+            blocks=blocks,
+            trust=roster.trust,
+            gamma=self.gamma,
+            constant=constant,
+            rows_at_most=self.rows_at_most,
+            directions=directions,
+            rounds=rounds,
+            noise=len(blocks),
+            center=bool(self.center),
+            reach=reach_for(width, rounds, directions),
+        )
+        return draft.calibrated(budgets)
+
+    def owner(self, me: Owner, table: Table, task: Task) -> Published:
+        """An owner's program: second moments, or products with directions, are all that is computed together."""
+        rows = table.sorted_by_id()
+        return moments.owner(me, rows, task) if isinstance(task, Moments) else power.owner(me, rows, task)
+
+    def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
-        return moments.coordinator(me, task)
+        return moments.coordinator(me, task) if isinstance(task, Moments) else power.coordinator(me, task)
 
-    def finish(self, result: NoisyMoments) -> None:
-        """Eigenvectors of the noisy matrix."""
+    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+        """What the protocol would publish about these tables, whose rows are the same people in the same order."""
+        return published({name: table.matrix() for name, table in tables.items()}, task, stream)
+
+    def finish(self, result: Published) -> None:
+        """Eigenvectors of the noisy matrix, or of what is known of it."""
         task = result.task
-        matrix = result.covariance if self.center else result.second_moments / result.count
-        values, vectors = top_eigenvectors(matrix, self.n_components)
+        if isinstance(result, NoisyMoments):
+            matrix = result.covariance if self.center else result.second_moments / result.count
+            values, vectors = top_eigenvectors(matrix, self.n_components)
+            total = float(np.trace(matrix))
+        else:
+            values, vectors = result.components(self.n_components)
+            vectors, total = signed(vectors), result.variance
         self.feature_names_in_ = list(task.names)
         self.components_ = vectors
         self.explained_variance_ = values
-        self.explained_variance_ratio_ = values / max(float(np.trace(matrix)), float(values.sum()), 1e-300)
+        self.explained_variance_ratio_ = values / max(total, float(values.sum()), 1e-300)
         self.mean_ = result.means if self.center else np.zeros(len(task.names))
         self.count_ = result.count
         self.noise_std_ = task.noise_std
@@ -158,9 +234,21 @@ class PCA(Estimator):
 def top_eigenvectors(matrix: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The largest eigenvalues, never negative, and their vectors as rows with the largest entry positive."""
     values, vectors = np.linalg.eigh(matrix)
-    rows = vectors[:, ::-1][:, :count].T.copy()
-    rows *= np.sign(rows[np.arange(count), np.abs(rows).argmax(axis=1)])[:, None]
-    return np.maximum(values[::-1][:count], 0.0), rows
+    return np.maximum(values[::-1][:count], 0.0), signed(vectors[:, ::-1][:, :count].T)
+
+
+def signed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each row or its opposite, so that its largest entry is positive."""
+    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
+    turned: NDArray[np.float64] = rows * np.sign(largest)[:, None]
+    return turned
+
+
+def published(matrices: Mapping[str, NDArray[np.float64]], task: Task, stream: Stream) -> Published:
+    """What a run would publish about these encoded rows, computed in one place, for evaluation."""
+    if isinstance(task, Moments):
+        return moments.simulate(matrices, task, stream)
+    return power.simulate(matrices, task, stream)
 
 
 def encoded(source: Any, schema: Schema) -> NDArray[np.float64]:

@@ -134,7 +134,7 @@ def _grid(case: Case, gamma: int, source: Stream) -> Iterator[_Point]:
 
 def our_noise(case: Case, gamma: int, epsilon: float) -> int:
     """The total mu of the library's own plan, for the analyst."""
-    model = PCA(1, epsilon={"analyst": epsilon}, delta=DELTA, center=False, gamma=gamma)
+    model = PCA(1, epsilon={"analyst": epsilon}, delta=DELTA, center=False, gamma=gamma, method="moments")
     return int(model.plan(Roster.of(case.schemas)).noise)
 
 

@@ -120,6 +120,15 @@ class IterativePreflight(RunPreflight):
 
 
 @dataclass(frozen=True)
+class DirectionsPreflight(RunPreflight):
+    """What principal components by products with directions would cost besides."""
+
+    openings: int
+    directions: int
+    """How many directions each opening is about."""
+
+
+@dataclass(frozen=True)
 class SidePreflight:
     """What one party of an exchange is held to, and what is expected of it."""
 

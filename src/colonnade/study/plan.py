@@ -20,6 +20,7 @@ from colonnade.protocols.exchange_ask_task import Asking
 from colonnade.protocols.exchange_task import NOISE_UNIT, Exchange
 from colonnade.protocols.gradients_task import Gradients
 from colonnade.protocols.moments_task import Moments
+from colonnade.protocols.power_task import Power
 from colonnade.protocols.sketch_task import Sketch
 from colonnade.study.spec import Study
 
@@ -278,9 +279,12 @@ def _not_planned(study: Study) -> str:
         what = 'has method "sqm", which releases gradients in rounds'
         if getattr(study.content.task, "method", "") == "auto":
             what += ' (method "auto" chose it)'
+    if isinstance(study.task, Power):
+        what = 'has method "power", which releases products with directions in rounds'
     return (
-        f"study {study.name!r} of kind {kind} {what}; a plan is for one release of second moments, which is kind pca, "
-        'or linear or logistic with method "one-shot" or "functional", for a sketch, and for kinds glm and glm-scores'
+        f"study {study.name!r} of kind {kind} {what}; a plan is for one release of second moments, which is kind "
+        'pca with method "moments", or linear or logistic with method "one-shot" or "functional", for a sketch, and '
+        "for kinds glm and glm-scores"
     )
 
 

@@ -18,11 +18,13 @@ from colonnade.protocols.align.fuzzy import ROWS_AT_MOST as FUZZY_ROWS_AT_MOST
 from colonnade.protocols.exchange_ask_task import Asking
 from colonnade.protocols.exchange_bounds import Side
 from colonnade.protocols.exchange_task import Exchange
+from colonnade.protocols.power_task import Power
 from colonnade.protocols.sketch_task import Sketch
 from colonnade.study.figures import (
     AlignLoad,
     Alignment,
     AskingPreflight,
+    DirectionsPreflight,
     ExchangePreflight,
     IterativePreflight,
     Preflight,
@@ -56,12 +58,16 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
         return _asking(run, task)
     if isinstance(task, Exchange):
         return _exchange(run, task, study)
+    if isinstance(task, Power):
+        return DirectionsPreflight(**vars(run), openings=task.rounds, directions=task.directions)
     return _iterative(run, task) if hasattr(task, "batch") else run
 
 
 def _method(study: Study) -> str | None:
     if isinstance(study.task, Exchange):
         return study.task.method
+    if isinstance(study.task, Power):
+        return "power"
     return method_of(study.task) if isinstance(study.planner(), Regression) else None
 
 
@@ -242,4 +248,6 @@ def _noise_on(task: Any, kind: str) -> str:
         return "a slope that is told"
     if hasattr(task, "batch"):
         return "a number of one batch's mean gradient"
+    if isinstance(task, Power):
+        return "an entry of X'X times a direction"
     return {"polynomial": "a sum", "prediction": "a score"}.get(kind, "an entry of X'X")

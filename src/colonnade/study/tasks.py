@@ -24,13 +24,15 @@ class Part(BaseModel):
 
 
 class TaskPart(Part):
-    """``[task]`` of principal components."""
+    """``[task]`` of principal components; ``iterations`` are for ``method = "power"``."""
 
     kind: Literal["pca"]
     n_components: int = Field(default=2, ge=1)
     center: bool = True
     gamma: int = Field(default=4096, ge=2)
     rows_at_most: int = Field(default=2**24, ge=1)
+    method: Literal["auto", "moments", "power"] = "auto"
+    iterations: int | None = Field(default=None, ge=1)
 
 
 class _LabelledPart(Part):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit import Change, Game, Sampler, register_twin
+from colonnade.audit.directions import Products
 from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.functional import Coefficients
 from colonnade.audit.gradient_batches import OpenedGradients
@@ -213,6 +214,15 @@ register_twin(
 )
 register_twin("pca", "party", TO_PARTY, as_analyst)
 register_twin("pca", "coalition", HALF, PCA_HALF)
+
+POWER_HALF = in_sampler(Products, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+register_twin("pca-power", "analyst", HALF, POWER_HALF)
+register_twin("pca-power", "analyst", ONE_OWNER, in_sampler(Products, lambda s: replace(s, noisy=s.noisy[:1])))
+register_twin(
+    "pca-power", "analyst", "the same direction asked twice", in_sampler(Products, lambda s: replace(s, again=True))
+)
+register_twin("pca-power", "party", TO_PARTY, as_analyst)
+register_twin("pca-power", "coalition", HALF, POWER_HALF)
 
 register_twin("skellam", "analyst", HALF, HALF_VARIANCE)
 register_twin("skellam", "analyst", ONE_OWNER, ONE_SHARE)

@@ -75,6 +75,7 @@ from colonnade.privacy.sensitivity.norms import (
     rounded_norm,
     rounded_norm_squared,
 )
+from colonnade.privacy.sensitivity.power import changed_products_sensitivity, products_sensitivity
 from colonnade.privacy.sensitivity.published import paper_rounded_norm
 
 __all__ = [
@@ -90,6 +91,7 @@ __all__ = [
     "blocks_epsilon",
     "bombieri_squares",
     "changed_columns_sensitivity",
+    "changed_products_sensitivity",
     "closed_form_squared",
     "conditional_norm",
     "conditional_norm_squared",
@@ -124,6 +126,7 @@ __all__ = [
     "passive_squared",
     "polynomial_maxima",
     "polynomial_sensitivity",
+    "products_sensitivity",
     "regression_moments_sensitivity",
     "replaced_score_bound",
     "responsibilities_square",
