@@ -24,7 +24,7 @@ from parties import ALIGN, Job, Outcome, Report, command, run
 ROWS, COLUMNS, SMALL = 195_666, 39, 50_000
 OWNERS = ("bank", "clinic", "shop")
 CLIP = 3**-0.5  # of each owner, so that a whole row has norm at most 1
-ALLOWED = 15.0
+ALLOWED = 10.0
 _CHUNK = 8192
 MB = 1e6
 

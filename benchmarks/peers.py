@@ -12,12 +12,8 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import json
-import socket
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,12 +25,13 @@ from numpy.typing import NDArray
 from colonnade.privacy import Trust
 from colonnade.protocols import moments
 from colonnade.protocols.moments_task import Block, Moments
+from loopback import addresses, together
 from parties import Job, command, run
 
 ROWS, WIDTHS, GAMMA = 45_000, (14, 14, 13), 4096
 OWNERS = ("bank", "clinic", "shop")
 CLIP = 3**-0.5
-REQUIRED = 100.0
+REQUIRED = 150.0
 _PROGRAM = Path(__file__).with_name("mpyc_gram.py")
 
 
@@ -50,9 +47,9 @@ class Whole:
         return (self.values[start : start + rows] / GAMMA for start in range(0, len(self.values), rows))
 
 
-def integers(owner: str) -> NDArray[np.int64]:
+def integers(owner: str, rows: int = ROWS, widths: Sequence[int] = WIDTHS) -> NDArray[np.int64]:
     place = OWNERS.index(owner)
-    values = np.random.default_rng(place).standard_normal((ROWS, WIDTHS[place]))
+    values = np.random.default_rng(place).standard_normal((rows, widths[place]))
     values *= CLIP * GAMMA / np.linalg.norm(values, axis=1)[:, None]
     return values.astype(np.int64)
 
@@ -84,41 +81,24 @@ def colonnade(repeats: int, noise: Literal["times zero", "none"]) -> dict[str, A
     return {"wall": median(walls), "wall_best": min(walls), "cpu": median(cpus), "sent": sent}
 
 
-def mpyc(variant: str) -> dict[str, Any]:
+def mpyc(variant: str, rows: int = ROWS, widths: Sequence[int] = WIDTHS) -> dict[str, Any]:
     """One run of MPyC in three processes."""
-    tables = {f"x{place}": integers(owner) for place, owner in enumerate(OWNERS)}
+    tables = {f"x{place}": integers(owner, rows, widths) for place, owner in enumerate(OWNERS)}
     joint = np.hstack(list(tables.values())).astype(np.float64)
     expected = (joint.T @ joint).astype(np.int64)  # far below 2^53
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
         source = Path(folder) / "tables.npz"
-        np.savez(source, widths=np.array(WIDTHS), order=2 * ROWS * GAMMA**2, **tables)
-        ports = _free_ports(len(OWNERS))
-        addresses = [part for port in ports for part in ("-P", f"127.0.0.1:{port}")]
+        np.savez(source, widths=np.array(widths), order=2 * rows * GAMMA**2, **tables)
+        ports = [part for address in addresses(len(OWNERS)) for part in ("-P", address)]
         targets = [Path(folder) / f"result{place}.npy" for place in range(len(OWNERS))]
-        processes = [
-            subprocess.Popen(
-                [sys.executable, _PROGRAM, variant, source, target, *addresses, "-I", str(place), "-T1"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            for place, target in enumerate(targets)
-        ]
-        reports = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+        parties = [(variant, source, target, *ports, "-I", place, "-T1") for place, target in enumerate(targets)]
+        reports = together(_PROGRAM, parties)
         assert all(np.array_equal(np.load(target), expected) for target in targets), "MPyC's result is wrong"
     return {
         "wall": max(r["ended"] for r in reports) - min(r["started"] for r in reports),
         "cpu": sum(r["cpu"] for r in reports),
         "sent": sum(r["sent"] for r in reports),
     }
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(opened.getsockname()[1]) for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports
 
 
 def measure(repeats: int = 5) -> dict[str, Any]:

@@ -1,0 +1,149 @@
+"""What operations on shared fixed-point numbers cost: rounds, and bytes that one seat sends for one number.
+
+python benchmarks/operations.py            print the table
+python benchmarks/operations.py --write    put it into docs/fixed-point.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, functions
+from colonnade.mpc.fixedpoint import Fixed, FixedPoint
+
+PAGE = Path(__file__).parent.parent / "docs" / "fixed-point.md"
+BEGIN, END = "<!-- operations -->", "<!-- end of operations -->"
+FRACTION, BITS, COUNT = 20, 26, 4096
+Operation = Callable[[FixedPoint, Fixed], object]
+OPERATIONS: Mapping[str, tuple[str, Operation]] = {
+    "sum, difference, product with a public number": ("exact", lambda e, x: e.add(x, x)),
+    "`multiply`, `truncate`": ("below `ulps` units", lambda e, x: e.multiply(x, x)),
+    "`inner` (product of matrices), an entry": (
+        "below `ulps` units",
+        lambda e, x: e.inner(x.reshape(1, -1), x.reshape(1, -1)[:, :1]),
+    ),
+    "`multiply` of integers": ("exact", lambda e, x: e.multiply(_whole(e, x), _whole(e, x), fraction=0)),
+    "`below`, `negative`": ("exact", lambda e, x: e.negative(x)),
+    "`bits`": ("exact", lambda e, x: e.bits(x)),
+    "`bit_length`": ("exact", lambda e, x: e.bit_length(x)),
+    "`maximum`": ("exact", lambda e, x: functions.maximum(e, x, x)),
+    "`reciprocal`": ("a share of 2^-f and `ulps` units", functions.reciprocal),
+    "`inverse_sqrt`": ("a share of 2^-f and `ulps` units", functions.inverse_sqrt),
+}
+
+
+def _whole(engine: FixedPoint, number: Fixed) -> Fixed:
+    return engine.held(number.shares, number.bound, 0)
+
+
+@dataclass
+class Count:
+    """Rounds and bytes of one seat."""
+
+    rounds: int = 0
+    sent: int = 0
+    waiting: bool = field(default=False, repr=False)
+
+
+class Line:
+    """One end of a line between two threads, which counts for its seat."""
+
+    def __init__(self, out: queue.SimpleQueue[Any], into: queue.SimpleQueue[Any], count: Count) -> None:
+        self._out, self._into, self._count = out, into, count
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        self._count.waiting = True
+        self._count.sent += sum(value.nbytes for value in fields.values() if isinstance(value, np.ndarray))
+        self._out.put(fields)
+
+    def recv(self, kind: str, /) -> dict[str, Any]:
+        self._count.rounds += self._count.waiting
+        self._count.waiting = False
+        fields: dict[str, Any] = self._into.get(timeout=60)
+        return fields
+
+
+def costs(operation: Operation, seats: int, threshold: int) -> tuple[Count, Count]:
+    """Of the first seat: what runs ahead, and what is left to do when the inputs are there."""
+    committee = Committee(
+        tuple(f"n{i}" for i in range(seats)), threshold, ResidueSystem(PRIMES[: 5 if seats == 3 else 6])
+    )
+    found = in_threads(committee, lambda hand, count: _measure(hand, count, operation))
+    return found["n0"]
+
+
+def _measure(hand: Hand, count: Count, operation: Operation) -> tuple[Count, Count]:
+    values = np.arange(COUNT) + 1
+    shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
+    engine = FixedPoint(hand, FRACTION)
+    number = engine.held(shares, (1 << BITS) - 1)
+    operation(engine, number)
+    spent = []
+    for step in (lambda: engine.masks.prepare(dict(engine.masks.used)), lambda: operation(engine, number)):
+        before = Count(count.rounds, count.sent)
+        step()
+        spent.append(Count(count.rounds - before.rounds, count.sent - before.sent))
+    return spent[0], spent[1]
+
+
+def in_threads(committee: Committee, program: Callable[[Hand, Count], Any]) -> dict[str, Any]:
+    """Run a program at every seat."""
+    seats = committee.seats
+    lines: dict[tuple[str, str], queue.SimpleQueue[Any]] = {(a, b): queue.SimpleQueue() for a in seats for b in seats}
+    found: dict[str, Any] = {}
+
+    def run(name: str) -> None:
+        count = Count()
+        links = {peer: Line(lines[name, peer], lines[peer, name], count) for peer in seats if peer != name}
+        found[name] = program(Hand(name, committee, links), count)
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in seats]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def each(count: Count) -> str:
+    """Bytes for one number."""
+    return f"{count.sent / COUNT:.1f}"
+
+
+def table() -> str:
+    """The table as markdown."""
+    lines = [
+        "| operation | error | rounds | bytes, 3 seats | bytes, 5 seats, 2 may pool | ahead: rounds | bytes, 3 seats |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, (error, operation) in OPERATIONS.items():
+        ahead, online = costs(operation, 3, 1)
+        _, more = costs(operation, 5, 2)
+        figures = [online.rounds, each(online), each(more), ahead.rounds, each(ahead)]
+        lines.append(f"| {name} | {error} | {' | '.join(map(str, figures))} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print or write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/fixed-point.md")
+    made = table()
+    if not parser.parse_args().write:
+        print(made)
+        return
+    text = PAGE.read_text()
+    head, rest = text.split(BEGIN)
+    PAGE.write_text(f"{head}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()
