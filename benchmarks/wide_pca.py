@@ -23,7 +23,7 @@ from colonnade.models import baselines
 from colonnade.mpc import accelerator
 
 OWNERS = ("east", "north", "south")
-ROWS, COLUMNS, COMPONENTS, EPSILON = 801, 20_531, 3, 16.0
+ROWS, COLUMNS, COMPONENTS, EPSILON = 801, 20_531, 3, 50.0
 
 
 def tables(rows: int, columns: int) -> tuple[list[pa.Table], list[Schema]]:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from colonnade.errors import DataError
 from colonnade.tables import Schema, category, decode_number, encode_columns, flag, number
+from colonnade.tables.encode import encode_column
+from colonnade.tables.parse import Place
 
 BASE = Schema({"age": number(0, 100), "city": category(["A", "B"]), "smoker": flag()})
 
@@ -151,6 +153,36 @@ def test_decoding_undoes_encoding(cells: list[float], transform: Any) -> None:
     column = number(0, 1000, transform=transform)
     matrix, _ = encode_columns(table(a=cells), Schema({"a": column}))
     np.testing.assert_allclose(decode_number(matrix[:, 0], column), cells, rtol=1e-9, atol=1e-9)
+
+
+KINDS = [pa.float64(), pa.float32(), pa.int64(), pa.uint8()]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) -> None:
+    rows = data.draw(st.integers(1, 4))
+    columns, cells = {}, {}
+    for index in range(data.draw(st.integers(1, 6))):
+        transform = data.draw(st.sampled_from(["none", "log1p"]))
+        low = data.draw(st.integers(0 if transform == "log1p" else -50, 50))
+        scale = data.draw(st.sampled_from(["signed", "unit"]))
+        columns[f"c{index}"] = number(
+            low, low + data.draw(st.integers(1, 90)), scale=scale, transform=transform, missing="middle"
+        )
+        kind = data.draw(st.sampled_from(KINDS))
+        value = st.integers(0, 200) if pa.types.is_integer(kind) else st.floats(-200, 200, width=32)
+        held = data.draw(
+            st.lists(value | st.none() if data.draw(st.booleans()) else value, min_size=rows, max_size=rows)
+        )
+        cells[f"c{index}"] = pa.array(held, kind)
+    schema = Schema(columns)
+    matrix, report = encode_columns(pa.table(cells), schema)
+    for index, (name, column) in enumerate(columns.items()):
+        alone = np.zeros((rows, 1))
+        missing, clipped = encode_column(cells[name], column, Place("table", name, range(1, rows + 1)), alone)
+        np.testing.assert_array_equal(matrix[:, index], alone[:, 0])
+        assert (report.missing.get(name, 0), report.clipped.get(name, 0)) == (missing, clipped)
 
 
 @settings(deadline=None)

@@ -51,11 +51,12 @@ def need(
     wanted: Sequence[str], there: Sequence[str], name: str, *, taken: Sequence[str] = (), advice: str = ""
 ) -> None:
     """Raise unless all wanted columns are there, with advice and a guess at what was meant: none of those taken."""
-    lacking = [column for column in wanted if column not in set(there)]
+    found, other = set(there), {*taken, *wanted}
+    lacking = [column for column in wanted if column not in found]
     if not lacking:
         return
     free = [column for column in there if column not in set(taken)]
-    meant = [column for column in free if column not in set(wanted)]
+    meant = [column for column in free if column not in other]
     hint = suggestion(lacking[0], meant) if len(lacking) == 1 else ""
     what = f"column {lacking[0]!r} is" if len(lacking) == 1 else f"columns {listed(lacking)} are"
     raise DataError(f"{name}: {what} not there{advice}{hint or f'; the columns are {listed(free or there)}'}")

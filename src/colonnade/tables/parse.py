@@ -77,6 +77,19 @@ def numbers(column: Any, place: Place) -> tuple[NDArray[np.float64], Mask]:
     return values, missing
 
 
+def ready_numbers(column: Any) -> NDArray[Any] | None:
+    """The cells themselves, where they are numbers in one piece and none is null."""
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks != 1:
+            return None
+        column = column.chunk(0)
+    kind = column.type
+    if column.null_count or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        return None
+    values: NDArray[Any] = column.to_numpy()
+    return values
+
+
 def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int64], Mask]:
     """The position of each cell in the declared values, and the mask of missing ones, which hold -1."""
     array = _labels(plain(column), place)

@@ -125,16 +125,16 @@ class Schema:
 
     def select(self, columns: Iterable[str]) -> Schema:
         """The schema of some of the columns; their order stays this schema's. The clip stays too."""
-        wanted = [columns] if isinstance(columns, str) else list(columns)
+        wanted = {columns} if isinstance(columns, str) else set(columns)
         self.require(wanted)
-        kept = {name: column for name, column in self._columns.items() if name in set(wanted)}
+        kept = {name: column for name, column in self._columns.items() if name in wanted}
         return Schema(kept, clip=self._given_clip, description=self.description)
 
     def without(self, columns: Iterable[str]) -> Schema:
         """The schema of all columns but these."""
-        dropped = [columns] if isinstance(columns, str) else list(columns)
+        dropped = {columns} if isinstance(columns, str) else set(columns)
         self.require(dropped)
-        return self.select(name for name in self._columns if name not in set(dropped))
+        return self.select(name for name in self._columns if name not in dropped)
 
     def with_clip(self, clip: float | None) -> Schema:
         """The same columns under another row clip."""
