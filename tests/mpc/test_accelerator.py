@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -54,6 +54,7 @@ def same(got: Array, want: Array) -> bool:
     return got.dtype == want.dtype and got.shape == want.shape and got.tobytes() == want.tobytes()
 
 
+@settings(deadline=None)
 @given(systems, st.integers(0, 9000), st.integers(1, 5), st.integers(1, 5), seeds)
 def test_inner_products_have_the_bits_of_the_cpu_path(
     device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
@@ -66,6 +67,7 @@ def test_inner_products_have_the_bits_of_the_cpu_path(
     assert same(device.fetch(device.inner(device.place(left), right, system.primes)), want)
 
 
+@settings(deadline=None)
 @given(systems, st.integers(1, 4), st.integers(1, 5000), st.integers(1, 4), seeds)
 def test_matrix_products_have_the_bits_of_the_cpu_path(
     device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
@@ -91,6 +93,7 @@ def test_the_worst_product_is_exact_in_every_batch(
     assert same(device.fetch(device.inner(device.place(left), device.place(-left), system.primes)), want)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(2**53 - 2**22), 2**53 - 2**22), min_size=1, max_size=30))
 def test_reductions_have_the_bits_of_the_cpu_path(device: Accelerator, numbers: list[int]) -> None:
     system = ResidueSystem(PRIMES[:3])
@@ -107,12 +110,14 @@ def test_a_view_is_reduced_in_place(device: Accelerator) -> None:
     assert same(device.fetch(placed), system.reduce(values))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_integers_are_split_alike(device: Accelerator, numbers: list[int]) -> None:
     system, values = ResidueSystem(PRIMES[:4]), np.array(numbers, dtype=np.int64)
     assert same(device.fetch(device.split(values, system.primes)), system.split(values))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(2**53), 2**53), min_size=0, max_size=20), st.booleans())
 def test_whole_floats_are_split_alike(device: Accelerator, numbers: list[int], small: bool) -> None:
     system = ResidueSystem(PRIMES[:2])
@@ -120,6 +125,7 @@ def test_whole_floats_are_split_alike(device: Accelerator, numbers: list[int], s
     assert same(device.fetch(device.split(values, system.primes)), np.array(system.split(values)))
 
 
+@settings(deadline=None)
 @given(systems, st.integers(1, 7), seeds)
 def test_lagrange_combinations_have_the_bits_of_the_cpu_path(
     device: Accelerator, system: ResidueSystem, count: int, seed: int
