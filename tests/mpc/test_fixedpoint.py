@@ -151,6 +151,65 @@ def test_many_numbers_take_the_way_with_fewer_coins(play, monkeypatch):
         assert coins == [("coins", 8 + 4, len(values))]
 
 
+@pytest.mark.parametrize("bits", [7, 17, 25, 29, 31])
+@pytest.mark.parametrize("fraction", [15, 16])
+def test_roots_of_many_numbers_of_any_length(play, monkeypatch, bits, fraction):
+    monkeypatch.setattr(functions, "FLAT", 10)
+    values = np.array([1, 2, 3, 100, (1 << bits) - 1])
+    for function, exact in ((functions.reciprocal, -1.0), (functions.inverse_sqrt, -0.5)):
+        opened, _, engine = compute(play, function, values, fraction=fraction, bits=bits)
+        true = (values / 2.0**fraction) ** exact
+        assert (np.abs(opened / 2.0**fraction - true) < (true + engine.ulps) / 2**fraction).all()
+
+
+def test_a_product_of_three_is_refused_before_it_is_opened(play):
+    """At degree 3t the sharings of zero would leave the leading coefficients bare."""
+
+    def program(engine, x):
+        square = engine.product(x, x)
+        for attempt in (
+            lambda: engine.multiply(square, x),
+            lambda: engine.products([(x, x), (x, square)]),
+            lambda: engine.truncate(engine.held(engine.hand.multiply(square.shares, x.shares), 1, 60), 20),
+            lambda: engine.inner(square.reshape(2, 2), x.reshape(2, 2)),
+        ):
+            with pytest.raises(ValueError, match="more than two"):
+                attempt()
+        return x
+
+    compute(play, program, np.arange(4), committee=make(4, 1))
+
+
+def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play, monkeypatch):
+    """The counter-example to "what is opened tells nothing beside the result", as docs/theory/fixed-point.md has it."""
+    cut, secret, count = 10, 5 * 1024 + 100, 4000
+    seen = {}
+
+    def program(engine, x):
+        if engine.hand.name == "n0":
+            opening, draw = engine.hand.open_among_seats, engine.masks._draw
+
+            def spied_draw(bits, size):
+                lows, highs = draw(bits, size)
+                seen["lows"] = sum(low.astype(np.int64) for low in lows)
+                return lows, highs
+
+            def spied_opening(shares):
+                opened = opening(shares)
+                seen["opened"] = engine.system.low(opened).astype(np.int64)
+                return opened
+
+            engine.masks._draw, engine.hand.open_among_seats = spied_draw, spied_opening
+        return engine.truncate(x, 20 - cut)
+
+    result, _, engine = compute(play, program, np.full(count, secret))
+    offset = (engine.masks.groups - 1) << cut >> 1
+    found = (result << cut) + (seen["opened"] & ((1 << cut) - 1)) - seen["lows"] + offset
+    assert found.min() - secret in range(5)
+    assert (found - secret < 1 << cut).all()
+    assert stats.kstest((found - secret + 0.5) / 2**cut, "uniform").pvalue > 1e-6
+
+
 def test_many_numbers_are_taken_in_parts(play, monkeypatch):
     values = (np.arange(1, 25) << 16).reshape(2, 12)
     whole = {

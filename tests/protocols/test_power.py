@@ -233,6 +233,11 @@ def test_every_participant_refuses_directions_beyond_the_reach():
     longer[0, 0], longer[1, 0] = 0, task.reach + 1
     with pytest.raises(PrivacyError, match="longer"):
         asked.add(longer)
+    longer[1, 0] = -(2**31)
+    with pytest.raises(PrivacyError, match="longer"):
+        asked.add(longer)
+    with pytest.raises(ProtocolError, match="cannot be computed"):
+        asked.rounded(np.full((task.width, 1), np.nan))
     huge = np.full_like(first, 2**31 - 1)
     with pytest.raises(PrivacyError, match="longer"):
         asked.add(huge)

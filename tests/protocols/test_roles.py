@@ -10,7 +10,7 @@ import pytest
 
 from colonnade.errors import PrivacyError
 from colonnade.models.federation import Federation, Party
-from colonnade.mpc import PRIMES, Committee, ResidueSystem
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import partners
@@ -149,6 +149,14 @@ def test_told_numbers_arrive_over_real_channels():
 
     _talk(owner)
     assert heard == {"b": [[3, -5, 8], [4, -4, 9]], "c": [[3, -5, 8], [4, -4, 9]]}
+
+
+def test_a_mask_of_another_degree_than_the_opening_is_refused():
+    me, log = role(SEATS)
+    shares = [Shares(np.zeros((1, 3)), degree) for degree in (1, 2)]
+    with pytest.raises(ValueError, match="does not hide"):
+        me.reveal(shares[1], to=("b",), event=SCORES, shape=(3,), bound=9, mask=shares[0])
+    assert log == []
 
 
 def test_a_phase_counts_rounds_messages_and_bytes():

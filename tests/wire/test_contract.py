@@ -34,39 +34,6 @@ def test_the_first_words_need_no_waiting(world: Any) -> None:
     assert [future.result(20) for future in [world.go(talk, index) for index in range(3)]] == [2, 0, 1]
 
 
-@pytest.mark.parametrize("size", [4, 3000, 300_000])
-def test_the_same_to_several_arrives_as_if_sent_to_each(world: Any, size: int) -> None:
-    bank, coordinator, shop = world.all_join()
-    channels = [bank.channel("shop"), bank.channel("coordinator")]
-
-    def send() -> None:
-        for number in range(20):
-            channels[0].send("single", number=number)
-            channels[0].send_to_all(channels, "both", array=np.full(size, number))
-
-    sending = world.go(send)
-    for number in range(20):
-        assert shop.channel("bank").recv("single") == {"number": number}
-        for place in (shop, coordinator):
-            assert place.channel("bank").recv("both")["array"].tolist() == [number] * size
-    sending.result(20)
-    assert bank.counters.peers["shop"].messages_sent == 40
-    assert bank.counters.peers["coordinator"].messages_sent == 20
-    assert bank.counters.total.payload_sent == sum(
-        place.counters.total.payload_received for place in (shop, coordinator)
-    )
-
-
-def test_a_message_to_several_waits_for_all_of_them_to_have_room(world: Any) -> None:
-    bank, coordinator, shop = world.all_join(window=1 << 14)
-    channels = [bank.channel("coordinator"), bank.channel("shop")]
-    sending = world.go(lambda: [channels[0].send_to_all(channels, "x", array=np.arange(800)) for _ in range(40)])
-    reading = world.go(lambda: [coordinator.channel("bank").recv("x") for _ in range(40)])
-    assert all(shop.channel("bank").recv("x")["array"][-1] == 799 for _ in range(40))
-    sending.result(20)
-    reading.result(20)
-
-
 def test_large_arrays(world: Any) -> None:
     bank, _, shop = world.all_join()
     array = np.arange(3 << 20, dtype=np.float64).reshape(3, -1)  # 24 MiB, many packets

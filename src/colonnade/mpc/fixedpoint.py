@@ -137,9 +137,16 @@ class FixedPoint:
         """
         return self.truncate_all([self._raw(left, right, bound)], fraction)[0]
 
-    def products(self, pairs: Sequence[tuple[Fixed, Fixed]], *, fraction: int | None = None) -> list[Fixed]:
-        """Independent elementwise products in one round."""
-        return self.truncate_all([self._raw(left, right) for left, right in pairs], fraction)
+    def products(
+        self,
+        pairs: Sequence[tuple[Fixed, Fixed]],
+        *,
+        fraction: int | None = None,
+        bounds: Sequence[int] | None = None,
+    ) -> list[Fixed]:
+        """Independent elementwise products in one round; ``bounds`` are as that of :meth:`multiply`."""
+        known = [left.bound * right.bound for left, right in pairs] if bounds is None else bounds
+        return self.truncate_all([self._raw(*pair, bound) for pair, bound in zip(pairs, known, strict=True)], fraction)
 
     def product(self, left: Fixed, right: Fixed) -> Fixed:
         """The elementwise product as it is, at twice the degree and with the fractional bits of both: local."""
@@ -149,6 +156,7 @@ class FixedPoint:
 
     def _raw(self, left: Fixed, right: Fixed, bound: int | None = None) -> Fixed:
         """A product that is not yet reduced: whatever comes next does it."""
+        self._refuse_degree(left.shares.degree + right.shares.degree)
         bound = left.bound * right.bound if bound is None else bound
         shares = Shares(left.shares.values * right.shares.values, left.shares.degree + right.shares.degree)
         return self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product")
@@ -187,6 +195,7 @@ class FixedPoint:
     def _cut(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
         """Numbers with too many fractional bits, all opened in one round."""
         degree = max(number.shares.degree for number in numbers)
+        self._refuse_degree(degree)
         masks, masked = [], []
         for number in numbers:
             cut, count = number.fraction - fraction, prod(number.shape)
@@ -284,6 +293,11 @@ class FixedPoint:
         opened = self.hand.open_among_seats(masked)
         low = self.system.low(opened) & np.uint64((1 << bits) - 1)
         return slice_bits(low, bits), mask.low
+
+    def _refuse_degree(self, degree: int) -> None:
+        """What is opened is hidden by sharings of zero of twice the threshold: beyond, it would show."""
+        if degree > 2 * self.hand.committee.threshold:
+            raise ValueError("a product of more than two numbers is truncated after two of them")
 
     def _hide(self, bits: int, count: int, read: int, what: str) -> None:
         """Make sure that a mask hides so many bits, of which the lowest will be read, and count what it may tell."""

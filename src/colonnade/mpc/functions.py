@@ -1,7 +1,8 @@
 """Functions of shared fixed-point numbers: reciprocals, inverse square roots, maxima.
 
 A number is first brought near 1 by a secret power of two, found from its bit length. There Newton's iteration,
-q (2 - q b) for a reciprocal, doubles the right bits of a start that is a polynomial of low degree.
+q (2 - q b) for a reciprocal, doubles the right bits of a start that is a polynomial of low degree. The last two steps
+of a reciprocal take three rounds instead of four: if 1 - q b is e before the first, it is e^2 after it.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _ROOM = 16
 
 
 def reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
-    """1 / x of positive numbers, and 0 of 0. Numbers must not be negative: their masks would be too short.
+    """1 / x of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
 
     Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: ceil(log2 b) + 4 to
-    normalise numbers of b bits (one more for many numbers), 5 or 6 of iteration from 16 fractional bits on, 1 to scale.
+    normalise numbers of b bits (one more for many numbers), 4 or 5 of iteration from 16 fractional bits on, 1 to scale.
     """
     return in_parts(number, lambda part: _reciprocal(engine, part))
 
@@ -46,19 +47,24 @@ def _reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
     normal = engine.multiply(replace(number, fraction=bits), power, fraction=precision, bound=1 << bits)
     degree, steps = _reciprocal_plan(engine.fraction + GUARD)
     inverse = _polynomial(engine, normal, _reciprocal_start(degree))
-    for step in range(steps):
-        rest = engine.multiply(inverse, normal, fraction=precision, bound=2 << (inverse.fraction + precision))
-        rest = engine.shift(engine.scale(rest, -1), 2 << precision)
-        inverse = engine.multiply(
-            inverse, rest, fraction=precision, bound=_ROOM << (inverse.fraction + precision + step)
-        )
+    for step in range(steps - 1):
+        product = engine.multiply(inverse, normal, fraction=precision, bound=2 << (inverse.fraction + precision))
+        rest = engine.shift(engine.scale(product, -1), 1 << precision)
+        pairs = [(inverse, engine.shift(rest, 1 << precision))]
+        bounds = [_ROOM << (inverse.fraction + precision + step)]
+        if step == steps - 2:
+            pairs.append((rest, rest))
+            bounds.append(2 << (2 * precision))
+        inverse, *squared = engine.products(pairs, fraction=precision, bounds=bounds)
+    last = engine.shift(squared[0], 1 << precision)
+    inverse = engine.multiply(inverse, last, fraction=precision, bound=_ROOM << (2 * precision + steps - 1))
     # x = 2^(bits - s) B and the power is 2^s, so 1 / x = 2^(s - bits) / B.
     inverse = replace(inverse, fraction=precision + bits - number.fraction)
     return engine.multiply(power, inverse, bound=3 << (bits + precision - 1))
 
 
 def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
-    """1 / sqrt(x) of positive numbers, and 0 of 0. Numbers must not be negative: their masks would be too short.
+    """1 / sqrt(x) of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
 
     Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: as :func:`reciprocal` to
     normalise and scale, 8 or 11 of iteration.
@@ -67,8 +73,10 @@ def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
 
 
 def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
-    bits, precision = _length(number), _precision(engine)
-    bits, (square, power) = _powers(engine, number, bits + (bits - number.fraction) % 2, roots=True)
+    length, precision = _length(number), _precision(engine)
+    radix, groups = _groups(number)
+    odd = (radix * groups - number.fraction) % 2  # what is left of the power when it has been halved
+    bits, (square, power) = _powers(engine, number, length + odd, roots=True)
     normal = engine.multiply(replace(number, fraction=bits), square, fraction=precision, bound=1 << bits)
     start, steps = _root_plan(engine.fraction + GUARD)
     root = _polynomial(engine, normal, start)
@@ -131,8 +139,7 @@ def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tup
     may come back larger, filled up to whole groups.
     """
     length = _length(number)
-    radix = length if length * prod(number.shape) <= FLAT else _RADIX
-    groups = -(-length // radix)
+    radix, groups = _groups(number)
     known = engine.as_numbers(_one_hot(engine, engine.lengths(number), radix, groups))
     # A bit length is 1 + place + radix group, so that what it lacks of bits is the sum of these two.
     fine = [bits - length + radix - 1 - place for place in range(radix)]
@@ -147,6 +154,13 @@ def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tup
             power = engine.multiply(power, high, fraction=0)
         found.append(power.reshape(*number.shape))
     return bits + radix * groups - length, found
+
+
+def _groups(number: Fixed) -> tuple[int, int]:
+    """How many places of a bit length are in a group, and how many groups there are."""
+    length = _length(number)
+    radix = length if length * prod(number.shape) <= FLAT else _RADIX
+    return radix, -(-length // radix)
 
 
 def _one_hot(engine: FixedPoint, below: BitShares, radix: int, groups: int) -> BitShares:
@@ -193,13 +207,13 @@ def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]
 
 @cache
 def _reciprocal_plan(bits: int) -> tuple[int, int]:
-    """Degree of the start and number of steps with the fewest rounds for so many right bits."""
+    """Degree of the start and number of steps, two at least, with the fewest rounds for so many right bits."""
     plans = []
     for degree in (1, 2, 3):
-        right, steps = _right_bits(degree), 0
+        right, steps = 4 * _right_bits(degree), 2
         while right < bits + 1:
             right, steps = 2 * right, steps + 1
-        plans.append((degree - 1 + 2 * steps, degree, steps))
+        plans.append((degree - 1 + 2 * steps - 1, degree, steps))
     return min(plans)[1:]
 
 

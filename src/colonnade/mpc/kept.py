@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.accelerator import worth
+from colonnade.mpc.accelerator import Accelerator, worth
 from colonnade.mpc.residues import Residues, ResidueSystem
 
 
@@ -35,14 +35,20 @@ class Kept:
 
     def products(self, public: Residues) -> Residues:
         """Z'(Z Q) for each prime, exactly, for a public Q of (primes, columns, directions)."""
-        total = np.zeros(public.shape)
         if self._device:
-            device, primes = self._device, self._system.primes
-            there = device.place(public)
-            for rows in self._placed:
-                total += device.fetch(device.inner(rows, device.matmul(rows, there, primes), primes))
-        else:
-            for rows in self.parts():
-                scores = self._system.inner(rows.transpose(0, 2, 1), public)
-                total += self._system.inner(rows, scores)
+            try:
+                return self._system.reduce(self._on(self._device, public))
+            except self._device.torch.OutOfMemoryError:
+                self._device, self._placed = None, []
+        total = np.zeros(public.shape)
+        for rows in self.parts():
+            scores = self._system.inner(rows.transpose(0, 2, 1), public)
+            total += self._system.inner(rows, scores)
         return self._system.reduce(total)
+
+    def _on(self, device: Accelerator, public: Residues) -> Residues:
+        primes, total = self._system.primes, np.zeros(public.shape)
+        there = device.place(public)
+        for rows in self._placed:
+            total += device.fetch(device.inner(rows, device.matmul(rows, there, primes), primes))
+        return total

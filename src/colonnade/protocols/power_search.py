@@ -55,6 +55,8 @@ class Asked:
         What rounding leaves between columns adds up over the rounds, so each leaves room for those to come.
         """
         task = self.task
+        if not np.isfinite(wanted).all():
+            raise ProtocolError("the next directions cannot be computed from what was opened")
         left = task.rounds - len(self.rounds) - 1
         scale = math.sqrt(max(task.reach**2 / 4, task.reach**2 - task.rounds * task.room - task.width / 6))
         while True:
@@ -67,7 +69,7 @@ class Asked:
 
     def _with(self, directions: Directions) -> Matrix | None:
         """The sums of all rows with one more round, or None where it is not within reach."""
-        if int(np.abs(directions).max(initial=0)) > self.task.reach:
+        if max(int(directions.max(initial=0)), -int(directions.min(initial=0))) > self.task.reach:
             return None
         new = directions.astype(np.float64)
         beside = [np.abs(before.T.astype(np.float64) @ new) for before in self.rounds]

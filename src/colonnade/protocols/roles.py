@@ -135,6 +135,8 @@ class Role:
             if shares.degree > degree:
                 raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree}")
             mask = self.hand.zero(tuple(shape), degree) if mask is None else mask
+            if mask.degree != degree:
+                raise ValueError(f"a mask of degree {mask.degree} does not hide an opening of degree {degree}")
             masked = self.hand.add([shares, mask])
             self.hand.send_opening(masked, openers)
         if self.name not in to:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -46,24 +46,7 @@ class Channel:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; blocks only while the peer is too far behind."""
-        self._send(_framed(kind, fields))
-
-    def send_to_all(self, channels: Sequence[Channel], kind: str, **fields: Any) -> None:
-        """Send the same message over several channels of this endpoint, all at once where it is small."""
         parts = _framed(kind, fields)
-        size = sum(map(len, parts))
-        if size > _RECORD:
-            for channel in channels:
-                channel._send(parts)
-            return
-        for channel in channels:  # whoever waits must have sent what came before
-            channel._open_session()
-            self._post.wait_for_room(channel.peer, size)
-        with self._post.together():
-            for channel in channels:
-                channel._send(parts)
-
-    def _send(self, parts: Sequence[bytes | memoryview]) -> None:
         session = self._open_session()
         size = sum(map(len, parts))
         for pieces in [parts] if size <= self._piece else _cut(parts, self._piece):

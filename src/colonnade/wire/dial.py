@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -59,7 +58,6 @@ class _HubLink:
         self._incarnation = 0
         self._line: _Line | None = None
         self._closing = threading.Event()
-        self._own = threading.local()
         self._thread: threading.Thread | None = None
 
     def open(self, receiver: Receiver, incarnation: int) -> None:
@@ -74,25 +72,9 @@ class _HubLink:
         return envelope.prefix(self._identity.name, peer)
 
     def send(self, peer: str, packet: bytes) -> None:
-        held: list[bytes] | None = getattr(self._own, "held", None)
         line = self._line
-        if held is not None:
-            held.append(packet)
-        elif line is not None:
+        if line is not None:
             line.put(packet)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        held: list[bytes] = []
-        self._own.held = held
-        try:
-            yield
-        finally:
-            self._own.held = None
-            line = self._line
-            if line is not None:
-                for packet in held:
-                    line.put(packet)
 
     def close(self) -> None:
         self._closing.set()

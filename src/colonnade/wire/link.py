@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Protocol
 
 from colonnade.errors import ColonnadeError, ProtocolError
@@ -42,9 +42,6 @@ class Link(Protocol):
 
     def send(self, peer: str, packet: bytes) -> None:
         """Hand over one packet with its prefix. Never blocks, and drops it when there is no way to the peer."""
-
-    def together(self) -> AbstractContextManager[None]:
-        """A block in which what this thread hands over is kept, and then sent at once."""
 
     def close(self) -> None:
         """Deliver what was handed over, then disconnect."""

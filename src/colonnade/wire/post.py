@@ -6,7 +6,7 @@ One lock, that of the watch, is held briefly and never during TLS work or input/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -59,10 +59,6 @@ class Post:
             boxes = self._boxes[name]
             boxes.used = True
             boxes.outbox.add(self._send(name, Kind.DATA, sealed, boxes.outbox.next_sequence))
-
-    def together(self) -> AbstractContextManager[None]:
-        """A block whose packets leave at its end, all at once; nothing may wait inside."""
-        return self._link.together()
 
     def wait_for_room(self, name: str, size: int) -> None:
         """Block until the peer takes that many more bytes."""

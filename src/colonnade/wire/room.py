@@ -8,7 +8,7 @@ machines it cannot carry here. A :class:`Network` lets it seem that the particip
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -240,15 +240,7 @@ class RoomChannel:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; blocks only while the peer is too far behind."""
-        self._send(b"".join(codec.encode_parts([kind, fields])))
-
-    def send_to_all(self, channels: Sequence[RoomChannel], kind: str, **fields: Any) -> None:
-        """Send the same message over several channels; it is copied once."""
         frame = b"".join(codec.encode_parts([kind, fields]))
-        for channel in channels:
-            channel._send(frame)
-
-    def _send(self, frame: bytes) -> None:
         self._place.check()
         size = len(frame)
         if self._out.waiting and self._out.waiting + size > self._room.window:
