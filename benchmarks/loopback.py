@@ -231,7 +231,7 @@ def gram_options(about: str | None, block: int) -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--columns", type=int, default=COLUMNS)
     parser.add_argument("--block", type=int, default=block, help="rows of one product, or 0 for all in one")
-    parser.add_argument("--limit", type=float, default=120, help="seconds; what would take longer is scaled from less")
+    parser.add_argument("--limit", type=float, default=60, help="seconds; what would take longer is scaled from less")
     parser.add_argument("--repeats", type=int, default=3)
     return parser
 

@@ -138,7 +138,12 @@ PAGES: dict[str, tuple[str, str, dict[str, Words]]] = {
     "speed": (
         "Speed",
         "Ratios are of figures measured in one run.",
-        {"gram.py": gram_rows, "peers.py": peers_rows, "samplers.py": sampler_rows},
+        {
+            "gram.py": gram_rows,
+            "peers.py": peers_rows,
+            "throughput.py": own_rows("throughput.py"),
+            "samplers.py": sampler_rows,
+        },
     ),
     "regression": (
         "Speed of private regression",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from scipy import stats
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, fixedpoint, functions
 from colonnade.mpc.fixedpoint import FixedPoint
-from colonnade.mpc.masks import Masks
+from colonnade.mpc.masks import Masks, system_for
 
 COMMITTEES = [(3, 1, 6), (4, 1, 6), (5, 2, 6)]
 few = settings(max_examples=12, deadline=None)
@@ -160,6 +162,29 @@ def test_roots_of_many_numbers_of_any_length(play, monkeypatch, bits, fraction):
         opened, _, engine = compute(play, function, values, fraction=fraction, bits=bits)
         true = (values / 2.0**fraction) ** exact
         assert (np.abs(opened / 2.0**fraction - true) < (true + engine.ulps) / 2**fraction).all()
+
+
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2), (7, 3)])
+@pytest.mark.parametrize(("fraction", "magnitude"), [(8, 1), (16, 5), (20, 10), (26, 3), (30, 1)])
+def test_the_primes_that_are_said_to_be_needed_are_enough(play, size, threshold, fraction, magnitude):
+    bits = functions.bits_needed(fraction, magnitude, ulps=(comb(size, threshold) + 1) / 2)
+    committee = replace(make(size, threshold), system=system_for(bits, size, threshold))
+    top = (1 << (fraction + magnitude)) - 1
+    values = np.array([1, 1 << fraction, top])
+
+    def program(engine, x):
+        results = [engine.multiply(x, x), functions.reciprocal(engine, x), functions.inverse_sqrt(engine, x)]
+        joined = np.concatenate([result.shares.values for result in results], axis=1)
+        return replace(
+            results[0], shares=replace(results[0].shares, values=joined), bound=max(r.bound for r in results)
+        )
+
+    opened, _, engine = compute(
+        play, program, values, committee=committee, fraction=fraction, bits=fraction + magnitude
+    )
+    numbers = values / 2.0**fraction
+    true = np.concatenate([numbers**2, 1 / numbers, numbers**-0.5])
+    assert (np.abs(opened / 2.0**fraction - true) <= 2.0**-fraction * (true + engine.ulps)).all()
 
 
 def test_a_product_of_three_is_refused_before_it_is_opened(play):

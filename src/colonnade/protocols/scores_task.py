@@ -65,7 +65,7 @@ class Scores:
     model: str = ""
 
     law: ClassVar[str] = "skellam"
-    message_rounds: ClassVar[int] = 8  # ready, go; salt, digests, verdict; shares; sharing of zero; opening
+    message_rounds: ClassVar[int] = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     def __post_init__(self) -> None:
         if self.owners != self.trust.owners or len({len(part.low) for part in self.parts}) != 1 or not self.classes:
