@@ -30,6 +30,13 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 LONGEST = 420
+MASKED = {
+    ("mpc/committee.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
+    ("mpc/fixedpoint.py", "opened = self.hand.open_among_seats(Shares(joined, degree))"),
+    ("mpc/fixedpoint.py", "opened = self.hand.open_among_seats(masked)"),
+    ("mpc/fixedpoint.py", "opened = self.masks.bits.open(self.masks.bits.xor(bits, coins.bits))"),
+}
+"""What seats open among themselves: numbers under masks, bits under coins."""
 REVEALS = {("protocols/roles.py", "def reveal(")} | {
     (f"protocols/{name}.py", "opened = me.reveal(")
     for name in ("moments", "gradients", "polynomial", "power", "scores")
@@ -79,6 +86,15 @@ def test_every_place_where_something_leaves_the_shares_is_known() -> None:
             if "reveal(" in line:
                 found.add((path.relative_to(SOURCE).as_posix(), re.sub(r"(reveal\().*", r"\1", line.strip())))
     assert found == REVEALS
+
+
+def test_what_is_opened_under_masks_is_opened_in_the_places_listed_here_only() -> None:
+    found = set()
+    for path in MODULES:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if re.search(r"\bopen_among_seats\(|\bbits\.open\(", line):
+                found.add((path.relative_to(SOURCE).as_posix(), line.strip()))
+    assert found == MASKED
 
 
 def test_noised_numbers_leave_a_party_in_the_places_listed_here_only() -> None:

@@ -6,6 +6,8 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
+from threading import current_thread
+from threading import enumerate as enumerate_threads
 
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError
-from colonnade.mpc import accelerator
-from colonnade.mpc.accelerator import LOOK, SETTING, Accelerator, pays
+from colonnade.mpc import accelerator, accelerator_device
+from colonnade.mpc.accelerator import LOOK, SETTING, pays
+from colonnade.mpc.accelerator_device import Accelerator
+from colonnade.mpc.kept import Kept
 from colonnade.mpc.residues import PRIMES, ResidueSystem
-from colonnade.mpc.shamir import combine, weights
 
 Array = NDArray[np.float64]
 
@@ -87,54 +90,10 @@ def test_the_worst_product_is_exact_in_every_batch(
     want = system.inner(left, -left)
     assert want[0, 0, 0] == (-rows * (PRIMES[0] // 2) ** 2 + PRIMES[0] // 2) % PRIMES[0] - PRIMES[0] // 2
     assert same(device.inner(left, -left, system.primes), want)
-    monkeypatch.setattr(accelerator, "_BATCH", 2 * 9)  # two blocks at a time
-    monkeypatch.setattr(accelerator, "_SLAB", 3 * 5000)  # 5000 rows at a time from the host
+    monkeypatch.setattr(accelerator_device, "_BATCH", 2 * 9)  # two blocks at a time
+    monkeypatch.setattr(accelerator_device, "_SLAB", 3 * 5000)  # 5000 rows at a time from the host
     assert same(device.inner(left, -left, system.primes), want)
     assert same(device.fetch(device.inner(device.place(left), device.place(-left), system.primes)), want)
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(-(2**53 - 2**22), 2**53 - 2**22), min_size=1, max_size=30))
-def test_reductions_have_the_bits_of_the_cpu_path(device: Accelerator, numbers: list[int]) -> None:
-    system = ResidueSystem(PRIMES[:3])
-    values = np.tile(np.array(numbers, dtype=float), (3, 1))
-    got = device.fetch(device.reduce(device.place(values.copy()), system.primes))
-    assert same(got, system.reduce(values, passes=2))
-
-
-def test_a_view_is_reduced_in_place(device: Accelerator) -> None:
-    system = ResidueSystem(PRIMES[:2])
-    values = np.arange(2 * 6, dtype=float).reshape(2, 2, 3) * 2.0**40
-    placed = device.place(values)
-    device.reduce(placed.swapaxes(1, 2), system.primes)
-    assert same(device.fetch(placed), system.reduce(values))
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-def test_integers_are_split_alike(device: Accelerator, numbers: list[int]) -> None:
-    system, values = ResidueSystem(PRIMES[:4]), np.array(numbers, dtype=np.int64)
-    assert same(device.fetch(device.split(values, system.primes)), system.split(values))
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(-(2**53), 2**53), min_size=0, max_size=20), st.booleans())
-def test_whole_floats_are_split_alike(device: Accelerator, numbers: list[int], small: bool) -> None:
-    system = ResidueSystem(PRIMES[:2])
-    values = np.array([n % 1000 if small else n for n in numbers], dtype=float)
-    assert same(device.fetch(device.split(values, system.primes)), np.array(system.split(values)))
-
-
-@settings(deadline=None)
-@given(systems, st.integers(1, 7), seeds)
-def test_lagrange_combinations_have_the_bits_of_the_cpu_path(
-    device: Accelerator, system: ResidueSystem, count: int, seed: int
-) -> None:
-    points = tuple(range(1, count + 1))
-    values = [extreme(system, (7, 3), seed + point) for point in points]
-    factors = [weights(prime, points, 0) for prime in system.primes]
-    got = device.combine([values[0], *map(device.place, values[1:])], factors, system.primes)
-    assert same(device.fetch(got), combine(system, values, points, 0))
 
 
 @pytest.mark.parametrize(
@@ -191,16 +150,77 @@ def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         accelerator.find()
 
 
-def test_nobody_looks_for_a_device_before_as_much_work_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerator, "_past", accelerator._Past())
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """As in a process that has not looked yet, on a machine with a driver; who has begun to look."""
+    begun: list[str] = []
+    monkeypatch.setattr(accelerator, "_search", accelerator._Search())
+    monkeypatch.setattr(accelerator, "_has_driver", lambda: True)
+    monkeypatch.setattr(accelerator, "find", lambda: begun.append(current_thread().name))
     monkeypatch.setenv(SETTING, "auto")
-    assert not accelerator._worth_looking(LOOK - 2)
-    assert not accelerator._worth_looking(1)
-    assert accelerator._worth_looking(1)
-    assert accelerator._worth_looking(1)
-    monkeypatch.setattr(accelerator, "_past", accelerator._Past())
-    accelerator.find()
-    assert accelerator._worth_looking(1), "who has looked need not wait"
+    return begun
+
+
+def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]) -> None:
+    accelerator.expect(LOOK - 2)
+    accelerator.expect(1)
+    assert search == []
+    accelerator.expect(1)
+    accelerator.expect(LOOK)
+    for thread in enumerate_threads():
+        if thread.name == "accelerator":
+            thread.join()
+    assert search == ["accelerator"]
+
+
+def test_products_that_stay_on_the_cpu_count_as_work(search: list[str]) -> None:
+    left = np.zeros((1, 9000, 128))
+    assert accelerator.offload(left, left, PRIMES[:1]) is None
+    assert accelerator._search.multiplications == 9000 * 128**2
+    assert search == []
+
+
+def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off(
+    search: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SETTING, "off")
+    accelerator.expect(2 * LOOK)
+    monkeypatch.setattr(accelerator, "_search", accelerator._Search())
+    monkeypatch.setenv(SETTING, "auto")
+    monkeypatch.setattr(accelerator, "_has_driver", lambda: False)
+    accelerator.expect(2 * LOOK)
+    assert search == []
+    assert accelerator.found() is None
+
+
+def test_a_forked_process_looks_for_its_own(search: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    old = accelerator._search
+    old.begun = True
+    monkeypatch.setattr(accelerator.os, "getpid", lambda: old.process + 1)
+    assert accelerator._of_this_process() is not old
+    assert not accelerator._search.begun
+
+
+@with_torch
+def test_rows_that_are_kept_give_the_same_products_with_a_device_and_when_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system = ResidueSystem(PRIMES[:2])
+    rows = extreme(system, (50, 40), 1).astype(np.int32)
+    public = system.split(np.arange(80.0).reshape(40, 2))
+    monkeypatch.setenv(SETTING, "off")
+    want = Kept(system, [rows[:, :30], rows[:, 30:]], 7).products(public)
+    monkeypatch.setenv(SETTING, "cpu")
+    kept = Kept(system, [rows[:, :30], rows[:, 30:]], 7)
+    assert same(kept.products(public), want)
+    assert kept._placed
+
+    def failing(*_: object) -> None:
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(Accelerator, "inner", failing)
+    assert same(kept.products(public), want)
+    assert not kept._placed
 
 
 def loads_torch(setting: str, program: str) -> str:

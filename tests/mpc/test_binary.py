@@ -10,9 +10,11 @@ from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.binary import BinaryField, BitHand, BitShares, field_for, join_bits, slice_bits, words_for
+from colonnade.mpc.binary import BinaryField, BitHand, BitShares, field_for, slice_bits, words_for
 from colonnade.mpc.common import Common, groups
 from colonnade.randomness import Stream
+
+from .bits import join_bits, random_bits
 
 COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3)]
 FIELDS = [BinaryField(2), BinaryField(3)]
@@ -164,7 +166,7 @@ def test_local_work_and_products_open_to_the_plain_ones(seats, stream, size, thr
 @pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
 def test_random_bits_are_bits_alike_for_all_and_cost_no_message(seats, size, threshold):
     def program(hand):
-        first, second = hand.random(40, 1000), hand.random(40, 1000)
+        first, second = random_bits(hand, 40, 1000), random_bits(hand, 40, 1000)
         assert not any(link.sent for link in hand.links.values())
         return hand.open(first), hand.open(second)
 
@@ -195,7 +197,7 @@ def test_what_a_group_knows_is_shared_by_all(seats, size, threshold):
 @pytest.mark.parametrize(("size", "threshold", "sent"), [(3, 1, 1), (4, 1, 2), (5, 1, 3), (5, 2, 2), (7, 3, 3)])
 def test_a_product_takes_few_messages_and_an_opening_one_to_each(seats, size, threshold, sent):
     def program(hand):
-        product = hand.and_(hand.random(8, 64), hand.random(8, 64))
+        product = hand.and_(random_bits(hand, 8, 64), random_bits(hand, 8, 64))
         after = [len(link.sent) for link in hand.links.values()]
         hand.open(product)
         return sum(after), [len(link.sent) for link in hand.links.values()], after
@@ -225,7 +227,7 @@ def test_something_else_than_bits_is_not_opened(seats, stream):
 def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
     shares = deal(5, 2, stream.uint64((1, 1)))
     with pytest.raises(ShareError, match="2 shares cannot open"):
-        field_for(5).interpolate({1: shares["n0"].planes, 2: shares["n1"].planes}, 2)
+        field_for(5).interpolate({1: shares["n0"].planes, 2: shares["n1"].planes}, 2, ["n0", "n1"])
 
     def program(hand):
         product = hand.multiply(shares[hand.name], shares[hand.name])
@@ -234,7 +236,7 @@ def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
         with pytest.raises(ValueError, match="5 seats cannot lower a sharing of degree 6"):
             hand.lower(hand.multiply(product, shares[hand.name]))
         with pytest.raises(ValueError, match="as many numbers"):
-            hand.multiply(product, hand.random(1, 63))
+            hand.multiply(product, random_bits(hand, 1, 63))
 
     seats(5, 2, program)
 
@@ -248,7 +250,7 @@ def test_shares_of_another_shape_or_type_are_refused(seats, words, kind):
         if hand.name == "n0":
             hand.links["n2"].send(kind, words=words)
         if hand.name == "n2":
-            mine = hand.random(3, 5)
+            mine = random_bits(hand, 3, 5)
             with pytest.raises(ProtocolError, match="n0 sent shares of another shape or type than was due"):
                 hand.open(mine) if kind == "opening" else hand.lower(BitShares(mine.planes, 2, 5))
 

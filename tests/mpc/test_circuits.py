@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, circuits
-from colonnade.mpc.binary import BitHand, join_bits, slice_bits, words_for
+from colonnade.mpc.binary import BitHand, slice_bits, words_for
 from colonnade.mpc.common import Common
+
+from .bits import join_bits, random_bits
 
 COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3)]
 ON_DIFFERENCES = ("below", "top_bit_of_difference", "bits_of_difference", "lengths")
@@ -38,7 +40,7 @@ def seats(in_threads):
 
 def share(hand, values, bits):
     """Shares of known numbers: random bits, opened, and flipped to what they should be."""
-    drawn = hand.random(bits, len(values))
+    drawn = random_bits(hand, bits, len(values))
     return hand.flip(drawn, hand.open(drawn) ^ slice_bits(values, bits))
 
 
@@ -149,9 +151,13 @@ def test_rounds_are_as_documented(seats, bits):
     expected = {"below": depth, "top_bit_of_difference": less, "bits_of_difference": less, "lengths": depth}
     for name, rounds in expected.items():
         circuit = getattr(circuits, name)
-        assert cost(seats, lambda hand, circuit=circuit: circuit(hand, public, hand.random(bits, 64)))[0] == rounds
+        assert (
+            cost(seats, lambda hand, circuit=circuit: circuit(hand, public, random_bits(hand, bits, 64)))[0] == rounds
+        )
     for hurry, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
-        found = cost(seats, lambda hand, hurry=hurry: circuits.add(hand, [hand.random(bits, 64)] * 2, hurry=hurry))
+        found = cost(
+            seats, lambda hand, hurry=hurry: circuits.add(hand, [random_bits(hand, bits, 64)] * 2, hurry=hurry)
+        )
         assert found[0] == rounds
 
 
@@ -163,13 +169,13 @@ def test_ands_are_as_documented(seats, name, ands):
     circuit = getattr(circuits, name)
     for bits, count in zip((24, 32), ands, strict=True):
         public = np.zeros((bits, 1), dtype=np.uint64)
-        assert cost(seats, lambda hand, b=bits, p=public: circuit(hand, p, hand.random(b, 64)))[1] == count
+        assert cost(seats, lambda hand, b=bits, p=public: circuit(hand, p, random_bits(hand, b, 64)))[1] == count
         assert str(count) in circuit.__doc__
 
 
 def test_a_sum_costs_what_its_docstring_says(seats):
     def sums(terms, bits, hurry):
-        return cost(seats, lambda hand: circuits.add(hand, [hand.random(bits, 64)] * terms, hurry=hurry))
+        return cost(seats, lambda hand: circuits.add(hand, [random_bits(hand, bits, 64)] * terms, hurry=hurry))
 
     assert [sums(terms, 2, False)[0] - 1 for terms in (3, 4, 10, 35)] == [1, 2, 5, 8]
     assert sums(2, 24, True)[1] == 97
@@ -185,7 +191,7 @@ def test_numbers_do_not_meet(seats):
     words, filled = slice_bits(public, bits), slice_bits(np.arange(128, dtype=np.uint64), bits)
 
     def program(hand):
-        shared = hand.random(bits, count)
+        shared = random_bits(hand, bits, count)
         results = [hand.open(circuits.lengths(hand, p, shared)) for p in (words, filled)]
         return np.array_equal(*results) and not (results[0][:, -1] >> np.uint64(36)).any()
 

@@ -43,7 +43,10 @@ def fresh(committee):
 def test_shares_lie_on_one_polynomial(size, threshold):
     committee = make(size, threshold)
     seats = fresh(committee)
-    uniform = {committee.point(seat): common.uniform((40,)) for seat, common in seats.items()}
+    uniform = {
+        committee.point(seat): common.total(common.system.uniform((40,), stream) for _, stream in common.held)
+        for seat, common in seats.items()
+    }
     assert len(np.unique(interpolate(committee.system, uniform, threshold))) > 70
     for degree in range(threshold + 1, 2 * threshold + 1):
         zero = {committee.point(seat): common.zero((40,), degree) for seat, common in seats.items()}

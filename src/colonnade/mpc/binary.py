@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc.common import groups
+from colonnade.mpc.shamir import differing
 from colonnade.randomness import Stream
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class BinaryField:
             total = total ^ self.scale(value, factor)
         return total
 
-    def interpolate(self, shares: Mapping[int, Planes], degree: int) -> Words:
+    def interpolate(self, shares: Mapping[int, Planes], degree: int, seats: Sequence[str]) -> Words:
         """The secret bits. Shares beyond ``degree + 1`` must lie on the same polynomial, and it must have bits at 0."""
         points = sorted(shares)
         if len(points) <= degree:
@@ -119,10 +120,7 @@ class BinaryField:
         values = [shares[point] for point in base]
         for point in spare:
             if not np.array_equal(self.combine(values, self.weights(base, point)), shares[point]):
-                raise ShareError(
-                    f"the shares of nodes {', '.join(map(str, points))} do not lie on one polynomial: "
-                    "a node computed or sent something else, and nothing was opened"
-                )
+                raise differing(seats)
         secret = self.combine(values, self.weights(base, 0))
         if secret[1:].any():
             raise ShareError("an opened value is no bit: somebody computed something else")
@@ -169,20 +167,6 @@ def slice_bits(values: NDArray[np.uint64], bits: int) -> Words:
         for row, place in zip(out[start:], _PLACES_OF_BYTE, strict=False):
             row[:whole] = np.packbits(plane & place, bitorder="little")
     return out.view(np.uint64)
-
-
-def join_bits(words: Words, count: int) -> NDArray[np.uint64]:
-    """The numbers whose bits :func:`slice_bits` took apart; what pads the last word does not matter."""
-    rows = np.ascontiguousarray(words).view(np.uint8)
-    if count <= _FEW:
-        bits = np.unpackbits(rows, axis=-1, count=count, bitorder="little")
-        return np.bitwise_or.reduce(bits * _PLACES[: len(rows)], axis=0)  # type: ignore[no-any-return]
-    out = np.zeros((count, 8), dtype=np.uint8)
-    for place in range(-(-len(rows) // 8)):
-        bits = np.unpackbits(rows[8 * place : 8 * place + 8], axis=-1, count=count, bitorder="little")
-        bits *= _PLACES_OF_BYTE[: len(bits)]
-        out[:, place] = np.bitwise_or.reduce(bits, axis=0)
-    return out.view(np.uint64).reshape(count)
 
 
 @dataclass(frozen=True)
@@ -242,13 +226,6 @@ class BitHand:
         self._links = links
         self._others = [seat for seat in committee.seats if seat != name]
         self._reductions: dict[int, _Reduction] = {}
-
-    def random(self, bits: int, count: int) -> BitShares:
-        """Uniform bits that nobody knows; no message."""
-        planes = np.zeros((self.field.m, bits, words_for(count)), dtype=np.uint64)
-        for (_, stream), factor in zip(self.common.held, self._factors, strict=True):
-            self._add_multiple(planes, stream.uint64(planes.shape[1:]), factor)
-        return BitShares(planes, self.committee.threshold, count)
 
     def group_bits(self, known: Sequence[Words], count: int) -> list[BitShares]:
         """For each of all groups, shares of words that its members know; no message.
@@ -363,7 +340,7 @@ class BitHand:
         for seat in self._others:
             words = self._links[seat].recv("opening").get("words")
             found[self.committee.point(seat)] = _checked(words, planes.shape, seat)
-        opened = self.field.interpolate(found, shares.degree)
+        opened = self.field.interpolate(found, shares.degree, self.committee.seats)
         if shares.count % WORD:
             opened[:, -1] &= np.uint64((1 << shares.count % WORD) - 1)
         return opened

@@ -16,7 +16,7 @@ from colonnade.errors import PeerLost, ProtocolError, ShareError
 from colonnade.mpc.common import Common
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.shamir import combine, complete, interpolate
+from colonnade.mpc.shamir import combine, complete, differing, interpolate
 from colonnade.randomness import Stream, new_key
 
 
@@ -287,10 +287,7 @@ class Hand:
         try:
             return interpolate(self.system, points, degree, digits=digits)
         except ShareError:
-            raise ShareError(
-                f"the shares of {', '.join(shares)} do not lie on one polynomial: one of them computed or sent "
-                "something else, and nothing was opened"
-            ) from None
+            raise differing(list(shares)) from None
 
     def tell_opened(self, values: Integers, to: Sequence[str]) -> None:
         """Pass on what was opened, where the others leave the opening to this seat."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.residues import Residues, ResidueSystem, centred
+from colonnade.mpc.residues import Residues
+from colonnade.mpc.shamir import weights
 from colonnade.randomness import KEY_BYTES, Stream, new_key
 
 if TYPE_CHECKING:
@@ -65,10 +66,6 @@ class Common:
         """The stream that stands for what ``dealer`` deals to ``seat``; one of them is this seat."""
         return self._between[dealer, seat]
 
-    def uniform(self, shape: tuple[int, ...]) -> Residues:
-        """This seat's share, of degree ``threshold``, of uniform numbers that nobody knows."""
-        return self.total(self.system.uniform(shape, stream) for _, stream in self.held)
-
     def total(self, parts: Iterator[Residues]) -> Residues:
         """This seat's share of the sum of what its groups hold, given in the order of the groups."""
         out: Residues | None = None
@@ -104,18 +101,8 @@ class Common:
         """Of each group's number, the factor of this seat for each prime."""
         committee = self.committee
         absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.held]
-        return [_at_seat(self.system, committee.point(self.name), points) for points in absent]
-
-
-def _at_seat(system: ResidueSystem, point: int, absent: list[int]) -> Residues:
-    """The value at ``point`` of the polynomial that is 1 at 0 and 0 at the absent points."""
-    values = []
-    for prime in system.primes:
-        value = 1
-        for other in absent:
-            value = value * (other - point) * pow(other, -1, prime) % prime
-        values.append(float(centred(value, prime)))
-    return np.array(values)
+        known, me = [(0, *points) for points in absent], committee.point(self.name)
+        return [np.array([float(weights(prime, at, me)[0]) for prime in self.system.primes]) for at in known]
 
 
 def _keys(found: Any, count: int, peer: str) -> list[bytes]:

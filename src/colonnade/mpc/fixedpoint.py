@@ -23,7 +23,7 @@ from colonnade.mpc import circuits
 from colonnade.mpc.binary import BitShares, slice_bits
 from colonnade.mpc.committee import Hand, Shares
 from colonnade.mpc.masks import Mask, Masks, unpacked
-from colonnade.mpc.residues import Integers, Residues
+from colonnade.mpc.residues import Residues
 
 PART = 1 << 16
 """Of more numbers, bits are taken in parts."""
@@ -75,12 +75,6 @@ class FixedPoint:
         return (self.masks.groups + 1) / 2
 
     # Numbers in, without a message
-
-    def public(self, values: Integers, fraction: int | None = None) -> Fixed:
-        """Integers that everyone knows, as a sharing."""
-        bound = int(max(abs(int(values.max())), abs(int(values.min())))) if values.size else 0
-        shares = Shares(np.array(self.system.split(values)), self.hand.committee.threshold)
-        return Fixed(shares, self.fraction if fraction is None else fraction, bound)
 
     def held(self, shares: Shares, bound: int, fraction: int | None = None) -> Fixed:
         """Shares of dealt integers, with the bound that their owner keeps."""
@@ -173,24 +167,34 @@ class FixedPoint:
         return self.truncate_all([number], fraction)[0]
 
     def truncate_all(self, numbers: Sequence[Fixed], fraction: int | None = None) -> list[Fixed]:
-        """Several arrays in one round, each at the degree of a fresh input afterwards.
+        """Several arrays in one round, each at the degree of a fresh input afterwards; two if only some are cut.
 
         A number x of which b bits are cut off is opened as c = x + r + a constant, where the mask r is a sum of
         numbers l + 2^b h of groups of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum l) / 2^b.
         """
         fraction = self.fraction if fraction is None else fraction
-        done = [self._widened(number, fraction) if number.fraction <= fraction else None for number in numbers]
         long = [number for number in numbers if number.fraction > fraction]
-        short = iter(self._cut(long, fraction)) if long else iter(())
-        return [next(short) if found is None else found for found in done]
+        short = [number for number in numbers if number.fraction <= fraction]
+        cut, widened = iter(self._cut(long, fraction) if long else ()), iter(self._widened(short, fraction))
+        return [next(cut if number.fraction > fraction else widened) for number in numbers]
 
-    def _widened(self, number: Fixed, fraction: int) -> Fixed:
-        """The number with more fractional bits, at the degree of a fresh input."""
-        if number.shares.degree > self.hand.committee.threshold:
-            self.system.reduce(number.shares.values)
-            number = replace(number, shares=self.hand.lower(number.shares))
-        more = fraction - number.fraction
-        return replace(self.scale(number, 1 << more), fraction=fraction) if more else number
+    def _widened(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
+        """Numbers with more fractional bits, at the degree of a fresh input; all degrees are lowered in one round."""
+        high = [n for n in numbers if n.shares.degree > self.hand.committee.threshold]
+        flat = [n.shares.values.reshape(len(self.system.primes), -1) for n in high]
+        if high:
+            joined = self.system.reduce(np.concatenate(flat, axis=1))
+            values = self.hand.lower(Shares(joined, max(n.shares.degree for n in high))).values
+            ends = np.cumsum([part.shape[1] for part in flat])[:-1]
+            lowered = iter(np.split(values, ends, axis=1))
+        found = []
+        for number in numbers:
+            if number.shares.degree > self.hand.committee.threshold:
+                shares = Shares(next(lowered).reshape(-1, *number.shape), self.hand.committee.threshold)
+                number = replace(number, shares=shares)
+            more = fraction - number.fraction
+            found.append(replace(self.scale(number, 1 << more), fraction=fraction) if more else number)
+        return found
 
     def _cut(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
         """Numbers with too many fractional bits, all opened in one round."""
@@ -233,7 +237,10 @@ class FixedPoint:
     # Bits
 
     def negative(self, number: Fixed) -> Fixed:
-        """1 where a number is below zero, else 0: exact, ceil(log2 b) + 2 rounds for numbers of b bits."""
+        """1 where a number is below zero, else 0: exact, ceil(log2 b) + 2 rounds for numbers of b bits.
+
+        A seat sends (n - 1) k residues and about (n - 1 - t) 3 b shared bits.
+        """
         return in_parts(number, self._negative)
 
     def _negative(self, number: Fixed) -> Fixed:
@@ -244,11 +251,14 @@ class FixedPoint:
         return replace(self.shift(self.scale(sign, -1), 1), bound=1)
 
     def below(self, left: Fixed, right: Fixed) -> Fixed:
-        """1 where left < right, else 0: exact, rounds as :meth:`negative`."""
+        """1 where left < right, else 0: exact, rounds and bytes as :meth:`negative`."""
         return self.negative(self.subtract(left, right))
 
     def bits(self, number: Fixed) -> Fixed:
-        """The bits of numbers that are not negative, lowest first along a new first axis: exact."""
+        """The bits of numbers that are not negative, lowest first along a new first axis: exact.
+
+        ceil(log2 b) + 2 rounds; (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
+        """
         return in_parts(number, self._bits)
 
     def _bits(self, number: Fixed) -> Fixed:
@@ -258,13 +268,19 @@ class FixedPoint:
         return found.reshape(bits, *number.shape)
 
     def lengths(self, number: Fixed) -> BitShares:
-        """Of numbers that are not negative, for every j up to their bits, whether they are below 2^j: shared bits."""
+        """Of numbers that are not negative, for every j up to their bits, whether they are below 2^j: shared bits.
+
+        Exact, ceil(log2 b) + 1 rounds, bytes as :meth:`bit_length`.
+        """
         bits = max(1, number.bound.bit_length())
         opened, mask = self._opened_under_bits(number, bits, 0)
         return circuits.lengths(self.masks.bits, opened, mask)
 
     def bit_length(self, number: Fixed) -> Fixed:
-        """How many bits a number that is not negative has: exact."""
+        """How many bits a number that is not negative has: exact.
+
+        ceil(log2 b) + 2 rounds; (n - 1) k residues and about 2 b log2(b) shared bits to each of n - 1 - t seats.
+        """
         return in_parts(number, self._bit_length)
 
     def _bit_length(self, number: Fixed) -> Fixed:
@@ -272,6 +288,11 @@ class FixedPoint:
         counted = self.total(below, 0)
         found = self.shift(self.scale(counted, -1), below.shape[0])
         return replace(found, bound=below.shape[0]).reshape(*number.shape)
+
+    def random_bits(self, shape: tuple[int, ...]) -> Fixed:
+        """Uniform bits that nobody knows, as integers: exact, made ahead (:meth:`Masks.coins`)."""
+        coins = self.masks.coins(1, prod(shape))
+        return Fixed(coins.numbers, 0, 1)[0].reshape(*shape)
 
     def as_numbers(self, bits: BitShares) -> Fixed:
         """Shared bits as shared integers of shape (bits, count): exact, 1 round, (n - 1) shared bits a bit."""

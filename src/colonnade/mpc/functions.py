@@ -35,8 +35,9 @@ _ROOM = 16
 def reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
     """1 / x of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
 
-    Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: ceil(log2 b) + 4 to
+    Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: ceil(log2 b) + 3 to
     normalise numbers of b bits (one more for many numbers), 4 or 5 of iteration from 16 fractional bits on, 1 to scale.
+    A seat sends a bit length's worth and (n - 1) k residues for each of 7 or 8 products.
     """
     return in_parts(number, lambda part: _reciprocal(engine, part))
 
@@ -67,7 +68,7 @@ def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
     """1 / sqrt(x) of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
 
     Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: as :func:`reciprocal` to
-    normalise and scale, 8 or 11 of iteration.
+    normalise and scale, 8 or 11 of iteration; (n - 1) k residues for each of 10 to 13 products.
     """
     return in_parts(number, lambda part: _inverse_sqrt(engine, part))
 
@@ -91,7 +92,7 @@ def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
 
 
 def maximum(engine: FixedPoint, left: Fixed, right: Fixed) -> Fixed:
-    """The larger of every two numbers: exact; the rounds of a comparison and one more."""
+    """The larger of every two numbers: exact; a comparison and an exact product, with their rounds and bytes."""
     left, right = engine.aligned(left, right)
     difference = engine.subtract(right, left)
     chosen = engine.multiply(engine.below(left, right), difference, fraction=difference.fraction)
@@ -146,14 +147,12 @@ def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tup
     coarse = [radix * (groups - 1 - group) for group in range(groups)]
     if roots:
         fine = [step - step % 2 for step in fine]
-    found = []
-    for halving in (1, 2) if roots else (1,):
-        power = _weighted(engine, known[:radix], [step // halving for step in fine])
-        if groups > 1:
-            high = _weighted(engine, known[radix:], [step // halving for step in coarse])
-            power = engine.multiply(power, high, fraction=0)
-        found.append(power.reshape(*number.shape))
-    return bits + radix * groups - length, found
+    halvings = (1, 2) if roots else (1,)
+    found = [_weighted(engine, known[:radix], [step // halving for step in fine]) for halving in halvings]
+    if groups > 1:
+        high = [_weighted(engine, known[radix:], [step // halving for step in coarse]) for halving in halvings]
+        found = engine.products(list(zip(found, high, strict=True)), fraction=0)
+    return bits + radix * groups - length, [power.reshape(*number.shape) for power in found]
 
 
 def _groups(number: Fixed) -> tuple[int, int]:

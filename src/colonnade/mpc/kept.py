@@ -1,4 +1,4 @@
-"""Shares of rows that many products need: on an accelerator where that pays, else in half the memory of floats."""
+"""Shares of rows that many products need: on an accelerator where there is one, else in half the memory of floats."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.accelerator import Accelerator, worth
+from colonnade.mpc.accelerator import found
+from colonnade.mpc.accelerator_device import Accelerator
 from colonnade.mpc.residues import Residues, ResidueSystem
 
 
 class Kept:
-    """Blocks of rows Z, each (primes, rows, columns), for so many products Z'(Z Q) with about so many columns of Q."""
+    """Blocks of rows Z, each (primes, rows, columns), for products Z'(Z Q); the CPU takes ``step`` rows at a time."""
 
-    def __init__(
-        self, system: ResidueSystem, blocks: Sequence[NDArray[np.int32]], products: int, columns: int, step: int
-    ) -> None:
+    def __init__(self, system: ResidueSystem, blocks: Sequence[NDArray[np.int32]], step: int) -> None:
         self._system, self._blocks, self._step = system, blocks, step
-        self._device = worth(2 * products * columns * sum(block.size for block in blocks))
         self._placed: list[Any] = []
-        if self._device:
-            try:
-                self._placed = [self._device.place(part) for part in self.parts()]
-            except self._device.torch.OutOfMemoryError:  # the work of somebody else fills the device
-                self._device, self._placed = None, []
+        self._refused = False
 
     def parts(self) -> Iterator[Residues]:
         """The rows, some at a time."""
@@ -35,11 +29,12 @@ class Kept:
 
     def products(self, public: Residues) -> Residues:
         """Z'(Z Q) for each prime, exactly, for a public Q of (primes, columns, directions)."""
-        if self._device:
+        device = None if self._refused else found()  # it may be found between two products
+        if device:
             try:
-                return self._system.reduce(self._on(self._device, public))
-            except self._device.torch.OutOfMemoryError:
-                self._device, self._placed = None, []
+                return self._system.reduce(self._on(device, public))
+            except RuntimeError:  # the work of somebody else fills the device, or it failed
+                self._refused, self._placed = True, []
         total = np.zeros(public.shape)
         for rows in self.parts():
             scores = self._system.inner(rows.transpose(0, 2, 1), public)
@@ -47,6 +42,8 @@ class Kept:
         return self._system.reduce(total)
 
     def _on(self, device: Accelerator, public: Residues) -> Residues:
+        if not self._placed:
+            self._placed = [device.place(part) for part in self.parts()]
         primes, total = self._system.primes, np.zeros(public.shape)
         there = device.place(public)
         for rows in self._placed:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
 from colonnade.mpc import circuits
-from colonnade.mpc.binary import BitHand, BitShares, slice_bits
+from colonnade.mpc.binary import BitHand, BitShares, slice_bits, words_for
 from colonnade.mpc.committee import Hand, Shares
 from colonnade.mpc.common import groups
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
@@ -112,12 +112,16 @@ class Masks:
         return found
 
     def bit_mask(self, bits: int, count: int) -> BitMask:
-        """A mask whose lowest bits are shared as bits."""
+        """A mask whose lowest bits are shared as bits.
+
+        Made by adding up the groups' bits: of few numbers ceil(log2 groups) or so rounds more than of a sum of two
+        (:func:`circuits.add`), and about 2 b log2(b) shared bits to each of n - 1 - t seats.
+        """
         found: BitMask = self._take(("bit mask", bits, count))
         return found
 
     def coins(self, bits: int, count: int) -> Coins:
-        """Random bits in both forms."""
+        """Random bits in both forms: a round for each halving of the groups, one lowered product for each pair."""
         found: Coins = self._take(("coins", bits, count))
         return found
 
@@ -165,7 +169,7 @@ class Masks:
 
     def _coins(self, bits: int, count: int) -> Coins:
         """Coins of all groups, each known to its members, added modulo 2 in either arithmetic."""
-        hand, words = self.hand, -(-count // 64)
+        hand, words = self.hand, words_for(count)
         drawn = [stream.uint64((bits, words)) for _, stream in hand.common.held]
         shared = self.bits.group_bits(drawn, count)
         binary = shared[0]

@@ -109,8 +109,13 @@ def interpolate(
     values = [shares[point] for point in base]
     for point in spare:
         if not np.array_equal(combine(system, values, base, point), shares[point]):
-            raise ShareError(
-                f"the shares of nodes {', '.join(map(str, points))} do not lie on one polynomial: "
-                "a node computed or sent something else, and nothing was opened"
-            )
+            raise differing([f"node {point}" for point in points])
     return combine(system, values, base, 0, digits=digits)
+
+
+def differing(seats: Sequence[str]) -> ShareError:
+    """The error for shares that do not lie on one polynomial."""
+    return ShareError(
+        f"the shares of {', '.join(seats)} do not lie on one polynomial: one of them computed or sent something else, "
+        "and nothing was opened"
+    )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
+from colonnade.mpc.accelerator import expect
 from colonnade.mpc.kept import Kept
 from colonnade.privacy.noise import discrete_gaussian, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
@@ -127,6 +128,7 @@ class Seat:
         self.me, self.task, self.rows = me, task, rows
         # A share is below 2^22, so half the memory does.
         self.kept: list[NDArray[np.int32]] = []
+        expect(2 * task.rounds * task.directions * rows * task.width * len(task.committee.system.primes))
         self._rows: Kept | None = None
 
     def take_in(self, index: int, mine: Shares | None) -> None:
@@ -149,7 +151,7 @@ class Seat:
         task, system = self.task, self.me.hand.system
         public = system.split(directions.astype(np.float64))
         if self._rows is None:
-            self._rows = Kept(system, self.kept, task.rounds, task.directions, task.rows_multiplied)
+            self._rows = Kept(system, self.kept, task.rows_multiplied)
         total = np.zeros((len(system.primes), task.entries))
         total[:, :-1] = self._rows.products(public).reshape(len(total), -1)
         if with_total:

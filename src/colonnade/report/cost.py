@@ -16,7 +16,6 @@ from colonnade.report.style import COLOURS
 from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8
-_MOST_PHASES = 24
 _OTHER = "other and waiting"
 _NOISE = dict.fromkeys(("glm", "glm-scores"), "Noise, in 2⁻²⁰ of the squared sensitivity")
 _FILES = (
@@ -135,7 +134,7 @@ def _rounds(run: Mapping[str, Any]) -> Html | None:
         "Messages and bytes, before sealing, are those that all of them sent."
     )
     heads = ("Phase", "Rounds", "Messages", "Bytes")
-    return join([tag("h3", "Rounds by phase"), table(heads, rows[:_MOST_PHASES], caption=caption, numeric=range(1, 4))])
+    return join([tag("h3", "Rounds by phase"), table(heads, rows, caption=caption, numeric=range(1, 4))])
 
 
 def _traffic(run: Mapping[str, Any]) -> Html | None:
