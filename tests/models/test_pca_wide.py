@@ -11,7 +11,7 @@ from colonnade import PCA, Observer, Schema, number
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models import Roster, baselines
 from colonnade.models.evaluation import captured_by_pca
-from colonnade.models.pca import WIDE
+from colonnade.models.pca import WIDE, published
 from colonnade.protocols.moments_task import Moments
 from colonnade.protocols.power_task import Power
 
@@ -68,7 +68,7 @@ def test_with_a_large_epsilon_it_is_nearly_the_plain_pca(fitted, people):
     variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
     np.testing.assert_allclose(fitted.explained_variance_, variances[:3], rtol=0.05)
     np.testing.assert_allclose(fitted.explained_variance_ratio_, variances[:3] / variances.sum(), rtol=0.1)
-    np.testing.assert_allclose(fitted.mean_, X.mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(fitted.mean_, X.mean(axis=0), atol=0.005)
     assert fitted.count_ == pytest.approx(ROWS, rel=0.02)
     assert fitted.transform(people).shape == (ROWS, 3)
     assert fitted.privacy_.epsilon(Observer.party("north"), delta=1e-5) <= 50
@@ -113,11 +113,11 @@ def test_it_is_not_far_from_all_moments_at_the_same_epsilon(people, stream):
     assert 0.85 * found["moments"] < found["power"] < 1.02 * found["moments"]
 
 
-def wide_roster(columns):
-    names = ("east", "north", "south")
-    parts = np.array_split(np.arange(columns), 3)
+def wide_roster(columns, clip=1.0):
+    names = ("east", "north", "south")[:columns]
+    parts = np.array_split(np.arange(columns), len(names))
     return Roster.of(
-        {name: Schema({f"c{j}": number(-1, 1) for j in own}, clip=1.0) for name, own in zip(names, parts, strict=True)}
+        {name: Schema({f"c{j}": number(-1, 1) for j in own}, clip=clip) for name, own in zip(names, parts, strict=True)}
     )
 
 
@@ -133,6 +133,28 @@ def test_auto_asks_for_directions_above_a_stated_width():
     assert PCA(2, epsilon=1.0, rows_at_most=1000, iterations=9).plan(roster).rounds == 9
     assert isinstance(model.plan(replace(roster, hidden=True)), Moments)
     assert isinstance(PCA(2, epsilon=1.0, rows_at_most=1000, method="moments").plan(roster), Moments)
+
+
+def test_auto_takes_all_moments_where_only_they_fit():
+    """The defaults allow millions of rows; where rows may be long too, products with directions do not fit."""
+    model, roster = PCA(2, epsilon=1.0), wide_roster(WIDE + 1, clip=None)
+    assert isinstance(model.plan(wide_roster(WIDE + 1, clip=1.0)), Power)
+    task = model.plan(roster)
+    assert isinstance(task, Moments)
+    assert task == PCA(2, epsilon=1.0, method="moments").plan(roster)
+    assert task.bound < 2**62
+    for asked in (PCA(2, epsilon=1.0, method="power"), PCA(2, epsilon=1.0, iterations=6)):
+        with pytest.raises(
+            CapacityError, match=r"lower gamma \(4096\) to \d+, the row limit .* or the clips"
+        ) as caught:
+            asked.plan(roster).committee  # noqa: B018
+    fitting = int(str(caught.value).split(") to ")[1].split(",")[0])
+    assert isinstance(PCA(2, epsilon=1.0, gamma=fitting).plan(roster), Power)
+    # Nor do all moments fit a message of so many columns, and the error is that of directions.
+    wider = model.plan(wide_roster(6000, clip=None))
+    assert isinstance(wider, Power)
+    with pytest.raises(CapacityError, match=r"lower gamma \(4096\) to \d+"):
+        wider.committee  # noqa: B018
 
 
 def test_a_table_of_twenty_thousand_columns_can_be_planned():
@@ -163,9 +185,37 @@ def test_a_hidden_alignment_needs_all_moments():
         PCA(1, epsilon=1.0, method="power").plan(replace(wide_roster(30), hidden=True))
 
 
-def test_few_columns_work_too():
-    """As many components as columns, or nearly: rounds end where nothing is left to ask."""
-    for count, columns in ((1, 3), (3, 3), (5, 12)):
-        task = PCA(count, epsilon=1.0, method="power").plan(wide_roster(columns))
-        assert task.rounds * task.directions >= min(task.width, 2 * task.directions)
-        assert task.directions <= task.width
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("epsilon", [0.1, 50.0])
+@pytest.mark.parametrize(
+    ("count", "columns", "iterations"),
+    [(1, 2, None), (2, 2, None), (1, 3, None), (3, 3, None), (5, 12, None), (12, 12, None), (2, 60, 1), (2, 60, None)],
+)
+def test_few_columns_and_few_rounds_work_too(stream, count, columns, iterations, epsilon, center):
+    """As many components as columns, or nearly, with a column of zeros: nothing is left to ask, and all is known."""
+    roster = wide_roster(columns)
+    values = np.random.default_rng(columns).uniform(-1, 1, (200, columns))
+    values[:, -1] = 0.0
+    parts = np.split(values, np.cumsum([len(schema.encoded_names) for schema in roster.schemas.values()])[:-1], axis=1)
+    matrices = {
+        name: part / np.maximum(1, np.linalg.norm(part, axis=1, keepdims=True))
+        for name, part in zip(roster.schemas, parts, strict=True)
+    }
+    model = PCA(count, epsilon=epsilon, center=center, method="power", rows_at_most=1000, iterations=iterations)
+    task = model.plan(roster)
+    assert task.rounds * task.directions >= task.width or columns == 60
+    assert iterations in (None, task.rounds)
+    model.finish(published(matrices, task, stream))
+    assert model.components_.shape == (count, columns)
+    assert model.mean_.shape == (columns,)
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(count), atol=1e-9)
+    assert np.all(np.diff(model.explained_variance_) <= 0)
+    assert np.all(model.explained_variance_ >= 0)
+    assert np.all(np.isfinite(model.explained_variance_ratio_))
+    if epsilon > 1 and columns < 60:
+        joint = np.hstack(list(matrices.values()))
+        exact = baselines.exact(joint, count, center=center)
+        best, captured = (
+            baselines.variance_captured(joint, found, center=center) for found in (exact, model.components_)
+        )
+        assert captured == pytest.approx(best, rel=0.05)

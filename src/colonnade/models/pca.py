@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, StudyError
+from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
@@ -51,7 +51,7 @@ class PCA(Estimator):
         rows_at_most: a public limit on the number of rows, from which the arithmetic is sized.
         method: ``"moments"`` releases all second moments once; ``"power"`` releases their products with few directions,
             in rounds, for tables with so many columns that all moments would be too many; ``"auto"`` takes the second
-            above 2,000 encoded columns, unless the alignment was hidden.
+            above 2,000 encoded columns, unless the alignment was hidden, or its sums do not fit and all moments do.
         iterations: the rounds of ``"power"``. All rounds together cost what one release costs, so more of them take
             time and no budget. By default they follow from the number of columns.
     """
@@ -90,12 +90,13 @@ class PCA(Estimator):
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         norm = float(np.sqrt(sum(block.clip**2 for block in blocks)))
         constant = max(1, round(_CONSTANT_SHARE[bool(self.center)] * norm * self.gamma))
-        if method == "power":
-            return self._plan_power(blocks, roster, constant, budgets)
-        draft = Moments(
-            blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks), hidden=roster.hidden
-        )
-        return calibrated(draft, budgets)
+        if method == "moments":
+            return self._plan_moments(blocks, roster, constant, budgets)
+        task = self._plan_power(blocks, roster, constant, budgets)
+        if self.method == "auto" and self.iterations is None and not _fits(task):
+            instead = self._plan_moments(blocks, roster, constant, budgets)
+            return instead if _fits(instead) else task  # whose error names a gamma that fits
+        return task
 
     def _method(self, width: int, roster: Roster) -> str:
         if self.method not in ("auto", "moments", "power"):
@@ -107,6 +108,14 @@ class PCA(Estimator):
         elif self.iterations is not None:
             raise StudyError('iterations are for method="power"; all second moments are released at once')
         return method
+
+    def _plan_moments(
+        self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
+    ) -> Moments:
+        draft = Moments(
+            blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks), hidden=roster.hidden
+        )
+        return calibrated(draft, budgets)
 
     def _plan_power(
         self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
@@ -257,6 +266,14 @@ def encoded(source: Any, schema: Schema) -> NDArray[np.float64]:
     if table.schema != schema:
         raise DataError(f"{table.source} was read under another schema than the model was fitted with")
     return table.matrix()
+
+
+def _fits(task: Task) -> bool:
+    """Whether the sums fit the arithmetic, and what is opened fits a message."""
+    try:
+        return bool(task.committee.system.primes)
+    except CapacityError:
+        return False
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
