@@ -119,12 +119,25 @@ def test_simulation_opens_what_the_protocol_would(monkeypatch):
     found = power.simulate(tables, task, Stream(bytes(32)))
     want = power.reference(whole(task, tables), found.asked, task)
     assert all(np.array_equal(*pair) for pair in zip(found.opened, want, strict=True))
-    # Sums beyond 2^53 are taken apart.
-    joint = np.hstack([*whole(task, tables).values(), np.full((60, 1), task.constant)]).astype(float)
-    near = replace(task, gamma=2**20)
-    assert np.array_equal(
-        power.exact_products(joint, found.asked[0], near), power.exact_products(joint, found.asked[0], task)
-    )
+
+
+@pytest.mark.parametrize(("gamma", "rows"), [(2**18, 300), (2**20, 60), (2**22, 9)])
+def test_simulated_products_beyond_what_floats_hold_are_exact(monkeypatch, gamma, rows):
+    """Sums beyond 2^53 are taken apart, and where one row alone is beyond, they are sums of integers."""
+    task = make_task((30, 20, 40), gamma=gamma, constant=gamma // 2, reach=4096, rows_at_most=rows)
+    assert 2**53 < task.bound < 2**62
+    silenced(monkeypatch)
+    tables = {block.owner: np.full((rows, len(block.columns)), len(block.columns) ** -0.5) for block in task.blocks}
+    found = power.simulate(tables, task, Stream(bytes(32)))
+    want = power.reference(whole(task, tables), found.asked, task)
+    assert all(np.array_equal(*pair) for pair in zip(found.opened, want, strict=True))
+    assert max(int(np.abs(opened).max()) for opened in want) > 2**53
+
+
+def test_what_the_protocol_refuses_is_not_simulated():
+    task = make_task(gamma=2**22, constant=2**21, reach=4096, rows_at_most=1000)
+    with pytest.raises(CapacityError, match="lower gamma"):
+        power.simulate(make_tables(task, 3, 1), task, Stream(bytes(32)))
 
 
 def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
@@ -136,7 +149,8 @@ def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
         return drawn[-1]
 
     monkeypatch.setattr(power, "noise_shares", watched)
-    task = make_task(noise=3 * 10**6, constant=1)
+    # So many columns that the bound below lies more than eight deviations away.
+    task = make_task((400, 300, 500), noise=3 * 10**6, constant=1)
     tables = {owner: np.zeros((1, len(block.columns))) for owner, block in zip(task.owners, task.blocks, strict=True)}
     result = execute(in_threads, task, tables)[COORDINATOR]
     before = power.reference(whole(task, tables), result.asked, task)
@@ -144,7 +158,7 @@ def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
     assert all(np.count_nonzero(share) > share.size / 2 for share in drawn)
     assert np.array_equal(np.array(result.opened) - np.array(before), sum(drawn))
     for share in drawn:
-        assert np.mean(share.astype(float) ** 2) == pytest.approx(float(task.share), rel=0.5)
+        assert np.mean(share.astype(float) ** 2) == pytest.approx(float(task.share), rel=0.1)
 
 
 @pytest.mark.parametrize("center", [True, False])
@@ -179,6 +193,18 @@ def test_where_all_directions_are_asked_everything_is_known():
     np.testing.assert_allclose(variances, np.linalg.eigvalsh(around.T @ around / 50)[::-1], rtol=1e-2)
     np.testing.assert_allclose(components @ components.T, np.eye(5), atol=1e-9)
     assert np.count_nonzero(np.abs(np.hstack(found.asked)).any(axis=0)) == 6
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_one_column_is_a_component(center):
+    task = make_task((1, 0), directions=2, rounds=1, gamma=2**14, constant=2**13, reach=4096, center=center)
+    tables = make_tables(task, 50, 1)
+    found = power.simulate(tables, task, Stream(bytes(32)))
+    variances, components = found.components(1)
+    np.testing.assert_allclose(np.abs(components), [[1.0]], atol=1e-9)
+    want = np.var(tables["o0"]) if center else np.mean(tables["o0"] ** 2)
+    np.testing.assert_allclose(variances, [want], rtol=1e-2)
+    assert found.following().shape == (2, 0)
 
 
 def test_where_there_is_nothing_but_noise_the_result_is_noise_and_nothing_worse():

@@ -78,6 +78,8 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Power, stream: Str
 
     For evaluation on data that may lie in one place; a study never calls it.
     """
+    # What the protocol refuses is not simulated either.
+    task.committee  # noqa: B018
     parts = [quantise(tables[block.owner], block, task, stream) for block in task.blocks]
     joint = np.hstack([*parts, np.full((len(parts[0]), 1), float(task.constant))])
     asked = Asked(task)
@@ -92,9 +94,13 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Power, stream: Str
 
 
 def exact_products(joint: NDArray[np.float64], directions: Directions, task: Power) -> NDArray[np.int64]:
-    """Z'(Z Q) of integer rows, exactly: blocks whose sums stay below 2^53."""
+    """Z'(Z Q) of integer rows, exactly, if the task's sums fit: blocks whose sums stay below 2^53, else integers."""
+    step = 2**53 // (task.norm_squared * task.reach)
+    if not step:
+        # One row's product may be beyond 2^53. Z Q is not: where sums fit, it stays below 2^31 sqrt(reach).
+        inner = joint @ directions.astype(np.float64)
+        return joint.T.astype(np.int64) @ inner.astype(np.int64)
     total = np.zeros(directions.shape, dtype=np.int64)
-    step = max(1, 2**53 // (task.norm_squared * task.reach))
     for start in range(0, len(joint), step):
         part = joint[start : start + step]
         total += (part.T @ (part @ directions.astype(np.float64))).astype(np.int64)

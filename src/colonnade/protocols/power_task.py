@@ -52,8 +52,8 @@ class Power(OfBlocks):
 
     Owners scale their rows by ``gamma`` and round them at random; a public ``constant`` is the last column. ``reach``
     bounds the spectral norm of the integer directions of all rounds side by side. With ``center`` directions are sought
-    around the means. ``noise`` is the variance of
-    discrete Gaussian noise, or mu of Skellam noise, all owners' shares together.
+    around the means. ``noise`` is the variance of discrete Gaussian noise, or mu of Skellam noise, all owners' shares
+    together.
     """
 
     blocks: tuple[Block, ...]
