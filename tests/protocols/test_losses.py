@@ -11,12 +11,13 @@ import pytest
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
 from colonnade.mpc import Shares
 from colonnade.privacy import Trust
-from colonnade.protocols import gradients, moments, polynomial, scores
+from colonnade.protocols import gradients, moments, polynomial, power, scores
 from colonnade.protocols.blocks import Block
 from colonnade.protocols.expressions import parse
 from colonnade.protocols.gradients_task import Gradients
 from colonnade.protocols.moments_task import Moments
 from colonnade.protocols.polynomial_task import Holding, Polynomials, frozen
+from colonnade.protocols.power_task import Power
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.scores_task import Part, Scores
 from colonnade.protocols.session import play, spare
@@ -275,6 +276,55 @@ def test_rounds_do_not_go_on_without_whoever_is_needed_in_them(exact, monkeypatc
     for name in (*OWNERS, COORDINATOR):
         if name != lost:
             assert isinstance(ended[name], ColonnadeError)
+            assert f"{lost} has left the study" in str(ended[name])
+
+
+def run_power(monkeypatch, changes):
+    """Everybody's end, and what each round opens: the products with the directions that were asked, and the noise."""
+    drawn, real = [], power.noise_shares
+
+    def watched(task, rounds, stream):
+        drawn.append(real(task, rounds, stream))
+        return drawn[-1]
+
+    monkeypatch.setattr(power, "noise_shares", watched)
+    monkeypatch.setattr(power, "stochastic_round", lambda values, stream: np.rint(values))
+    task = Power(
+        blocks(OWNERS), Trust(OWNERS, OWNERS, 1), gamma=64, constant=32, rows_at_most=1000, directions=3, rounds=3,
+        noise=5 * 10**6, reach=1024,
+    )  # fmt: skip
+    tables = tables_of(task)
+    programs = {name: (lambda me, n=name: power.owner(me, Rows(tables[n]), task)) for name in OWNERS}
+    programs[COORDINATOR] = lambda me: power.coordinator(me, task)
+    ended = run(task, programs, changes)
+    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
+    return ended, lambda asked: np.array(power.reference(whole, asked, task)) + sum(drawn)
+
+
+@pytest.mark.parametrize(("lost", "opening"), [((), 0), (("o3",), 0), (("o3",), 2), (("o1", "o4"), 1)])
+def test_products_with_directions_are_opened_without_spare_seats(monkeypatch, lost, opening):
+    """Whose noise was dealt is in every opened number, whether or not it is still there."""
+    ended, opened = run_power(monkeypatch, dict.fromkeys(lost, lambda me: vanish_before_opening(me, opening)))
+    want = opened(ended["o0"].result.asked)
+    for name in (*OWNERS, COORDINATOR):
+        if name in lost:
+            assert isinstance(ended[name], SwitchedOff)
+        else:
+            assert np.array_equal(ended[name].result.opened, want)
+    assert ended["o0"].lost == ended[COORDINATOR].lost == lost
+
+
+@pytest.mark.parametrize(
+    ("lost", "ahead", "opening"),
+    [("o0", 3, 0), ("o0", 3, 2), ("o3", 1, 1)],
+    ids=["who opens", "who opens, last", "who still has noise to deal"],
+)
+def test_directions_are_not_asked_without_whoever_is_needed(monkeypatch, lost, ahead, opening):
+    monkeypatch.setattr(Power, "rounds_ahead", ahead)
+    ended, _ = run_power(monkeypatch, {lost: lambda me: vanish_before_opening(me, opening)})
+    for name in (*OWNERS, COORDINATOR):
+        if name != lost:
+            assert isinstance(ended[name], PeerLost | PeerStopped)
             assert f"{lost} has left the study" in str(ended[name])
 
 
