@@ -26,8 +26,8 @@ SETTING = "COLONNADE_ACCELERATOR"
 WORTH = 1 << 27
 """Fewer multiplications (20 ms of one core) stay on the CPU, as do those with fewer than REUSE to each number moved."""
 REUSE = 16
-LOOK = 1 << 32
-"""So many multiplications (a second of one core) are worth looking for a device."""
+LOOK = 1 << 37
+"""So many multiplications (20 s of one core) are worth looking for a device: it slows everything else down by 5 s."""
 
 
 @dataclass
