@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -155,27 +156,41 @@ def test_decoding_undoes_encoding(cells: list[float], transform: Any) -> None:
     np.testing.assert_allclose(decode_number(matrix[:, 0], column), cells, rtol=1e-9, atol=1e-9)
 
 
-KINDS = [pa.float64(), pa.float32(), pa.int64(), pa.uint8()]
+FLOATS = {pa.float64(): 64, pa.float32(): 32, pa.float16(): 16}
+WHOLE = {pa.int64(): (-(2**63), 2**63 - 1), pa.uint64(): (0, 2**64 - 1), pa.uint8(): (0, 2**8 - 1)}
+
+
+def _some_cells(data: st.DataObject, rows: int) -> Any:
+    """A column of numbers of any type, in one piece or in several."""
+    kind = data.draw(st.sampled_from([*FLOATS, *WHOLE]))
+    value: st.SearchStrategy[Any]
+    if kind in FLOATS:
+        value = st.floats(-200, 200, width=FLOATS[kind])
+        value = value.map(np.float16) if kind == pa.float16() else value
+    else:
+        least, most = WHOLE[kind]
+        value = st.integers(max(least, -200), min(most, 200)) | st.integers(least, most)
+    value = value | st.none() if data.draw(st.booleans()) else value
+    cuts = sorted(data.draw(st.lists(st.integers(0, rows), max_size=2)))
+    pieces = [
+        pa.array(data.draw(st.lists(value, min_size=stop - start, max_size=stop - start)), kind)
+        for start, stop in pairwise([0, *cuts, rows])
+    ]
+    return pa.chunked_array(pieces)
 
 
 @settings(deadline=None)
 @given(st.data())
 def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) -> None:
-    rows = data.draw(st.integers(1, 4))
+    rows = data.draw(st.integers(0, 4))
     columns, cells = {}, {}
     for index in range(data.draw(st.integers(1, 6))):
         transform = data.draw(st.sampled_from(["none", "log1p"]))
         low = data.draw(st.integers(0 if transform == "log1p" else -50, 50))
         scale = data.draw(st.sampled_from(["signed", "unit"]))
-        columns[f"c{index}"] = number(
-            low, low + data.draw(st.integers(1, 90)), scale=scale, transform=transform, missing="middle"
-        )
-        kind = data.draw(st.sampled_from(KINDS))
-        value = st.integers(0, 200) if pa.types.is_integer(kind) else st.floats(-200, 200, width=32)
-        held = data.draw(
-            st.lists(value | st.none() if data.draw(st.booleans()) else value, min_size=rows, max_size=rows)
-        )
-        cells[f"c{index}"] = pa.array(held, kind)
+        high, unit = low + data.draw(st.integers(1, 90)), data.draw(st.sampled_from([1, 2**57]))
+        columns[f"c{index}"] = number(low * unit, high * unit, scale=scale, transform=transform, missing="middle")
+        cells[f"c{index}"] = _some_cells(data, rows)
     schema = Schema(columns)
     matrix, report = encode_columns(pa.table(cells), schema)
     for index, (name, column) in enumerate(columns.items()):
@@ -183,6 +198,23 @@ def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) ->
         missing, clipped = encode_column(cells[name], column, Place("table", name, range(1, rows + 1)), alone)
         np.testing.assert_array_equal(matrix[:, index], alone[:, 0])
         assert (report.missing.get(name, 0), report.clipped.get(name, 0)) == (missing, clipped)
+
+
+@pytest.mark.parametrize("kind", [*FLOATS, *WHOLE])
+@pytest.mark.parametrize("pieces", [0, 1, 3])
+def test_no_rows(kind: pa.DataType, pieces: int) -> None:
+    cells = pa.chunked_array([pa.array([], kind)] * pieces, kind)
+    matrix, report = encode_columns(pa.table({"a": cells, "b": cells}), Schema({n: number(0, 1) for n in "ab"}))
+    assert matrix.shape == (0, 2)
+    assert report.rows == 0
+
+
+def test_whole_numbers_that_floats_do_not_hold() -> None:
+    above = [2**63 + 1025, 2**63 + 2047]  # halfway and more between the floats
+    columns = {"a": number(2**63, 2**63 + 4096, scale="unit"), "b": number(0, 1)}
+    matrix, report = encode_columns(table(a=pa.array(above, pa.uint64()), b=[0, 1]), Schema(columns))
+    assert matrix[:, 0].tolist() == [0.5, 0.5]
+    assert not report.clipped
 
 
 @settings(deadline=None)

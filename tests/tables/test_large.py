@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import os
+import resource
+import tempfile
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from colonnade.tables import Key, KeyPlan, Schema, category, files, flag, number
 from colonnade.tables.cells import OnDisk, regrouped
 from colonnade.tables.ids import Ids
 from colonnade.tables.spill import Spill
+from colonnade.tables.table import Table
 
 SCHEMA = Schema(
     {"age": number(0, 100), "city": category(["A", "B"], missing="none"), "smoker": flag()}, description="people"
@@ -171,6 +176,127 @@ def test_a_file_that_changes_is_refused(tmp_path: Path) -> None:
         table.check()
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("order", [None, shuffled()], ids=["sorted", "shuffled"])
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, kind: str, order: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, untouched = write(tmp_path, content(order), kind), files.read_batches
+
+    def touched(*args: Any) -> Iterator[pa.RecordBatch]:
+        for batch in untouched(*args):
+            os.utime(path, ns=(1, 1))
+            yield batch
+
+    monkeypatch.setattr(files, "_BATCH_ROWS", 100)
+    blocks = read_table(path, SCHEMA, on_disk=True).sorted_by_id().blocks(ROWS // 4)
+    monkeypatch.setattr(files, "read_batches", touched)
+    with pytest.raises(DataError, match="has changed since"):
+        list(islice(blocks, 4))  # protocols know how many there are and ask for no more
+    os.utime(path)
+    with pytest.raises(DataError, match="has changed since"):
+        read_table(path, SCHEMA, on_disk=True)
+
+
+def _both(path: Path, schema: Schema, **options: Any) -> tuple[Table, Table]:
+    disk, memory = (read_table(path, schema, on_disk=on_disk, **options) for on_disk in (True, False))
+    return disk, memory
+
+
+def _assert_equal(disk: Table, memory: Table) -> None:
+    for left, right in ((disk, memory), (disk.sorted_by_id(), memory.sorted_by_id())):
+        assert left.ids == right.ids
+        assert left.check() == right.check()
+        np.testing.assert_array_equal(left.matrix(), right.matrix())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_newlines_within_cells(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_CSV_BLOCK", 256)  # so that some cells lie across the edge of a block
+    ids = [f"p\n{i:03d}" for i in shuffled(200)]
+    lines = [f'"{person}",{i % 100},"A{end}1",1,"a, ""b""\n\n"' for i, person in enumerate(ids)]
+    path = tmp_path / "table.csv"
+    path.write_bytes(end.join(["person_id,age,city,smoker,note", *lines, ""]).encode())
+    schema = Schema({"age": number(0, 100), "city": category([f"A{end}1", "B"]), "smoker": flag()})
+    disk, memory = _both(path, schema)
+    assert disk.ids == ids
+    assert disk.matrix()[:, 1].sum() == 200
+    _assert_equal(disk, memory)
+    path.write_bytes(path.read_bytes() + b'"p\n999",5,B' + end.encode())
+    for on_disk in (True, False):
+        with pytest.raises(DataError, match="row 201 has more or fewer cells"):
+            read_table(path, schema, on_disk=on_disk)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.int64(), pa.float64(), pa.null()])
+def test_null_ids(tmp_path: Path, kind: pa.DataType) -> None:
+    values = [None if pa.types.is_null(kind) or i in (3, 700) else i for i in range(ROWS)]
+    ids = pa.array(values).cast(kind)
+    path = write(tmp_path, content().set_column(0, "person_id", ids), "parquet")
+    found = []
+    for on_disk in (True, False):
+        with pytest.raises(DataError, match=r"column 'person_id', rows .*: the id is missing") as caught:
+            read_table(path, SCHEMA, on_disk=on_disk)
+        found.append(str(caught.value))
+    assert found[0] == found[1]
+
+
+def test_null_ids_of_rows_that_have_keys(tmp_path: Path) -> None:
+    table = content(shuffled())
+    texts = table["person_id"].to_pylist()
+    ids = pa.array([None if i % 3 else text for i, text in enumerate(texts)])
+    path = write(tmp_path, table.set_column(0, "person_id", ids).append_column("key", pa.array(texts)), "parquet")
+    disk, memory = _both(path, SCHEMA, keys=KeyPlan((Key("key"),)))
+    assert disk.keys is not None
+    assert memory.keys is not None
+    assert disk.keys.values == memory.keys.values
+    assert disk.own_ids == memory.own_ids == [text or "" for text in ids.to_pylist()]
+    np.testing.assert_array_equal(disk.take_rows([5, 2]).matrix(), memory.take_rows([5, 2]).matrix())
+
+
+@pytest.mark.parametrize("order", [None, shuffled(90)], ids=["sorted", "shuffled"])
+@pytest.mark.parametrize("batch", [7, 1000])
+def test_dictionaries_that_differ_between_row_groups(
+    tmp_path: Path, order: list[int] | None, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_BATCH_ROWS", batch)
+    table = content(order, 90)
+    labels = [["A", "B"], ["B", "C", None], ["D", "A"]]
+    cities = [labels[i // 30][i % len(labels[i // 30])] for i in range(90)]
+    path = tmp_path / "table.parquet"
+    table = table.set_column(2, "city", pa.array(cities)).select(["person_id", "age", "city", "smoker"])
+    parts = [table.slice(start, 30) for start in (0, 30, 60)]
+    coded = [
+        part.set_column(0, "person_id", part["person_id"].combine_chunks().dictionary_encode()).set_column(
+            2, "city", part["city"].combine_chunks().dictionary_encode()
+        )
+        for part in parts
+    ]
+    with pq.ParquetWriter(path, coded[0].schema) as writer:
+        for part in coded:
+            writer.write_table(part)
+    schema = Schema({"age": number(0, 100), "city": category(["A", "B", "C", "D"], missing="none"), "smoker": flag()})
+    disk, memory = _both(path, schema)
+    assert disk.ids == table["person_id"].to_pylist()
+    assert [["A", "B", "C", "D"][int(row.argmax())] if row.any() else None for row in disk.column("city")] == cities
+    _assert_equal(disk, memory)
+    np.testing.assert_array_equal(disk.matrix(), read_table(table, schema).matrix())
+
+
+@pytest.mark.parametrize("order", [None, shuffled(90)], ids=["sorted", "shuffled"])
+def test_empty_row_groups(tmp_path: Path, order: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BATCH_ROWS", 20)
+    table, path = content(order, 90), tmp_path / "table.parquet"
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for start, rows in ((0, 0), (0, 30), (30, 0), (30, 0), (30, 60), (90, 0)):
+            writer.write_table(table.slice(start, rows))
+    groups = pq.read_metadata(path)
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [0, 30, 0, 0, 60, 0]
+    disk, memory = _both(path, SCHEMA)
+    assert disk.ids == table["person_id"].to_pylist()
+    _assert_equal(disk, memory)
+
+
 def test_a_relative_path_holds_when_the_folder_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, content(), "parquet")
     monkeypatch.chdir(tmp_path)
@@ -254,6 +380,44 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"a": np.arange(1000)})
     with pytest.raises(DataError, match="TMPDIR"):
         Spill(iter(table.to_batches()), np.arange(1000)[::-1].copy())
+
+
+def test_one_file_holds_all_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[Any](), tempfile.TemporaryFile
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **options: made.append(make(**options)) or made[-1])
+    table = pa.table({"a": np.arange(1000)})
+    spill = Spill(iter(table.to_batches(max_chunksize=64)), np.arange(1000)[::-1].copy(), stretch=5)
+    assert len(list(spill.batches(["a"]))) == 200
+    assert len(made) == 1
+    del spill
+    assert made[0].closed
+
+
+def test_too_many_open_files_are_not_called_a_full_disk() -> None:
+    tempfile.gettempdir()  # looks for a folder when it is first asked
+    table, (soft, hard) = pa.table({"a": np.arange(10)}), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(DataError, match="too many files are open already; allow more") as caught:
+            Spill(iter(table.to_batches()), np.arange(10)[::-1].copy())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "make room" not in str(caught.value)
+
+
+class _Fading(io.FileIO):
+    """A file on a disk that takes everything and gives nothing back."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_copy_that_cannot_be_read_back_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: _Fading(tmp_path / "copy", "w+b"))
+    table = pa.table({"a": np.arange(1000)})
+    spill = Spill(iter(table.to_batches()), np.arange(1000)[::-1].copy())
+    with pytest.raises(DataError, match=r"cannot be read back \(.*\): Input/output error; set TMPDIR"):
+        list(spill.batches(["a"]))
 
 
 # --- ids

@@ -101,10 +101,14 @@ class DataFile:
         return whole
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of all rows, from the first to the last."""
+        """Some columns of all rows, from the first to the last; raises in the end where the file changed meanwhile."""
+        self._refuse_changes()
+        yield from files.read_batches(self._path, self._name, columns)
+        self._refuse_changes()
+
+    def _refuse_changes(self) -> None:
         if self._state() != self._seen:
             raise DataError(f"{self._name}: the file has changed since it was first read; read it again")
-        return files.read_batches(self._path, self._name, columns)
 
     def _state(self) -> tuple[int, int] | None:
         try:
@@ -143,13 +147,17 @@ class _Ordered:
 
 
 def regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """The same rows in tables of ``rows`` each, the last of which may be shorter."""
+    """The same rows in tables of ``rows`` each, the last of which may be shorter.
+
+    The last comes only when the batches have ended: who counts the tables would not see what is raised in the end.
+    """
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         start = 0
-        while count + batch.num_rows - start >= rows:
-            held.append(batch.slice(start, rows - count))
+        while count + batch.num_rows - start > rows:
+            if count < rows:
+                held.append(batch.slice(start, rows - count))
             start += rows - count
             yield pa.Table.from_batches(held)
             held, count = [], 0

@@ -141,18 +141,42 @@ def _from_csv(path: Path, name: str, choose: Chooser) -> pa.Table:
     wanted = chosen(_header(path, name, _delimiter(path)), name, choose)
     _refuse_other_encodings(path)
     ragged: list[int] = []
-    found = pa.csv.read_csv(path, **_csv_options(path, wanted, ragged))
+    with _Parts(path) as parts:
+        found = pa.csv.read_csv(parts, **_csv_options(path, wanted, ragged))
     _refuse_ragged(ragged, name)
     return found
 
 
 def _csv_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     ragged: list[int] = []
-    with pa.csv.open_csv(path, **_csv_options(path, columns, ragged)) as opened:
+    with _Parts(path) as parts, pa.csv.open_csv(parts, **_csv_options(path, columns, ragged)) as opened:
         for batch in opened:
             _refuse_ragged(ragged, name)
             yield batch
     _refuse_ragged(ragged, name)
+
+
+class _Parts(io.RawIOBase):
+    """The bytes of a file, decompressed, in parts that never end between the two bytes of a line break.
+
+    Of a break between two parts Arrow keeps only the first byte, also where the break lies within a quoted cell.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._stream = pa.input_stream(str(path))
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        part: bytes = self._held + self._stream.read(size - len(self._held))
+        self._held = b"\r" if len(part) > 1 and part.endswith(b"\r") else b""
+        return part[:-1] if self._held else part
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int]) -> dict[str, Any]:

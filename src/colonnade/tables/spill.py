@@ -1,15 +1,17 @@
 """Rows in an order of their own, laid out on disk once.
 
-The new order is cut into stretches that fit in memory. Every row of the source goes to the file of its stretch; a
-stretch is put in order when it is read. The files have no names and are gone when the process ends, however it ends.
+The new order is cut into stretches that fit in memory. Every row of the source goes to one file, beside others of its
+stretch; a stretch is collected and put in order when it is read. The file has no name and is gone when the process
+ends, however it ends.
 """
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 
 STRETCH_BYTES = 1 << 25
-_MOST_FILES = 128
+_MOST_STRETCHES = 128
 _PLACE = "\0place"  # no column of a schema can be called so
 
 
@@ -26,62 +28,90 @@ class Spill:
     """A copy of some rows in another order; it reads the source once and keeps a stretch in memory at most."""
 
     def __init__(self, source: Iterator[pa.RecordBatch], order: NDArray[np.int64], stretch: int | None = None) -> None:
-        """Take the rows at the positions ``order``, in files of ``stretch`` rows or about 32 MiB each."""
+        """Take the rows at the positions ``order``, in stretches of so many rows or about 32 MiB each."""
         self._rows = len(order)
-        self._files: dict[int, IO[bytes]] = {}
         self._stretch = stretch
-        weakref.finalize(self, _close, self._files)
-        by_row = np.argsort(order, kind="stable")
-        writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
-        start = 0
+        self._parts: defaultdict[int, list[int]] = defaultdict(list)
+        self._columns: list[str] = []
+        self._written = 0
         try:
-            for batch in source:
-                first, last = np.searchsorted(order, [start, start + batch.num_rows], sorter=by_row)
-                here = np.sort(by_row[first:last])
-                if len(here):
-                    self._write(batch.take(pa.array(order[here] - start)), here, writers)
-                start += batch.num_rows
-            for index, writer in writers.items():
-                writer.close()
-                self._files[index].flush()
+            self._file = tempfile.TemporaryFile(prefix="colonnade-")  # noqa: SIM115 - open as long as this
+            weakref.finalize(self, self._file.close)
+            self._lay_out(source, order)
+            self._file.flush()
         except OSError as error:
-            raise DataError(
-                f"the table does not fit where temporary files go ({tempfile.gettempdir()}): "
-                f"{error.strerror or 'writing failed'}; make room, or set TMPDIR to a larger disk"
-            ) from None
+            raise _no_room(error) from None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of all rows, in the order."""
-        for stretch in sorted(self._files):
-            file = self._files[stretch]
-            file.seek(0)
-            with pa.ipc.open_stream(pa.PythonFile(file, "r")) as opened:
-                parts = [batch.select([_PLACE, *columns]) for batch in opened]
-            held = pa.Table.from_batches(parts)
+        for held in self._stretches([_PLACE, *columns]):
             within = np.argsort(held[_PLACE].to_numpy(), kind="stable")
             found = held.select(list(columns)).take(pa.array(within)).combine_chunks()
-            del parts, held, within
+            del held, within
             yield from found.to_batches()
 
-    def _write(
-        self, rows: pa.RecordBatch, places: NDArray[np.int64], writers: dict[int, pa.ipc.RecordBatchStreamWriter]
-    ) -> None:
-        """Append rows, whose places ascend, to the files of their stretches."""
+    def _stretches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns, a stretch at a time, with the rows of each as they came from the source."""
+        fields = [self._columns.index(name) for name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+        try:
+            with pa.ipc.open_file(pa.PythonFile(self._file, "r"), options=options) as opened:
+                for stretch in sorted(self._parts):
+                    yield pa.Table.from_batches([opened.get_batch(part) for part in self._parts[stretch]])
+        except OSError as error:
+            raise DataError(
+                f"the temporary copy of the table cannot be read back ({_folder()}): "
+                f"{error.strerror or 'reading failed'}; set TMPDIR to another disk"
+            ) from None
+
+    def _lay_out(self, source: Iterator[pa.RecordBatch], order: NDArray[np.int64]) -> None:
+        by_row = np.argsort(order, kind="stable")
+        writer = None
+        start = 0
+        for batch in source:
+            first, last = np.searchsorted(order, [start, start + batch.num_rows], sorter=by_row)
+            here = np.sort(by_row[first:last])
+            if len(here):
+                rows = _decoded(batch.take(pa.array(order[here] - start))).append_column(_PLACE, pa.array(here))
+                if writer is None:
+                    self._columns = rows.schema.names
+                    writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), rows.schema)
+                self._write(rows, here, writer)
+            start += batch.num_rows
+        if writer is not None:
+            writer.close()
+
+    def _write(self, rows: pa.RecordBatch, places: NDArray[np.int64], writer: pa.ipc.RecordBatchFileWriter) -> None:
+        """Append rows, whose places ascend, a part for each stretch that they lie in."""
         stretch = self._stretch = self._stretch or self._fitting(rows)
-        numbered = rows.append_column(_PLACE, pa.array(places))
         edges = np.flatnonzero(np.diff(places // stretch)) + 1
         for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(places)], strict=True):
-            index = int(places[start]) // stretch
-            if index not in writers:
-                self._files[index] = tempfile.TemporaryFile(prefix="colonnade-")  # noqa: SIM115 - open as long as this
-                writers[index] = pa.ipc.new_stream(pa.PythonFile(self._files[index], "w"), numbered.schema)
-            writers[index].write_batch(numbered.slice(start, stop - start))
+            writer.write_batch(rows.slice(start, stop - start))
+            self._parts[int(places[start]) // stretch].append(self._written)
+            self._written += 1
 
     def _fitting(self, rows: pa.RecordBatch) -> int:
         each = max(1, int(rows.nbytes) // int(rows.num_rows))
-        return max(1, STRETCH_BYTES // each, -(-self._rows // _MOST_FILES))
+        return max(1, STRETCH_BYTES // each, -(-self._rows // _MOST_STRETCHES))
 
 
-def _close(files: Mapping[int, IO[bytes]]) -> None:
-    for file in files.values():
-        file.close()
+def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Cells instead of places in a dictionary, of which the file can hold only one for each column."""
+    columns = [cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells for cells in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _no_room(error: OSError) -> DataError:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return DataError(
+            "the table needs a temporary file, and too many files are open already; "
+            "allow more (ulimit -n), or run fewer parties in one process"
+        )
+    return DataError(
+        f"the table does not fit where temporary files go ({_folder()}): "
+        f"{error.strerror or 'writing failed'}; make room, or set TMPDIR to a larger disk"
+    )
+
+
+def _folder() -> str:
+    return tempfile.tempdir or "no folder was found"
