@@ -248,6 +248,41 @@ def test_a_silent_spare_peer_counts_as_lost(world: Any) -> None:
     assert shop.lost == ()
 
 
+def test_a_spare_peer_that_takes_nothing_does_not_hold_up_who_sends_to_it(world: Any) -> None:
+    bank, coordinator, shop = world.all_join(timeout=0.4, window=1 << 14)
+    bank.tolerate(["shop"])
+    shop.channel("bank").send("share", n=1)
+    world.go(lambda: [bank.channel("shop").send("block", array=np.zeros(1 << 12)) for _ in range(4)]).result(10)
+    assert bank.lost == ("shop",)
+    assert bank.channel("shop").recv("share") == {"n": 1}
+    for _ in range(2):
+        with pytest.raises(PeerLost, match=r"shop is connected but has taken nothing for 0\.4 s") as lost:
+            bank.channel("shop").recv("share")
+        assert lost.value.spare == "shop"
+    bank.channel("coordinator").send("result", n=3)
+    assert coordinator.channel("bank").recv("result") == {"n": 3}
+
+
+def test_what_is_sent_to_a_lost_spare_peer_goes_nowhere(world: Any) -> None:
+    bank, _, _ = world.all_join(timeout=0.4, window=1 << 14)
+    bank.tolerate(["shop"])
+    for _ in range(2):
+        with pytest.raises(PeerLost, match=r"shop is connected but has sent nothing for 0\.4 s"):
+            bank.channel("shop").recv("x")
+        world.go(lambda: [bank.channel("shop").send("block", array=np.zeros(1 << 12)) for _ in range(4)]).result(10)
+    assert bank.lost == ("shop",)
+
+
+def test_a_peer_that_is_not_spare_and_takes_nothing_is_missed(world: Any) -> None:
+    bank, _, _ = world.all_join(timeout=0.4, window=1 << 14)
+    bank.tolerate(["coordinator"])
+    sending = world.go(lambda: [bank.channel("shop").send("block", array=np.zeros(1 << 12)) for _ in range(4)])
+    with pytest.raises(PeerLost, match=r"shop is connected but has taken nothing for 0\.4 s") as lost:
+        sending.result(10)
+    assert lost.value.spare is None
+    assert bank.lost == ()
+
+
 def test_who_is_not_spare_is_missed_by_everybody(sealed_world: Any) -> None:
     bank, coordinator, _ = sealed_world.all_join(reconnect_grace=0.4)
     bank.tolerate(["coordinator"])
@@ -286,14 +321,19 @@ def test_who_was_given_up_for_lost_is_told_so_when_it_comes_back(sealed_world: A
     assert coordinator.channel("bank").recv("still here") == {}
 
 
-def test_a_spare_peer_that_was_restarted_is_lost(sealed_world: Any) -> None:
-    bank, coordinator, _ = sealed_world.all_join()
+def test_a_spare_peer_that_was_restarted_is_lost_and_told_so(sealed_world: Any) -> None:
+    bank, coordinator, shop = sealed_world.all_join()
     for endpoint in (bank, coordinator):
         endpoint.tolerate(["shop"])
+        for number in range(5):  # which the new process knows nothing of
+            shop.channel(endpoint.name).send("share", n=number)
+            assert endpoint.channel("shop").recv("share") == {"n": number}
     again = sealed_world.connect(sealed_world.identities["shop"], timeout=5.0, reconnect_grace=5.0)
     with pytest.raises(PeerLost, match="shop was restarted") as lost:
         bank.channel("shop").recv("x")
     assert lost.value.spare == "shop"
+    with pytest.raises(PeerStopped, match="stopped the study: shop was lost, and the study went on without it"):
+        again.channel("bank").recv("x")
     bank.channel("coordinator").send("still here")
     assert coordinator.channel("bank").recv("still here") == {}
     again.close()

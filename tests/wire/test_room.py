@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
-from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError
+from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError, StudyError
 from colonnade.wire import Network, Room
 
 
@@ -86,6 +88,24 @@ def test_a_peer_that_takes_nothing_ends_a_wait() -> None:
         bank.channel("shop").send("block", array=np.zeros(200))
 
 
+def test_whoever_waits_for_a_spare_peer_hears_that_it_is_lost() -> None:
+    room = Room(["bank", "shop"], window=1 << 10)
+    bank, shop = room.place("bank"), room.place("shop")
+    bank.tolerate(["shop"])
+    channel = bank.channel("shop")
+    with ThreadPoolExecutor(2) as pool:
+        sending = pool.submit(lambda: [channel.send("block", array=np.zeros(200)) for _ in range(3)])
+        waiting = pool.submit(channel.recv, "x")
+        while not bank.blocked:
+            time.sleep(0.001)
+        bank.lose("shop", PeerLost("shop is gone"))
+        sending.result(10)
+        with pytest.raises(PeerLost, match="shop is gone") as lost:
+            waiting.result(10)
+    assert lost.value.spare == "shop"
+    assert shop.lost == ()
+
+
 def test_a_ring_of_three_who_send_first() -> None:
     names = ["a", "b", "c"]
     room = Room(names, window=1 << 10)
@@ -118,6 +138,18 @@ def _ping_pong(room: Room, times: int) -> float:
     took = time.monotonic() - start
     thread.join()
     return took
+
+
+@pytest.mark.parametrize("seconds", [-0.1, math.inf, math.nan, True, "fast", None])
+def test_a_round_trip_is_a_time(seconds: Any) -> None:
+    with pytest.raises(StudyError, match="round_trip of a Network"):
+        Network(seconds)
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, math.inf, math.nan, True, "fast"])
+def test_a_rate_lets_something_through(rate: Any) -> None:
+    with pytest.raises(StudyError, match="bytes_per_second of a Network"):
+        Network(0.1, bytes_per_second=rate)
 
 
 def test_a_round_trip_takes_at_least_its_time() -> None:

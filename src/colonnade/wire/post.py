@@ -217,10 +217,10 @@ class Post:
     def _receive(self, name: str, packet: Packet) -> bool:
         """Note what a packet says; whether it brings new data."""
         boxes, standing = self._boxes[name], self._watch.peers[name]
-        if packet.incarnation != standing.incarnation:
-            return False
         if name in self._watch.lost:
             self._turn_away(name, packet)
+            return False
+        if packet.incarnation != standing.incarnation:
             return False
         standing.heard_at = monotonic()
         if boxes.outbox.acknowledge(packet.acknowledged, packet.taken):
@@ -248,9 +248,13 @@ class Post:
         self._watch.departed(name)
 
     def _turn_away(self, name: str, packet: Packet) -> None:
-        """A peer that was given up for lost cannot take part again: too much was not sent to it."""
-        if packet.kind not in (Kind.STOP, Kind.BYE):  # or two who gave each other up would never stop saying so
-            self._notify(name, Kind.STOP, f"{name} was lost, and the study went on without it")
+        """A peer that was given up for lost cannot take part again, restarted or not: too much was not sent to it."""
+        if packet.kind in (Kind.STOP, Kind.BYE):  # or two who gave each other up would never stop saying so
+            return
+        notice = Notice(Kind.STOP, self._identity.name, name, (self._incarnation, packet.incarnation))
+        body = notice.seal(self._identity, f"{name} was lost, and the study went on without it")
+        # Nothing is acknowledged: a process that was restarted has not sent what the former one had.
+        self._hand_over(name, pack(Kind.STOP, self._incarnation, 0, 0, 0, body, self._prefixes[name]))
 
     def _resume(self, name: str) -> None:
         """Send again what may have been lost while a peer was away."""

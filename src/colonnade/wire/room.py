@@ -7,6 +7,7 @@ machines it cannot carry here. A :class:`Network` lets it seem that the particip
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from colonnade.errors import ColonnadeError, ConnectError, IdentityError, PeerLost, ProtocolError
+from colonnade.errors import ColonnadeError, ConnectError, IdentityError, PeerLost, ProtocolError, StudyError
 from colonnade.wire import codec
 from colonnade.wire.channel import message_in
 from colonnade.wire.counters import Counters
@@ -30,6 +31,16 @@ class Network:
 
     round_trip: float
     bytes_per_second: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.round_trip) and self.round_trip >= 0):
+            raise StudyError("round_trip of a Network is a finite number of seconds, at least 0")
+        if self.bytes_per_second is not None and not (_is_number(self.bytes_per_second) and self.bytes_per_second > 0):
+            raise StudyError("bytes_per_second of a Network is a finite number above 0, or None for no limit")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class Room:
@@ -129,7 +140,7 @@ class RoomPlace:
         self.counters = Counters.of(self.peers)
         self.blocked = 0
         self._spare: set[str] = set()
-        self._lost: set[str] = set()
+        self._lost: dict[str, PeerLost] = {}
         self._room = room
         self._channels: dict[str, RoomChannel] = {}
         self._uplink_free = 0.0
@@ -161,15 +172,24 @@ class RoomPlace:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The tolerated peers from which something did not come, in alphabetical order."""
-        return tuple(sorted(self._lost))
+        """The tolerated peers that were lost, in alphabetical order."""
+        with self._room.changed:
+            return tuple(sorted(self._lost))
+
+    def has_lost(self, peer: str) -> bool:
+        """Whether a tolerated peer was lost."""
+        return peer in self._lost
 
     def lose(self, peer: str, error: PeerLost) -> PeerLost:
-        """Note that a peer is lost, if it is a tolerated one; what to raise."""
+        """Note that a peer is lost, if it is a tolerated one; what to raise, which stays the first reason."""
         if peer not in self._spare:
             return error
-        self._lost.add(peer)
-        return marked_spare(error, peer)
+        with self._room.changed:
+            if peer not in self._lost:
+                self._lost[peer] = error
+                self._room.lane(peer, self.name).end()  # whoever still waits for the peer need not
+                self._room.changed.notify_all()
+            return marked_spare(PeerLost(*self._lost[peer].args), peer)
 
     def abort(self, reason: str) -> None:
         """End the study for everybody, with one sentence that says why and holds no data."""
@@ -245,7 +265,7 @@ class RoomChannel:
         size = len(frame)
         if self._out.waiting and self._out.waiting + size > self._room.window:
             self._wait_for_room(size)
-        if not self._room.has_left(self.peer):
+        if not self._goes_nowhere():
             self._out.put(frame, self._place.arrival(size))
         traffic = self._traffic
         traffic.messages_sent += 1
@@ -288,7 +308,7 @@ class RoomChannel:
         def has_room() -> bool:
             peer = room.places.get(self.peer)
             limit = MAX_INBOX // 2 if peer is not None and peer.blocked else room.window
-            return not lane.waiting or lane.waiting + size <= limit or room.has_left(self.peer)
+            return not lane.waiting or lane.waiting + size <= limit or self._goes_nowhere()
 
         heard = [monotonic(), lane.waiting]
 
@@ -302,10 +322,17 @@ class RoomChannel:
             lane.crowded = True
             room.changed.notify_all()
             try:
-                place.wait(has_room, patience_ends, lambda: self._silence("taken nothing"))
+                place.wait(has_room, patience_ends, lambda: place.lose(self.peer, self._silence("taken nothing")))
+            except PeerLost as error:
+                if error.spare is None:  # else what is sent to it goes nowhere from now on
+                    raise
             finally:
                 place.blocked -= 1
                 lane.crowded = False
+
+    def _goes_nowhere(self) -> bool:
+        """Whether nobody is there any more to take what is sent."""
+        return self._room.has_left(self.peer) or self._place.has_lost(self.peer)
 
     def _travel(self, due: float) -> None:
         """Wait until a message has come all the way."""
