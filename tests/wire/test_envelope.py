@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from queue import SimpleQueue
 
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from colonnade.errors import ProtocolError
 from colonnade.wire import envelope
 from colonnade.wire.dial import _bundles
+from colonnade.wire.hub import _Seat
 
 packets = st.binary(max_size=40).map(lambda body: envelope.prefix("bank", "shop") + body)
 
@@ -39,13 +43,36 @@ def test_a_bundle_that_is_cut_short_is_noticed(cut: int) -> None:
         list(envelope.unbundle(whole[:-cut]))
 
 
-@given(st.lists(st.integers(1, envelope.FULL_BUNDLE), max_size=12))
-def test_what_waits_leaves_in_order_and_in_bundles_that_are_not_too_large(sizes: list[int]) -> None:
+def _dialled(messages: list[bytes]) -> list[bytes]:
     waiting: SimpleQueue[bytes | None] = SimpleQueue()
-    messages = [b"P" * size for size in sizes]
     for message in [*messages, None]:
         waiting.put(message)
     bundles = list(_bundles(waiting))
-    assert [one for bundle in bundles for one in envelope.unbundle(bundle)] == messages
-    assert all(len(bundle) < 3 * envelope.FULL_BUNDLE for bundle in bundles)
     assert waiting.empty()
+    return bundles
+
+
+def _written_by_the_hub(messages: list[bytes]) -> list[bytes]:
+    async def drain() -> list[bytes]:
+        seat = _Seat("shop", 1)
+        for message in messages:
+            seat.announce(message)
+        return [await seat.get() for _ in range(len(messages)) if seat._waiting]
+
+    return asyncio.run(drain())
+
+
+@pytest.mark.parametrize("send", [_dialled, _written_by_the_hub])
+@given(sizes=st.lists(st.integers(1, 100) | st.integers(1, 2 * envelope.FULL_BUNDLE), max_size=12))
+def test_small_messages_leave_together_and_large_ones_alone(
+    send: Callable[[list[bytes]], list[bytes]], sizes: list[int]
+) -> None:
+    messages = [b"P" * size for size in sizes]
+    sent = send(messages)
+    bundles = [list(envelope.unbundle(whole)) for whole in sent]
+    assert [one for bundle in bundles for one in bundle] == messages
+    for whole, bundle in zip(sent, bundles, strict=True):
+        assert len(bundle) > 1 or any(whole is message for message in messages)  # not copied
+        assert len(bundle) == 1 or sum(map(len, bundle)) <= envelope.FULL_BUNDLE
+    for bundle, following in pairwise(bundles):
+        assert sum(map(len, bundle)) + len(following[0]) > envelope.FULL_BUNDLE

@@ -229,15 +229,18 @@ def _pass_on(message: bytes, receiver: Receiver) -> None:
 
 def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:
     """What waits to be sent, until None: small messages that wait together leave together."""
+    batch: list[bytes] = []
+    size = 0
     while (message := waiting.get()) is not None:
-        batch, size = [message], len(message)
-        while size < envelope.FULL_BUNDLE and not waiting.empty():
-            following = waiting.get()
-            if following is None:
-                yield envelope.bundle(batch)
-                return
-            batch.append(following)
-            size += len(following)
+        if batch and size + len(message) > envelope.FULL_BUNDLE:
+            yield envelope.bundle(batch)
+            batch, size = [], 0
+        batch.append(message)
+        size += len(message)
+        if waiting.empty():  # so what is held never waits for what may not come
+            yield envelope.bundle(batch)
+            batch, size = [], 0
+    if batch:
         yield envelope.bundle(batch)
 
 

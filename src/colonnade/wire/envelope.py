@@ -20,7 +20,7 @@ VERSION = "2"
 MAX_ENVELOPE = MAX_PACKET + HEADER_BYTES + 256
 MAX_ROSTER = 1 << 19
 FULL_BUNDLE = 1 << 16
-"""A bundle of this many bytes takes nothing more in."""
+"""Bytes that the messages of a bundle have at most; a longer one travels alone, and is not copied."""
 
 PACKET, ROSTER, HERE, GONE, BUNDLE = b"PRHGB"
 

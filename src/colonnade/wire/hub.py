@@ -248,14 +248,17 @@ class _Seat:
             await self._filled.wait()
         batch = [self._waiting.popleft()]
         size = len(batch[0])
-        # The roster, which comes first, is waited for alone.
-        while self._waiting and size < envelope.FULL_BUNDLE and batch[0][0] != envelope.ROSTER:
+        while self._waiting and self._joins(batch[0], size):
             batch.append(self._waiting.popleft())
             size += len(batch[-1])
         self._bytes -= size
         if self._bytes <= _QUEUE_BYTES // 2:
             self._drained.set()
         return envelope.bundle(batch)
+
+    def _joins(self, first: bytes, size: int) -> bool:
+        """Whether the next message fits into the bundle; the roster, which comes first, is waited for alone."""
+        return size + len(self._waiting[0]) <= envelope.FULL_BUNDLE and first[0] != envelope.ROSTER
 
 
 async def _write(seat: _Seat, context: Any) -> None:
