@@ -47,7 +47,7 @@ TALL, WIDE = (45_000, 41), (195_666, 117)
 FEW = (1500, 3000)
 """Rows of the wide table for MPyC, from which its time is scaled."""
 NEEDED = {MPYC: 150, SPU: 20, CRYPTEN: 20}
-ONLINE = {"processes": 0.060, "threads": 0.015}
+ONLINE = {"processes": 0.060, "threads": 0.015, "threads on one core": 0.015}
 HEAD = ["what", "size", "system", "program", "seconds", "times Colonnade", "CPU seconds", "seconds of preparation"]
 HEAD += ["rounds", "bytes sent", "largest error", "scaled from", "command"]
 
@@ -140,14 +140,16 @@ def _failed(lines: Sequence[Figures], tables: Sequence[Shape]) -> list[str]:
 
 
 def _ours(shapes: Sequence[Shape], repeats: int) -> Iterator[Figures]:
-    """Every operation in processes and in threads."""
-    for program, measured in (("processes", engine.in_processes), ("threads", engine.in_threads)):
+    """Every operation in processes and in threads; small ones also in threads that share a core."""
+    ways = {"processes": engine.in_processes, "threads": engine.in_threads, "threads on one core": engine.on_one_core}
+    for program, measured in ways.items():
         for operation in OPERATIONS:
-            for shape in shapes:
+            for shape in [SMALL] if program == "threads on one core" else shapes:
                 _say(f"Colonnade in {program}: {operation} {_size(shape)} ...")
                 found = measured(operation, shape, 3 * repeats if shape == SMALL else 1)
                 named = {"what": operation, "size": _size(shape), "system": OURS, "program": program}
-                command = "python benchmarks/engine.py" + (" --threads" if program == "threads" else "")
+                command = {"processes": "", "threads": " --threads"}.get(program, " --one-core")
+                command = f"python benchmarks/engine.py{command}"
                 yield found | named | {"command": command}
 
 

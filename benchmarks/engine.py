@@ -46,6 +46,16 @@ def in_threads(operation: str, shape: Shape, repeats: int = 7) -> Figures:
     return found | {"cpu": found["cpu"] / len(SEATS)}  # each saw the time of all
 
 
+def on_one_core(operation: str, shape: Shape, repeats: int = 7) -> Figures:
+    """In threads that share one core, as they share one interpreter: passing it from core to core costs time."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        return in_threads(operation, shape, repeats)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def _summary(found: dict[str, Figures]) -> Figures:
     """Online, as peers are timed; what was prepared, and the bytes of all seats."""
     reports = [found[seat] for seat in SEATS]
@@ -138,8 +148,9 @@ def _timed(links: dict[str, Any], tally: Any, act: Callable[[], Any]) -> tuple[A
 def main() -> None:
     parser = arithmetic_options(__doc__)
     parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--one-core", action="store_true", help="in threads that share a core")
     options = parser.parse_args()
-    measured = in_threads if options.threads else in_processes
+    measured = on_one_core if options.one_core else in_threads if options.threads else in_processes
     print(json.dumps(sweep(options, lambda cases: [measured(c.operation, c.shape, c.repeats) for c in cases])))
 
 

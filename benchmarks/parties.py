@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.cli.lean import keep_memory
 from colonnade.protocols import moments
 from colonnade.protocols.moments import Rows
 from colonnade.protocols.moments_task import Moments
@@ -133,6 +134,7 @@ def run(job: Job) -> Outcome:
 
 
 def _take_part(name: str, job: Job, folder: str, pipe: Connection) -> None:
+    keep_memory()  # as the command does
     certificates = {one: Certificate.load(Path(folder) / f"{one}.crt") for one in _everyone(job)}
     identity = Identity.load(Path(folder) / f"{name}.key", Path(folder) / f"{name}.crt")
     _give_alignment_a_phase()

@@ -20,11 +20,13 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust
 from colonnade.protocols import moments
 from colonnade.protocols.moments_task import Block, Moments
+from colonnade.tables.ids import Ids
 from loopback import addresses, together
 from parties import Job, command, run
 
@@ -39,7 +41,7 @@ _PROGRAM = Path(__file__).with_name("mpyc_gram.py")
 class Whole:
     """Integer rows, handed to the protocol in units of 1/gamma: it scales them back and rounds nothing."""
 
-    ids: list[str]
+    ids: Ids
     values: NDArray[np.int64]
     places: None = None
 
@@ -55,7 +57,7 @@ def integers(owner: str, rows: int = ROWS, widths: Sequence[int] = WIDTHS) -> ND
 
 
 def table(owner: str) -> Whole:
-    return Whole([f"P{i:06d}" for i in range(ROWS)], integers(owner))
+    return Whole(Ids(pa.array([f"P{i:06d}" for i in range(ROWS)], pa.large_string())), integers(owner))
 
 
 def make_task() -> Moments:

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from colonnade.cli.lean import without_pandas
+from colonnade.cli.lean import keep_memory, without_pandas
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, Network, Room, RoomPlace, dial
 
@@ -61,6 +61,7 @@ def in_processes(names: Sequence[str], prepare: Prepare) -> dict[str, Any]:
 
 def _take_part(name: str, names: Sequence[str], prepare: Prepare, folder: str, pipe: Connection) -> None:
     without_pandas()  # as the command does
+    keep_memory()
     certificates = {one: Certificate.load(Path(folder) / f"{one}.crt") for one in names}
     identity = Identity.load(Path(folder) / f"{name}.key", Path(folder) / f"{name}.crt")
     act = prepare(name)

@@ -1,10 +1,14 @@
-"""What a process of ours does without."""
+"""What a process of ours does without: pandas, and giving memory back to take it again."""
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from importlib.abc import MetaPathFinder
 from typing import Any
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # as malloc.h names them
+_LARGE, _PILE = 1 << 26, 1 << 28
 
 
 class _NoPandas(MetaPathFinder):
@@ -28,3 +32,17 @@ def without_pandas() -> None:
         pa.array([0])  # pyarrow looks once, and remembers
     finally:
         sys.meta_path.remove(finder)
+
+
+def keep_memory() -> None:
+    """Let the C library keep the memory of freed arrays for the next ones, where it is one that can.
+
+    A study makes and drops arrays of megabytes all the time. By default each is a fresh mapping, and the first touch of
+    a page costs more than the arithmetic in it. Arrays above 64 MB, and piles above 256 MB, are given back.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return
+    for parameter, value in ((_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _PILE), (_TOP_PAD, _LARGE)):
+        mallopt(parameter, value)

@@ -12,11 +12,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from colonnade.errors import CapacityError, StudyError
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import new_key
+from colonnade.tables.ids import packed
 from colonnade.tables.places import Places
 
 _CHUNK = 1 << 14
@@ -108,9 +107,8 @@ def digest(salt: bytes, ids: Sequence[str]) -> bytes:
     """A digest of the sorted list in which no two lists can run together."""
     state = hashlib.sha256(salt)
     for start in range(0, len(ids), _CHUNK):
-        part = ids[start : start + _CHUNK]
-        state.update(np.fromiter(map(len, part), dtype="<u8").tobytes())
-        state.update("".join(part).encode())
+        for piece in packed(ids, start, start + _CHUNK):
+            state.update(piece)
     return state.digest()
 
 
