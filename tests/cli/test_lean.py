@@ -29,4 +29,7 @@ def faults(first: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
 def test_a_process_of_ours_keeps_the_memory_of_arrays_it_dropped() -> None:
-    assert faults("keep_memory()") < faults("") / 10
+    without = faults("")
+    if without < 5000:
+        pytest.skip("this system gives fresh memory out in larger pieces than pages, or does not count them")
+    assert faults("keep_memory()") < without / 10

@@ -92,7 +92,7 @@ def test_what_is_opened_under_masks_is_opened_in_the_places_listed_here_only() -
     found = set()
     for path in MODULES:
         for line in path.read_text(encoding="utf-8").splitlines():
-            if re.search(r"\bopen_among_seats\(|\bbits\.open\(", line):
+            if re.search(r"\bopen_among_seats\(|\.open\(", line) and path.parent.name == "mpc":
                 found.add((path.relative_to(SOURCE).as_posix(), line.strip()))
     assert found == MASKED
 

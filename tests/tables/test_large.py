@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from colonnade.errors import DataError
 from colonnade.tables import Key, KeyPlan, Schema, category, files, flag, number, read_table, reading
 from colonnade.tables.cells import OnDisk, regrouped
-from colonnade.tables.ids import Ids
+from colonnade.tables.ids import Ids, packed
 from colonnade.tables.spill import Spill
 from colonnade.tables.table import Table
 
@@ -439,6 +439,8 @@ def test_ids_are_a_sequence(texts: list[str], random: Any) -> None:
         assert expected == found
         assert found[1:4] == expected[1:4]
         assert found[::-1] == expected[::-1]
+        assert packed(found, 1, 4) == packed(expected, 1, 4)
+        assert packed(found, 0, len(found)) == packed(expected, 0, len(found))
         assert found[-3::2] == expected[-3::2]
         assert [found[i] for i in range(-len(texts), len(texts))] == expected + expected
         assert found != [*expected, "more"]

@@ -321,6 +321,25 @@ def test_who_was_given_up_for_lost_is_told_so_when_it_comes_back(sealed_world: A
     assert coordinator.channel("bank").recv("still here") == {}
 
 
+def test_who_was_given_up_by_one_ends_the_study_for_nobody_else(world: Any) -> None:
+    """The others may not have noticed anything."""
+    bank, coordinator, shop = world.all_join(timeout=1.0)
+    bank.tolerate(["shop"])
+    with pytest.raises(PeerLost, match="shop") as lost:
+        bank.channel("shop").recv("x")
+    assert lost.value.spare == "shop"
+
+    def come_late() -> None:
+        shop.channel("bank").send("late")
+        shop.channel("bank").recv("y")
+
+    with pytest.raises(PeerStopped, match="stopped the study: shop was lost, and the study went on without it"):
+        come_late()
+    shop.abort("it met an error")
+    bank.channel("coordinator").send("still here")
+    assert coordinator.channel("bank").recv("still here") == {}
+
+
 def test_a_spare_peer_that_was_restarted_is_lost_and_told_so(sealed_world: Any) -> None:
     bank, coordinator, shop = sealed_world.all_join()
     for endpoint in (bank, coordinator):

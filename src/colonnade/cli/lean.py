@@ -8,7 +8,7 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # as malloc.h names them
-_LARGE, _PILE = 1 << 26, 1 << 28
+_LARGE, _PILE, _PAD = 1 << 25, 1 << 28, 1 << 26
 
 
 class _NoPandas(MetaPathFinder):
@@ -38,11 +38,12 @@ def keep_memory() -> None:
     """Let the C library keep the memory of freed arrays for the next ones, where it is one that can.
 
     A study makes and drops arrays of megabytes all the time. By default each is a fresh mapping, and the first touch of
-    a page costs more than the arithmetic in it. Arrays above 64 MB, and piles above 256 MB, are given back.
+    a page costs more than the arithmetic in it. Arrays above 32 MB, and piles above 256 MB, are given back.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # not glibc
         return
-    for parameter, value in ((_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _PILE), (_TOP_PAD, _LARGE)):
-        mallopt(parameter, value)
+    if mallopt(_MMAP_THRESHOLD, _LARGE):  # the others alone would make it worse
+        mallopt(_TRIM_THRESHOLD, _PILE)
+        mallopt(_TOP_PAD, _PAD)

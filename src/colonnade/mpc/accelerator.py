@@ -53,7 +53,8 @@ def expect(multiplications: int) -> None:
         begin = search.multiplications >= LOOK and not search.begun
         search.begun |= begin
     if begin and _setting() == "auto" and _has_driver():
-        Thread(target=find, name="accelerator", daemon=True).start()
+        # Not a daemon: at the end of the process one that is loading torch would crash it.
+        Thread(target=find, name="accelerator").start()
 
 
 def found() -> Accelerator | None:
@@ -89,9 +90,16 @@ def offload(left: Residues, right: Residues, primes: Sequence[int]) -> Residues 
         return None
     try:
         product: Residues = device.inner(left, right, primes)
-    except RuntimeError:  # the work of somebody else fills the device, or it failed
+    except RuntimeError as error:
+        give_up(device, error)
         return None
     return product
+
+
+def give_up(device: Accelerator, error: RuntimeError) -> None:
+    """A device that failed is not asked again, unless it was only full of somebody else's work."""
+    if not isinstance(error, device.torch.OutOfMemoryError):
+        _of_this_process().device = None
 
 
 def pays(left: tuple[int, ...], right: tuple[int, ...]) -> bool:

@@ -138,7 +138,7 @@ class FixedPoint:
         fraction: int | None = None,
         bounds: Sequence[int] | None = None,
     ) -> list[Fixed]:
-        """Independent elementwise products in one round; ``bounds`` are as that of :meth:`multiply`."""
+        """Independent elementwise products, in one round if all are cut or none; ``bounds`` as in :meth:`multiply`."""
         known = [left.bound * right.bound for left, right in pairs] if bounds is None else bounds
         return self.truncate_all([self._raw(*pair, bound) for pair, bound in zip(pairs, known, strict=True)], fraction)
 
@@ -239,7 +239,7 @@ class FixedPoint:
     def negative(self, number: Fixed) -> Fixed:
         """1 where a number is below zero, else 0: exact, ceil(log2 b) + 2 rounds for numbers of b bits.
 
-        A seat sends (n - 1) k residues and about (n - 1 - t) 3 b shared bits.
+        A seat sends (n - 1) k residues, and about 1.5 b shared bits to each of n - 1 - t seats.
         """
         return in_parts(number, self._negative)
 

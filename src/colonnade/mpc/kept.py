@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.accelerator import found
+from colonnade.mpc.accelerator import found, give_up
 from colonnade.mpc.accelerator_device import Accelerator
 from colonnade.mpc.residues import Residues, ResidueSystem
 
@@ -34,7 +34,8 @@ class Kept:
         if device:
             try:
                 return self._system.reduce(self._on(device, public))
-            except RuntimeError:  # the work of somebody else fills the device, or it failed
+            except RuntimeError as error:
+                give_up(device, error)
                 self._refused, self._placed = True, []
         with ThreadPoolExecutor(len(public)) as workers:
             return np.stack(list(workers.map(self._here, range(len(public)), public)))

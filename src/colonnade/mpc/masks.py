@@ -114,8 +114,8 @@ class Masks:
     def bit_mask(self, bits: int, count: int) -> BitMask:
         """A mask whose lowest bits are shared as bits.
 
-        Made by adding up the groups' bits: of few numbers ceil(log2 groups) or so rounds more than of a sum of two
-        (:func:`circuits.add`), and about 2 b log2(b) shared bits to each of n - 1 - t seats.
+        Made by adding up the groups' bits (:func:`circuits.add`, which says the rounds): about b (groups - 2 + log2 b)
+        shared bits to each of n - 1 - t seats, or b (groups - 1) for many numbers.
         """
         found: BitMask = self._take(("bit mask", bits, count))
         return found

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -165,18 +166,21 @@ class _Parts(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         self._stream = pa.input_stream(str(path))
         self._held = b""
+        self._reading = Lock()  # Arrow reads ahead in a thread of its own
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        part: bytes = self._held + self._stream.read(size - len(self._held))
-        self._held = b"\r" if len(part) > 1 and part.endswith(b"\r") else b""
-        return part[:-1] if self._held else part
+        with self._reading:
+            part: bytes = self._held + self._stream.read(None if size < 0 else size - len(self._held))
+            self._held = b"\r" if len(part) > 1 and part.endswith(b"\r") else b""
+            return part[:-1] if self._held else part
 
     def close(self) -> None:
-        self._stream.close()
-        super().close()
+        with self._reading:
+            self._stream.close()
+            super().close()
 
 
 def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int]) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class Ids(Sequence[str]):
     def packed(self, start: int, stop: int) -> tuple[bytes, bytes]:
         """How many letters some of them have, as 64-bit numbers, and all these letters in UTF-8."""
         texts = self._texts_of(start, stop)
+        if not len(texts):
+            return b"", b""
         _, places, letters = texts.buffers()
         ends = np.frombuffer(places, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
         lengths = np.asarray(pc.utf8_length(texts), dtype="<u8")

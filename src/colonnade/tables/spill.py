@@ -52,6 +52,8 @@ class Spill:
 
     def _stretches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns, a stretch at a time, with the rows of each as they came from the source."""
+        if not self._parts:
+            return
         fields = [self._columns.index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
         try:

@@ -35,6 +35,8 @@ class Kind(IntEnum):
     """A signed notice that the sender ended the study, with the reason."""
     BYE = 5
     """A signed notice that the sender has finished."""
+    AWAY = 6
+    """A signed notice that the sender goes on without the receiver."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -233,7 +233,7 @@ class Post:
                 boxes.inbox.grant()
         elif packet.kind is Kind.ASK:
             boxes.inbox.ask()
-        elif packet.kind in (Kind.STOP, Kind.BYE):
+        elif packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY):
             self._heed(name, packet)
         self._report_if_due(name)
         self._lock.notify_all()
@@ -243,18 +243,20 @@ class Post:
         incarnations = (packet.incarnation, self._incarnation)
         notice = Notice(packet.kind, name, self._identity.name, incarnations)
         reason = notice.open(self._certificates[name], bytes(packet.body))
-        if packet.kind is Kind.STOP:
+        if packet.kind is Kind.AWAY:
+            self._stopped = reason  # which nobody else needs to hear: they go on
+        if packet.kind is not Kind.BYE:
             self._watch.fail(stopped_by(name, reason))
         self._watch.departed(name)
 
     def _turn_away(self, name: str, packet: Packet) -> None:
         """A peer that was given up for lost cannot take part again, restarted or not: too much was not sent to it."""
-        if packet.kind in (Kind.STOP, Kind.BYE):  # or two who gave each other up would never stop saying so
+        if packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY):  # or two who gave each other up would never stop saying so
             return
-        notice = Notice(Kind.STOP, self._identity.name, name, (self._incarnation, packet.incarnation))
+        notice = Notice(Kind.AWAY, self._identity.name, name, (self._incarnation, packet.incarnation))
         body = notice.seal(self._identity, f"{name} was lost, and the study went on without it")
         # Nothing is acknowledged: a process that was restarted has not sent what the former one had.
-        self._hand_over(name, pack(Kind.STOP, self._incarnation, 0, 0, 0, body, self._prefixes[name]))
+        self._hand_over(name, pack(Kind.AWAY, self._incarnation, 0, 0, 0, body, self._prefixes[name]))
 
     def _resume(self, name: str) -> None:
         """Send again what may have been lost while a peer was away."""

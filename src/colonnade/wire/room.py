@@ -11,6 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import TracebackType
@@ -40,7 +41,7 @@ class Network:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 class Room:
@@ -188,14 +189,19 @@ class RoomPlace:
             if peer not in self._lost:
                 self._lost[peer] = error
                 self._room.lane(peer, self.name).end()  # whoever still waits for the peer need not
+                self._room.lane(self.name, peer).end()  # nor need the peer wait
                 self._room.changed.notify_all()
             return marked_spare(PeerLost(*self._lost[peer].args), peer)
 
     def abort(self, reason: str) -> None:
-        """End the study for everybody, with one sentence that says why and holds no data."""
+        """End the study for everybody, with one sentence that says why and holds no data.
+
+        Whoever was given up for lost ends it for nobody else.
+        """
         room = self._room
         with room.changed:
-            if not self.closed and room.failure is None:
+            given_up = any(place.has_lost(self.name) for place in room.places.values())
+            if not self.closed and room.failure is None and not given_up:
                 room.failure = stopped_by(self.name, reason)
                 room.end_lanes()
 
@@ -261,7 +267,7 @@ class RoomChannel:
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; blocks only while the peer is too far behind."""
         frame = b"".join(codec.encode_parts([kind, fields]))
-        self._place.check()
+        self._check()
         size = len(frame)
         if self._out.waiting and self._out.waiting + size > self._room.window:
             self._wait_for_room(size)
@@ -275,7 +281,7 @@ class RoomChannel:
 
     def recv(self, kind: str) -> dict[str, Any]:
         """The fields of the next message, which must be of this kind."""
-        self._place.check()
+        self._check()
         self._tally.waits()
         try:
             parcel = self._in.take(self._room.timeout)
@@ -285,7 +291,7 @@ class RoomChannel:
             with self._room.changed:
                 self._room.changed.notify_all()
         if parcel is None:
-            self._place.check()
+            self._check()
             left = PeerLost(f"{self.peer} has left the study, and more was expected from it")
             raise self._place.lose(self.peer, left)
         frame, due = parcel
@@ -297,6 +303,13 @@ class RoomChannel:
         traffic.payload_received += len(frame)
         traffic.sealed_received += len(frame)
         return message_in(frame, kind, self.peer)
+
+    def _check(self) -> None:
+        """Raise what stands in the way of going on with this peer."""
+        self._place.check()
+        peer, me = self._room.places.get(self.peer), self._place.name
+        if peer is not None and peer.has_lost(me):
+            raise stopped_by(self.peer, f"{me} was lost, and the study went on without it")
 
     def _wait_for_room(self, size: int) -> None:
         """Block until the peer has taken enough; meanwhile others may send to this place as if it read everything.
