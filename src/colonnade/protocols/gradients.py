@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,8 @@ def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream:
     members = batches(task, seat.rows, drawn) if seat else iter(())
     for start in range(0, task.rounds, task.rounds_ahead):
         rounds = min(task.rounds_ahead, task.rounds - start)
-        noise = _noise_ahead(me, task, seat, stream, rounds)
+        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
+        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
         if seat and noise:
             with me.meter.phase("iterate"):
                 for number in range(rounds):
@@ -216,21 +218,6 @@ def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream:
                     descent.step(_open(me, gradient, mask, task))
         me.progress("iterate", start + rounds, task.rounds)
     return _publish(me, task, descent.learned if seat else None)
-
-
-def _noise_ahead(me: Role, task: Gradients, seat: Seat | None, stream: Stream | None, rounds: int) -> Shares | None:
-    """What a seat adds to its gradients of the next rounds: everyone's noise, and fresh sharings of zero."""
-    shape, mine = (rounds, task.entries), None
-    if stream is not None:
-        with me.meter.phase("noise"):
-            drawn = noise_shares(task, rounds, stream)
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(drawn)
-    if not seat:
-        return None
-    with me.meter.phase("receive"):
-        noise = [mine if name == me.name and mine else me.hand.receive(name, shape) for name in task.owners]
-        return me.hand.add([*noise, me.hand.zero(shape, me.opening_degree)])
 
 
 def _open(me: Role, total: Shares, mask: Shares, task: Gradients) -> NDArray[Any]:

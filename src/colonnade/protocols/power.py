@@ -10,6 +10,7 @@ follow from it. The first round also opens the sum of all squared norms, for the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,7 +174,8 @@ def _search(me: Role, task: Power, seat: Seat | None, stream: Stream | None) -> 
     opened: list[NDArray[np.int64]] = []
     for start in range(0, task.rounds, task.rounds_ahead):
         rounds = min(task.rounds_ahead, task.rounds - start)
-        noise = _noise_ahead(me, task, seat, stream, rounds)
+        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
+        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
         for number in range(rounds):
             with me.meter.phase("search"):
                 asked.add(_told(me, task, asked, opened))
@@ -205,21 +207,6 @@ def _wanted(task: Power, asked: Asked, opened: Sequence[NDArray[np.int64]], stre
     if not opened:
         return asked.rounded(beginning(task, stream))
     return asked.rounded(NoisyProducts(task, tuple(asked.rounds), tuple(opened)).following())
-
-
-def _noise_ahead(me: Role, task: Power, seat: Seat | None, stream: Stream | None, rounds: int) -> Shares | None:
-    """What a seat adds to its products of the next rounds: everyone's noise, and fresh sharings of zero."""
-    shape, mine = (rounds, task.entries), None
-    if stream is not None:
-        with me.meter.phase("noise"):
-            drawn = noise_shares(task, rounds, stream)
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(drawn)
-    if not seat:
-        return None
-    with me.meter.phase("receive"):
-        noise = [mine if name == me.name and mine else me.hand.receive(name, shape) for name in task.owners]
-        return me.hand.add([*noise, me.hand.zero(shape, me.opening_degree)])
 
 
 def _open(me: Role, products: Shares | None, mask: Shares | None, task: Power) -> NDArray[np.int64]:
