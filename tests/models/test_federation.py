@@ -20,7 +20,7 @@ from colonnade import (
     number,
     polynomial_sum,
 )
-from colonnade.errors import AlignmentError, CapacityError, DataError, StudyError
+from colonnade.errors import AlignmentError, CapacityError, ColonnadeError, DataError, StudyError
 from colonnade.tables.keys import Key, KeyColumn
 from colonnade.wire import Network
 
@@ -102,6 +102,18 @@ def test_far_apart_it_takes_longer_and_finds_the_same():
     people = Federation(parties(2), network=Network(0.02)).align(on="person_id", mode="helper")
     assert found(people) == COMMON[2]
     assert people.alignment.seconds >= 0.02
+
+
+def test_a_distance_that_is_none_is_refused():
+    with pytest.raises(StudyError, match="takes a Network"):
+        Federation(parties(2), network=0.02)
+
+
+def test_a_misspelt_accelerator_ends_a_study_before_it_begins(monkeypatch):
+    people = Federation(parties(2)).align(on="person_id", mode="helper")
+    monkeypatch.setenv("COLONNADE_ACCELERATOR", "gpu")
+    with pytest.raises(ColonnadeError, match="none of auto, cpu and off"):
+        PCA(1, epsilon=1.0).fit(people)
 
 
 def test_several_keys_under_other_names_and_spellings():

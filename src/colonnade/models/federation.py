@@ -125,6 +125,8 @@ class Federation:
     ) -> None:
         if not all(isinstance(party, Party) for party in parties):
             raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...)")
+        if not isinstance(network, Network | None):
+            raise StudyError("network= takes a Network(round_trip=...), or None for threads that are not apart")
         names = [party.name for party in parties]
         if len(set(names)) != len(names):
             raise StudyError("two parties have the same name; give each its own")

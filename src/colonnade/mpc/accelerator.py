@@ -52,14 +52,14 @@ def expect(multiplications: int) -> None:
         search.multiplications += multiplications
         begin = search.multiplications >= LOOK and not search.begun
         search.begun |= begin
-    if begin and _setting() == "auto" and _has_driver():
+    if begin and chosen() == "auto" and _has_driver():
         # Not a daemon: at the end of the process one that is loading torch would crash it.
         Thread(target=find, name="accelerator").start()
 
 
 def found() -> Accelerator | None:
     """The device, once it is found; nobody waits for that."""
-    setting = _setting()
+    setting = chosen()
     if setting == "cpu":
         return find()
     return _of_this_process().device if setting == "auto" else None
@@ -67,7 +67,7 @@ def found() -> Accelerator | None:
 
 def find() -> Accelerator | None:
     """Look for a device, and wait until that is done."""
-    setting = _setting()
+    setting = chosen()
     if setting == "off":
         return None
     search = _of_this_process()
@@ -117,7 +117,8 @@ def _of_this_process() -> _Search:
     return _search
 
 
-def _setting() -> str:
+def chosen() -> str:
+    """What the environment asks for; a study looks before it begins, so that a misspelling does not end it midway."""
     setting = os.environ.get(SETTING, "auto")
     if setting not in ("auto", "cpu", "off"):
         raise ColonnadeError(f"{SETTING} is none of auto, cpu and off: set it to one of them, or unset it")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from colonnade.errors import ColonnadeError, Interrupted, PeerLost
-from colonnade.mpc import Committee, Link
+from colonnade.mpc import Committee, Link, accelerator
 from colonnade.privacy.events import Event
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
 from colonnade.wire import Counters
@@ -96,6 +96,7 @@ def play(
 ) -> Played[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data."""
     try:
+        accelerator.chosen()
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, before_sharing)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
