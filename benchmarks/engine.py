@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, functions
-from colonnade.mpc.fixedpoint import Fixed, FixedPoint
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
+from colonnade.mpc.fixed import functions
+from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
 from colonnade.protocols.roles import COORDINATOR
 from loopback import Figures, Shape, arithmetic_options, error, operands, sweep, typical
 from processes import PATIENCE, Act, Stage

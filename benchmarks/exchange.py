@@ -33,8 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from colonnade.models import Roster
-from colonnade.models.glm import GLM
-from colonnade.protocols import exchange
+from colonnade.models.glm.model import GLM
+from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.reproduce.results import PROVEN, Group, Row, write_csv

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.protocols.moments_task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
 from parties import ALIGN, Job, Outcome, Report, command, run
 
 ROWS, COLUMNS, SMALL = 195_666, 39, 50_000

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, functions
-from colonnade.mpc.fixedpoint import Fixed, FixedPoint
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
+from colonnade.mpc.fixed import functions
+from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
 
 PAGE = Path(__file__).parent.parent / "docs" / "fixed-point.md"
 BEGIN, END = "<!-- operations -->", "<!-- end of operations -->"

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.cli.lean import keep_memory
-from colonnade.protocols import moments
-from colonnade.protocols.moments import Rows
-from colonnade.protocols.moments_task import Moments
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR, Meter
+from colonnade.protocols.rows import Rows
 from colonnade.protocols.session import Played, play
 from colonnade.randomness import Stream
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial

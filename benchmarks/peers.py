@@ -24,8 +24,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust
-from colonnade.protocols import moments
-from colonnade.protocols.moments_task import Block, Moments
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.task import Block, Moments
 from colonnade.tables.ids import Ids
 from loopback import addresses, together
 from parties import Job, command, run

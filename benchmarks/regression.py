@@ -35,11 +35,11 @@ from numpy.typing import NDArray
 
 from colonnade.cli.demo import write_study
 from colonnade.errors import DatasetError
-from colonnade.models.design import weighted_rows
 from colonnade.models.federation import Roster
-from colonnade.models.logistic import LogisticRegression
-from colonnade.protocols.moments import OwnBlock
-from colonnade.protocols.moments_task import Moments
+from colonnade.models.regression.design import weighted_rows
+from colonnade.models.regression.logistic import LogisticRegression
+from colonnade.protocols.moments.programs import OwnBlock
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.randomness import Stream

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.protocols import gradients
-from colonnade.protocols.blocks import Block
-from colonnade.protocols.gradients_task import Gradients
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.roles import COORDINATOR, Meter
+from colonnade.protocols.rows import Block
 from colonnade.protocols.session import play
 from colonnade.wire import Endpoint
 from gram import Stored

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.privacy import Trust
-from colonnade.protocols.moments_task import Block, Moments
+from colonnade.protocols.moments.task import Block, Moments
 from parties import Job, Outcome, run
 from rounds import Stored
 

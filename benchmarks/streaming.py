@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.protocols.moments import Rows
-from colonnade.protocols.moments_task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.rows import Rows
 from colonnade.tables import Schema, number, read_table
 from parties import Job, Outcome, run
 

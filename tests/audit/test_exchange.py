@@ -16,12 +16,12 @@ from colonnade.audit.exchange_scripts import scores_told, slopes_told
 from colonnade.audit.verdict import judge
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.protocols import exchange
-from colonnade.protocols.blocks import Block
-from colonnade.protocols.exchange_bounds import Side
-from colonnade.protocols.exchange_sides import ActiveDescent, PassiveDescent
-from colonnade.protocols.exchange_task import Exchange
-from colonnade.protocols.families import Family, family_for
+from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.exchange.bounds import Side
+from colonnade.protocols.exchange.sides import ActiveDescent, PassiveDescent
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.losses.labels import Family, family_for
+from colonnade.protocols.rows import Block
 from colonnade.tables import flag, number
 
 with warnings.catch_warnings():

@@ -15,7 +15,8 @@ from colonnade import PCA, Statement, errors, load_dataset
 from colonnade.cli.app import app
 from colonnade.cli.output import INTERNAL_ERROR
 from colonnade.models import Roster
-from colonnade.study import aligning, policy, spec, tasks
+from colonnade.study import policy, spec, tasks
+from colonnade.study.alignment import section as aligning
 from colonnade.tables import toml
 
 from .book import ROOT, blocks, named, pages

@@ -13,7 +13,7 @@ from colonnade.models import baselines
 from colonnade.models.evaluation import captured_by_pca, compare
 from colonnade.models.pca import top_eigenvectors
 from colonnade.privacy import Trust
-from colonnade.protocols.moments import simulate
+from colonnade.protocols.moments.programs import simulate
 from colonnade.tables import read_table
 
 pd = pytest.importorskip("pandas")

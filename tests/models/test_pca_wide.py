@@ -12,8 +12,8 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.models import Roster, baselines
 from colonnade.models.evaluation import captured_by_pca
 from colonnade.models.pca import WIDE, published
-from colonnade.protocols.moments_task import Moments
-from colonnade.protocols.power_task import Power
+from colonnade.protocols.directions.task import Directions
+from colonnade.protocols.moments.task import Moments
 
 pd = pytest.importorskip("pandas")
 ROWS = 1500
@@ -126,7 +126,7 @@ def test_auto_asks_for_directions_above_a_stated_width():
     assert isinstance(model.plan(wide_roster(WIDE)), Moments)
     roster = wide_roster(WIDE + 1)
     task = model.plan(roster)
-    assert isinstance(task, Power)
+    assert isinstance(task, Directions)
     assert (task.rounds, task.directions) == (6, 10)
     assert task.center
     assert not PCA(2, epsilon=1.0, rows_at_most=1000, center=False).plan(roster).center
@@ -138,7 +138,7 @@ def test_auto_asks_for_directions_above_a_stated_width():
 def test_auto_takes_all_moments_where_only_they_fit():
     """The defaults allow millions of rows; where rows may be long too, products with directions do not fit."""
     model, roster = PCA(2, epsilon=1.0), wide_roster(WIDE + 1, clip=None)
-    assert isinstance(model.plan(wide_roster(WIDE + 1, clip=1.0)), Power)
+    assert isinstance(model.plan(wide_roster(WIDE + 1, clip=1.0)), Directions)
     task = model.plan(roster)
     assert isinstance(task, Moments)
     assert task == PCA(2, epsilon=1.0, method="moments").plan(roster)
@@ -149,17 +149,17 @@ def test_auto_takes_all_moments_where_only_they_fit():
         ) as caught:
             asked.plan(roster).committee  # noqa: B018
     fitting = int(str(caught.value).split(") to ")[1].split(",")[0])
-    assert isinstance(PCA(2, epsilon=1.0, gamma=fitting).plan(roster), Power)
+    assert isinstance(PCA(2, epsilon=1.0, gamma=fitting).plan(roster), Directions)
     # Nor do all moments fit a message of so many columns, and the error is that of directions.
     wider = model.plan(wide_roster(6000, clip=None))
-    assert isinstance(wider, Power)
+    assert isinstance(wider, Directions)
     with pytest.raises(CapacityError, match=r"lower gamma \(4096\) to \d+"):
         wider.committee  # noqa: B018
 
 
 def test_a_table_of_twenty_thousand_columns_can_be_planned():
     task = PCA(3, epsilon=1.0, rows_at_most=1024).plan(wide_roster(20_531))
-    assert isinstance(task, Power)
+    assert isinstance(task, Directions)
     assert task.entries * task.rounds < 2_000_000
     assert len(task.committee.system.primes) == 3
     with pytest.raises(CapacityError, match="lower gamma"):

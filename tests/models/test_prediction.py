@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from colonnade import Ledger, Schema, Statement, category, flag, number, read_table
 from colonnade.errors import BudgetError, StudyError
 from colonnade.models import PCA, Estimator, Roster
-from colonnade.models.linear import LinearRegression
-from colonnade.models.logistic import LogisticRegression
 from colonnade.models.prediction import JointPrediction, Scorer, features, joint_scores, part_of
+from colonnade.models.regression.linear import LinearRegression
+from colonnade.models.regression.logistic import LogisticRegression
 from colonnade.privacy import parse_budgets
 from colonnade.protocols.roles import COORDINATOR
 

@@ -7,7 +7,7 @@ from copy import copy
 import pytest
 
 from colonnade.models import Roster
-from colonnade.models.glm import GLM
+from colonnade.models.glm.model import GLM
 from colonnade.privacy.statement import rounded_up
 from colonnade.report import render
 from colonnade.tables import load_dataset

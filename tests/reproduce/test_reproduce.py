@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from colonnade.cli.reproduce import reproduce
 from colonnade.errors import DatasetError, StorageError, StudyError
-from colonnade.protocols import gradients
-from colonnade.protocols.blocks import Block
-from colonnade.protocols.gradients_task import Gradients
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.gradients.task import Gradients
+from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 from colonnade.report.reproduction import render_reproduction
 from colonnade.reproduce import (

@@ -16,8 +16,8 @@ from colonnade.privacy import Statement
 from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.align import Aligned
 from colonnade.study import PartyConfig, Study, preflight
-from colonnade.study.aligning import KeyPart
-from colonnade.study.alignments import Store
+from colonnade.study.alignment.section import KeyPart
+from colonnade.study.alignment.store import Store
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key, KeyPlan
 

@@ -14,7 +14,7 @@ from colonnade.cli import app as cli
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.models import MODELS
 from colonnade.privacy import PoissonSampled, Repeated, Statement
-from colonnade.protocols.sketch_task import Sketch
+from colonnade.protocols.sketch import Sketch
 from colonnade.study import Study, preflight
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.study.preflight import RunPreflight, SketchPreflight

@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.cli import show
 from colonnade.errors import StudyError
-from colonnade.protocols.power_task import Power
+from colonnade.protocols.directions.task import Directions
 from colonnade.study import preflight
 from colonnade.study.figures import DirectionsPreflight
 from colonnade.study.plan import Amount, epsilons
@@ -34,7 +34,7 @@ def test_a_study_by_directions(place):
     answer = preflight(study)
     assert isinstance(answer, DirectionsPreflight)
     task = study.task
-    assert isinstance(task, Power)
+    assert isinstance(task, Directions)
     assert (answer.method, answer.openings, answer.directions) == ("power", task.rounds, task.directions)
     text = show.preflight(answer)
     assert f"{task.rounds} openings of products with {task.directions} directions each, priced as one" in text

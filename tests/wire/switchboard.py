@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 
 from colonnade.errors import ConnectError, IdentityError
+from colonnade.wire.carrier import Receiver, failing_loudly
 from colonnade.wire.endpoint import Endpoint
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.link import Receiver, failing_loudly
 from colonnade.wire.watch import Limits
 
 _JOIN_SECONDS = 5.0

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.events import alike
-from colonnade.protocols import power
-from colonnade.protocols.blocks import Block
-from colonnade.protocols.power_search import Asked
-from colonnade.protocols.power_task import Power
+from colonnade.protocols.directions import programs as power
+from colonnade.protocols.directions.search import Asked
+from colonnade.protocols.directions.task import Directions
+from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 
 _MOST_TURNED = 8
@@ -36,7 +36,7 @@ class Products:
     in the protocol would answer.
     """
 
-    task: Power
+    task: Directions
     people: tuple[tuple[float, ...] | None, tuple[float, ...]]
     noisy: tuple[str, ...]
     again: bool = False
@@ -105,18 +105,18 @@ class Products:
         return first, second
 
 
-def _with_constant(task: Power, person: tuple[float, ...] | None) -> NDArray[np.float64]:
+def _with_constant(task: Directions, person: tuple[float, ...] | None) -> NDArray[np.float64]:
     """A person's row and the constant, but for rounding; nobody's is all zeros."""
     return np.zeros(task.width) if person is None else np.array([*person, task.constant / task.gamma])
 
 
-def _distance(task: Power, first: tuple[float, ...], second: tuple[float, ...]) -> float:
+def _distance(task: Directions, first: tuple[float, ...], second: tuple[float, ...]) -> float:
     """How far apart the second moments of two people are, squared."""
     a, b = _with_constant(task, first), _with_constant(task, second)
     return float((a @ a) ** 2 + (b @ b) ** 2 - 2 * (a @ b) ** 2)
 
 
-def _at_bounds(task: Power, turned: tuple[str, ...] = (), column: int = 0) -> tuple[float, ...]:
+def _at_bounds(task: Directions, turned: tuple[str, ...] = (), column: int = 0) -> tuple[float, ...]:
     """A person whose value in one column of each owner is as large as the owner's clip."""
     row: list[float] = []
     for block in task.blocks:
@@ -127,7 +127,7 @@ def _at_bounds(task: Power, turned: tuple[str, ...] = (), column: int = 0) -> tu
     return tuple(row)
 
 
-def _neighbours(task: Power, observer: Observer) -> tuple[tuple[float, ...] | None, tuple[float, ...]]:
+def _neighbours(task: Directions, observer: Observer) -> tuple[tuple[float, ...] | None, tuple[float, ...]]:
     """Of some pairs that the observer must not tell apart, the one that moves the second moments furthest."""
     whole = _at_bounds(task)
     if observer == Observer.analyst():
@@ -142,10 +142,10 @@ def _neighbours(task: Power, observer: Observer) -> tuple[tuple[float, ...] | No
     return whole, max([*pairs, tuple(mixed)], key=lambda pair: _distance(task, whole, pair))
 
 
-def _example() -> Power:
+def _example() -> Directions:
     """Three owners of two columns each, three rounds of two directions; epsilon 1 against the analyst."""
     owners = ("bank", "shop", "clinic")
-    task = Power(
+    task = Directions(
         tuple(Block(owner, ("a", "b"), 1.0) for owner in owners),
         Trust(owners, owners, 1),
         gamma=4096,
@@ -162,9 +162,9 @@ def _example() -> Power:
     "pca-power",
     "products of second moments with directions, opened in rounds",
     _example,
-    plays=lambda task: isinstance(task, Power),
+    plays=lambda task: isinstance(task, Directions),
 )
-def power_games(task: Power) -> Iterator[Game]:
+def power_games(task: Directions) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
     key = alike([(task.event, task.trust)])
     for observer in task.trust.standard_observers(key):

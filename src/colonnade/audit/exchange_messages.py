@@ -18,12 +18,13 @@ from colonnade.audit.exchange_scripts import Matrix, Script, Told, Vector, score
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.protocols import exchange, exchange_ask
-from colonnade.protocols.blocks import Block
-from colonnade.protocols.exchange_ask_task import Asking, Sender
-from colonnade.protocols.exchange_bounds import Side
-from colonnade.protocols.exchange_task import Exchange
-from colonnade.protocols.families import Family, family_for
+from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.exchange.bounds import Side
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.kept_scores import programs as exchange_ask
+from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
+from colonnade.protocols.losses.labels import Family, family_for
+from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 from colonnade.tables import flag
 
@@ -255,7 +256,7 @@ class NewScores:
     So their weights do not matter, blurred or not, and many questions can be asked at once.
     """
 
-    task: Asking
+    task: KeptScoresTask
     senders: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
@@ -270,13 +271,13 @@ class NewScores:
         return total
 
 
-def _asking() -> Asking:
+def _asking() -> KeptScoresTask:
     """The scores of ten people by weights that hardly move with anyone; epsilon 1 against everyone."""
     owners = ("bank", "shop", "clinic")
     senders = tuple(
         Sender(owner, weights=2, row_norm=1.0, score_clip=0.9, drift=0.01) for owner in owners if owner != "bank"
     )
-    task = Asking(Trust(owners, (), 0), "bank", senders, rows_at_most=10)
+    task = KeptScoresTask(Trust(owners, (), 0), "bank", senders, rows_at_most=10)
     return task.calibrated(parse_budgets(1.0, 1e-5, task.trust))
 
 
@@ -284,9 +285,9 @@ def _asking() -> Asking:
     "glm-prediction",
     "one person's score by weights that parties keep",
     _asking,
-    plays=lambda task: isinstance(task, Asking),
+    plays=lambda task: isinstance(task, KeptScoresTask),
 )
-def asking_games(task: Asking) -> Iterator[Game]:
+def asking_games(task: KeptScoresTask) -> Iterator[Game]:
     """The party that is told: a new person's scores at one end or the other."""
     story = "a new person at one end of everybody's scores, or the other; the scores as received"
     sampler = NewScores(task, task.passives)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.protocols.exchange import with_constant
-from colonnade.protocols.exchange_sides import ActiveDescent, ActiveFit, PassiveDescent, PassiveFit
-from colonnade.protocols.exchange_task import Exchange
+from colonnade.protocols.exchange.programs import with_constant
+from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, PassiveDescent, PassiveFit
+from colonnade.protocols.exchange.task import Exchange
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, register
 from colonnade.models import Roster
-from colonnade.models.linear import LinearRegression
+from colonnade.models.regression.linear import LinearRegression
 from colonnade.privacy import Observer
 from colonnade.privacy.events import alike
-from colonnade.protocols import moments
-from colonnade.protocols.moments_task import Moments
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 

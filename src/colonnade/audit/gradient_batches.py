@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.events import alike
-from colonnade.protocols import gradients
-from colonnade.protocols.blocks import Block
-from colonnade.protocols.gradients_task import COIN, Gradients
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.gradients.task import COIN, Gradients
+from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 
 

@@ -20,8 +20,8 @@ from colonnade.audit.registry import Game, register
 from colonnade.models import PCA, Roster
 from colonnade.privacy import Observer
 from colonnade.privacy.events import alike
-from colonnade.protocols import moments
-from colonnade.protocols.moments_task import Moments
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 

@@ -18,9 +18,10 @@ from colonnade.models import Roster
 from colonnade.models.polynomial import PolynomialSum
 from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
 from colonnade.privacy.events import alike
-from colonnade.protocols import polynomial, scores
-from colonnade.protocols.polynomial_task import Polynomials
-from colonnade.protocols.scores_task import Part, Scores
+from colonnade.protocols.polynomial import programs as polynomial
+from colonnade.protocols.polynomial.task import Polynomials
+from colonnade.protocols.scores import programs as scores
+from colonnade.protocols.scores.task import Part, Scores
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 

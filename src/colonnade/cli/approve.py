@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from colonnade.cli import book
+from colonnade.cli import ledger as book
 from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.privacy import Ledger, Statement

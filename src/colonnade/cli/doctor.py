@@ -15,8 +15,8 @@ from colonnade.errors import ColonnadeError, ConnectError
 from colonnade.models.alignment import keys_of
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
-from colonnade.protocols.exchange_ask_task import Asking
-from colonnade.protocols.exchange_task import Exchange
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
 from colonnade.study.run import load_identity
@@ -69,7 +69,7 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
         return
     yield _tried("key", lambda: _key(study, config))
     yield from _table(study, config)
-    if isinstance(study.task, Asking):
+    if isinstance(study.task, KeptScoresTask):
         yield _tried("kept weights", lambda: _kept(study, config))
     yield _ledger(config)
     yield _tried("budget", lambda: _budget(study, config))

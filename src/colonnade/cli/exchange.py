@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from colonnade.models.glm_guarantees import Guarantees
+from colonnade.models.glm.guarantees import Guarantees
 from colonnade.privacy import Statement
 from colonnade.report.exchange import besides
 from colonnade.study.figures import AskingPreflight, ExchangePreflight, SidePreflight

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.models import export
 from colonnade.models.base import Estimator
-from colonnade.models.design import Design, split_label
 from colonnade.models.federation import Federation
+from colonnade.models.regression.design import Design, split_label
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.wording import listed

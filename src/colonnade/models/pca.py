@@ -18,10 +18,11 @@ from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
 from colonnade.privacy import Budget, parse_budgets
-from colonnade.protocols import moments, power
-from colonnade.protocols.moments_task import Block, Moments, NoisyMoments, calibrated
-from colonnade.protocols.power_search import NoisyProducts
-from colonnade.protocols.power_task import Power, reach_for
+from colonnade.protocols.directions import programs as power
+from colonnade.protocols.directions.search import NoisyProducts
+from colonnade.protocols.directions.task import Directions, reach_for
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table, read_table
@@ -34,7 +35,7 @@ _BESIDE = 8  # directions a round besides one a component: more of them find the
 _MOST_ITERATIONS = 64
 
 Method = Literal["auto", "moments", "power"]
-Task = Moments | Power
+Task = Moments | Directions
 Published = NoisyMoments | NoisyProducts
 
 
@@ -119,7 +120,7 @@ class PCA(Estimator):
 
     def _plan_power(
         self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
-    ) -> Power:
+    ) -> Directions:
         width = sum(len(block.columns) for block in blocks) + 1
         directions = max(2, min(int(self.n_components) + _BESIDE, width))
         most = min(_MOST_ITERATIONS, -(-width // directions))
@@ -129,7 +130,7 @@ class PCA(Estimator):
         if self.iterations is not None:
             _whole("iterations", self.iterations, 1, most)
             rounds = int(self.iterations)
-        draft = Power(
+        draft = Directions(
             blocks=blocks,
             trust=roster.trust,
             gamma=self.gamma,

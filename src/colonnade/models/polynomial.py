@@ -15,9 +15,9 @@ from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
-from colonnade.protocols import polynomial
-from colonnade.protocols.expressions import Terms, from_coefficients, parse, written
-from colonnade.protocols.polynomial_task import Holding, NoisySums, Polynomials, calibrated, frozen
+from colonnade.protocols.polynomial import programs as polynomial
+from colonnade.protocols.polynomial.expressions import Terms, from_coefficients, parse, written
+from colonnade.protocols.polynomial.task import Holding, NoisySums, Polynomials, calibrated, frozen
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table

@@ -20,10 +20,10 @@ from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
 from colonnade.models.predicted import JointScores, Predicted, budgets_against
 from colonnade.privacy import least_noise
-from colonnade.protocols import scores
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.scores import OpenedScores, Parts
-from colonnade.protocols.scores_task import Part, Scores
+from colonnade.protocols.scores import programs as scores
+from colonnade.protocols.scores.programs import OpenedScores, Parts
+from colonnade.protocols.scores.task import Part, Scores
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 from colonnade.tables.columns import NOWHERE, Category, Column, Number

@@ -10,7 +10,7 @@ from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.privacy import least_noise, parse_budgets
 from colonnade.privacy.observers import most_known
-from colonnade.protocols.sketch_task import Noise, Sampling, Sketch
+from colonnade.protocols.sketch import Noise, Sampling, Sketch
 
 _LARGEST = 2**62
 

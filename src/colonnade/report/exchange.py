@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from colonnade.errors import StudyError
-from colonnade.models.glm_guarantees import Guarantee, Guarantees
+from colonnade.models.glm.guarantees import Guarantee, Guarantees
 from colonnade.privacy.observers import COORDINATOR
 from colonnade.privacy.statement import PROVEN, Statement
 from colonnade.report import words

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression as Exact
 from colonnade.models import LogisticRegression
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.protocols.gradients_task import Gradients
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.randomness import Stream
 from colonnade.reproduce import calibration, census, chance, dpsgd
 from colonnade.reproduce.census import People

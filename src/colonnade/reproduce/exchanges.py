@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression as Exact
 from sklearn.metrics import roc_auc_score
 
-from colonnade.models.glm import GLM
+from colonnade.models.glm.model import GLM
 from colonnade.reproduce import chance, vertical
 from colonnade.reproduce.census import People
 from colonnade.reproduce.chance import Matrix, Places

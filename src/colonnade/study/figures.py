@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from colonnade.models.glm_guarantees import Guarantees
+from colonnade.models.glm.guarantees import Guarantees
 from colonnade.privacy import Statement
 from colonnade.privacy.calibrate import Binding
 from colonnade.protocols.align import Leak

@@ -10,7 +10,7 @@ from typing import Any
 
 from colonnade.errors import ColonnadeError, StudyError
 from colonnade.models import Estimator, KeptScores
-from colonnade.models.glm_fitted import FittedGLM
+from colonnade.models.glm.fitted import FittedGLM
 from colonnade.models.prediction import Scorer, features
 from colonnade.study.tasks import AnyTask, KeptScoresPart
 from colonnade.tables import Schema

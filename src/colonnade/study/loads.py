@@ -13,8 +13,8 @@ from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy import Trust
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.protocols.exchange_ask_task import Asking
-from colonnade.protocols.exchange_task import Exchange
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.session import Cells
 from colonnade.randomness import Stream
 
@@ -86,13 +86,15 @@ def loads(task: Priced, participants: tuple[str, ...], rows: int) -> tuple[Load,
     return tuple(_load(task, name, rows, pace) for name in participants)
 
 
-def asking_loads(task: Asking, participants: tuple[str, ...], widths: Mapping[str, int], rows: int) -> tuple[Load, ...]:
+def asking_loads(
+    task: KeptScoresTask, participants: tuple[str, ...], widths: Mapping[str, int], rows: int
+) -> tuple[Load, ...]:
     """The same where parties tell one of them their scores; ``widths`` is how many encoded columns each party has."""
     pace = _seconds_per_draw()
     return tuple(_scoring(task, name, widths.get(name, 0), rows, pace) for name in participants)
 
 
-def _scoring(task: Asking, name: str, width: int, rows: int, pace: float) -> Load:
+def _scoring(task: KeptScoresTask, name: str, width: int, rows: int, pace: float) -> Load:
     sends = name in task.passives
     sent, drawn = (_NUMBER * rows, rows + width) if sends else (0, 0)
     memory = _BASE_MEMORY + (_NUMBER * rows * (3 * width + 4) if name in task.owners else 0)

@@ -12,16 +12,16 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from colonnade.errors import StudyError
-from colonnade.models.glm_guarantees import Guarantees
+from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.sketch import SketchPlanner
 from colonnade.privacy import DiscreteLaplaceRelease, Event, NonPrivate, Statement, Trust
 from colonnade.privacy.calibrate import Binding, binding, least, most
-from colonnade.protocols.exchange_ask_task import Asking
-from colonnade.protocols.exchange_task import NOISE_UNIT, Exchange
-from colonnade.protocols.gradients_task import Gradients
-from colonnade.protocols.moments_task import Moments
-from colonnade.protocols.power_task import Power
-from colonnade.protocols.sketch_task import Sketch
+from colonnade.protocols.directions.task import Directions
+from colonnade.protocols.exchange.task import NOISE_UNIT, Exchange
+from colonnade.protocols.gradients.task import Gradients
+from colonnade.protocols.kept_scores.task import KeptScoresTask
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.sketch import Sketch
 from colonnade.study.spec import Study
 
 Question = Literal["rounds", "rows", "epsilon"]
@@ -100,7 +100,7 @@ class MomentsOf:
 class ToldOf:
     """Noised numbers that parties tell each other; its error is that of a slope, or of a score by kept weights."""
 
-    task: Exchange | Asking
+    task: Exchange | KeptScoresTask
 
     @property
     def trust(self) -> Trust:
@@ -115,12 +115,12 @@ class ToldOf:
     @property
     def rows(self) -> int:
         """How many people there are; of scores, how many at most."""
-        return self.task.rows_at_most if isinstance(self.task, Asking) else self.task.rows
+        return self.task.rows_at_most if isinstance(self.task, KeptScoresTask) else self.task.rows
 
     @property
     def rounds(self) -> int:
         """How often slopes are told; scores are told once."""
-        return 1 if isinstance(self.task, Asking) else len(self.task.steps)
+        return 1 if isinstance(self.task, KeptScoresTask) else len(self.task.steps)
 
     @property
     def error(self) -> float:
@@ -130,7 +130,7 @@ class ToldOf:
     @property
     def error_on(self) -> str:
         """Which number the error is about."""
-        return "score" if isinstance(self.task, Asking) else "slope"
+        return "score" if isinstance(self.task, KeptScoresTask) else "slope"
 
     @property
     def multiplier(self) -> float:
@@ -200,7 +200,7 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
     _check_budget(study)
     task = _task(study, rows)
     if not isinstance(task, Sketch):
-        once = isinstance(task, MomentsOf) or isinstance(task.task, Asking)
+        once = isinstance(task, MomentsOf) or isinstance(task.task, KeptScoresTask)
         what = "makes one release" if once else "has as many rounds as suit its noise"
         raise StudyError(f"study {study.name!r} {what}; only a sketch has rounds to count")
     noisy = amount.on(task)
@@ -253,7 +253,7 @@ def _check_budget(study: Study) -> None:
 def _task(study: Study, rows: int | None) -> Noised:
     """The task, with whatever noise."""
     planner = study.planner()
-    if isinstance(study.task, Exchange | Asking):
+    if isinstance(study.task, Exchange | KeptScoresTask):
         told = ToldOf(study.task)
         if rows not in (None, told.rows):
             key = "rows" if isinstance(study.task, Exchange) else "rows_at_most"
@@ -279,7 +279,7 @@ def _not_planned(study: Study) -> str:
         what = 'has method "sqm", which releases gradients in rounds'
         if getattr(study.content.task, "method", "") == "auto":
             what += ' (method "auto" chose it)'
-    if isinstance(study.task, Power):
+    if isinstance(study.task, Directions):
         what = 'has method "power", which releases products with directions in rounds'
     return (
         f"study {study.name!r} of kind {kind} {what}; a plan is for one release of second moments, which is kind "

@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.models.glm_guarantees import Guarantees
-from colonnade.models.glm_plan import multiplier
-from colonnade.models.regression import Regression, method_of
-from colonnade.models.tuning import suggest
+from colonnade.models.glm.guarantees import Guarantees
+from colonnade.models.glm.plan import multiplier
+from colonnade.models.glm.tuning import suggest
+from colonnade.models.regression.base import Regression, method_of
 from colonnade.privacy import Statement
 from colonnade.privacy.calibrate import Binding, binding
 from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.align.fuzzy import ROWS_AT_MOST as FUZZY_ROWS_AT_MOST
-from colonnade.protocols.exchange_ask_task import Asking
-from colonnade.protocols.exchange_bounds import Side
-from colonnade.protocols.exchange_task import Exchange
-from colonnade.protocols.power_task import Power
-from colonnade.protocols.sketch_task import Sketch
+from colonnade.protocols.directions.task import Directions
+from colonnade.protocols.exchange.bounds import Side
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.kept_scores.task import KeptScoresTask
+from colonnade.protocols.sketch import Sketch
 from colonnade.study.figures import (
     AlignLoad,
     Alignment,
@@ -54,11 +54,11 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
     if isinstance(task, Sketch):
         return _sketch(common, task)
     run = _run(common, task, study, sized)
-    if isinstance(task, Asking):
+    if isinstance(task, KeptScoresTask):
         return _asking(run, task)
     if isinstance(task, Exchange):
         return _exchange(run, task, study)
-    if isinstance(task, Power):
+    if isinstance(task, Directions):
         return DirectionsPreflight(**vars(run), openings=task.rounds, directions=task.directions)
     return _iterative(run, task) if hasattr(task, "batch") else run
 
@@ -66,7 +66,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
 def _method(study: Study) -> str | None:
     if isinstance(study.task, Exchange):
         return study.task.method
-    if isinstance(study.task, Power):
+    if isinstance(study.task, Directions):
         return "power"
     return method_of(study.task) if isinstance(study.planner(), Regression) else None
 
@@ -171,7 +171,7 @@ def _run(common: _Common, task: Any, study: Study, rows: int) -> RunPreflight:
 
 def _taken(task: Any, study: Study, rows: int) -> tuple[Sequence[str], tuple[Load, ...]]:
     """The encoded columns, and what each participant takes."""
-    if not isinstance(task, Asking):
+    if not isinstance(task, KeptScoresTask):
         return task.names, loads(task, study.participants, rows)
     names: Sequence[str] = getattr(study.model, "feature_names_in_", ())
     widths = {sender.owner: sender.weights - 1 for sender in task.senders}
@@ -179,7 +179,7 @@ def _taken(task: Any, study: Study, rows: int) -> tuple[Sequence[str], tuple[Loa
     return names, asking_loads(task, study.participants, widths, rows)
 
 
-def _asking(run: RunPreflight, task: Asking) -> AskingPreflight:
+def _asking(run: RunPreflight, task: KeptScoresTask) -> AskingPreflight:
     senders = tuple(
         SenderPreflight(each.owner, each.weights, each.score_clip, task.blur(each.owner), task.deviation(each.owner))
         for each in task.senders
@@ -242,12 +242,12 @@ def _agreement(task: Exchange, study: Study) -> dict[str, float]:
 
 def _noise_on(task: Any, kind: str) -> str:
     """Which number the deviation of the noise belongs to."""
-    if isinstance(task, Asking):
+    if isinstance(task, KeptScoresTask):
         return "a score that is told"
     if not task.committee.seats:
         return "a slope that is told"
     if hasattr(task, "batch"):
         return "a number of one batch's mean gradient"
-    if isinstance(task, Power):
+    if isinstance(task, Directions):
         return "an entry of X'X times a direction"
     return {"polynomial": "a sum", "prediction": "a score"}.get(kind, "an entry of X'X")

@@ -13,12 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models import Estimator
-from colonnade.models.glm import GLM
+from colonnade.models.glm.model import GLM
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
+from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.given import check_folder
-from colonnade.study.matching import Matching, align_as_coordinator
 from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import KEPT, RunRecord
 from colonnade.study.spec import Study

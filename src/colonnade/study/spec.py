@@ -22,7 +22,7 @@ from colonnade.privacy.observers import check_delta
 from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.aligning import AlignPart
+from colonnade.study.alignment.section import AlignPart
 from colonnade.study.given import public_model, without_label
 from colonnade.study.tasks import (
     KINDS,

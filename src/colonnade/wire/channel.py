@@ -15,7 +15,7 @@ from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.post import Post
-from colonnade.wire.session import Session
+from colonnade.wire.tls import TlsSession
 from colonnade.wire.values import MAX_FRAME
 
 _LENGTH = struct.Struct("<Q")
@@ -37,7 +37,7 @@ class Channel:
         self._post, self._traffic, self._tally = post, counters.peers[peer.name], counters.tally
         self._piece = min(_MAX_PIECE, max(window // 4, 1024))
         self._tls = threading.Lock()
-        self._session: Session | None = None
+        self._session: TlsSession | None = None
         self._opened = False
         self._start = threading.Lock()
         # Of small messages several may share a record; what was read of it beyond the first waits here.
@@ -98,7 +98,7 @@ class Channel:
 
     def _step(self) -> None:
         if self._session is None:
-            self._session = Session(self._identity, self._certificate, self._topic)
+            self._session = TlsSession(self._identity, self._certificate, self._topic)
         session = self._session
         try:
             session.advance()
@@ -110,16 +110,16 @@ class Channel:
             if sealed := session.drain():
                 self._post.dispatch(self.peer, sealed)
 
-    def _guard(self, session: Session) -> _Guard:
+    def _guard(self, session: TlsSession) -> _Guard:
         """Make a broken session stay broken, and let the peer know."""
         return _Guard(self, session)
 
-    def _break(self, session: Session, error: ColonnadeError) -> None:
+    def _break(self, session: TlsSession, error: ColonnadeError) -> None:
         self._post.spoil(self.peer, error)
         if sealed := session.drain():
             self._post.dispatch(self.peer, sealed)
 
-    def _open_session(self) -> Session:
+    def _open_session(self) -> TlsSession:
         if not self.is_ready:
             self.open()
             self._post.wait_until_open(self.peer, lambda: self.is_ready)
@@ -127,7 +127,7 @@ class Channel:
         assert session is not None  # noqa: S101 - is_ready says so
         return session
 
-    def _next_frame(self, session: Session) -> bytes | memoryview:
+    def _next_frame(self, session: TlsSession) -> bytes | memoryview:
         """The next frame; where a small record holds it all, that is read once."""
         while not self._left:
             self._receive(session, None)
@@ -139,7 +139,7 @@ class Channel:
                 return frame
         return self._read(session, _LENGTH.unpack(self._read(session, _LENGTH.size))[0])
 
-    def _read(self, session: Session, size: int) -> memoryview:
+    def _read(self, session: TlsSession, size: int) -> memoryview:
         if size > MAX_FRAME:
             raise ProtocolError(f"{self.peer} announces a message of {size} bytes, above the limit")
         # Not bytearray: that would first fill the buffer with zeros.
@@ -150,7 +150,7 @@ class Channel:
             filled += self._from_record(target[filled:])
         return target
 
-    def _receive(self, session: Session, target: memoryview | None) -> int:
+    def _receive(self, session: TlsSession, target: memoryview | None) -> int:
         """Unseal what is there, or comes next, into ``target`` and say how much; without one, keep one record."""
         packet = None if session.has_bytes else self._post.take(self.peer)
         with self._tls, self._traffic.timed(), self._guard(session):
@@ -176,7 +176,7 @@ class _Guard:
 
     __slots__ = ("_channel", "_session")
 
-    def __init__(self, channel: Channel, session: Session) -> None:
+    def __init__(self, channel: Channel, session: TlsSession) -> None:
         self._channel, self._session = channel, session
 
     def __enter__(self) -> None:

@@ -12,10 +12,10 @@ import grpc
 
 from colonnade.errors import ConnectError, IdentityError
 from colonnade.wire import envelope
+from colonnade.wire.carrier import Receiver, failing_loudly
 from colonnade.wire.endpoint import Endpoint, peers_of
 from colonnade.wire.hub import grpc_options
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.link import Receiver, failing_loudly
 from colonnade.wire.probe import probe
 from colonnade.wire.watch import Limits
 

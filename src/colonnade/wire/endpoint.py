@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Self
 
 from colonnade.errors import IdentityError, ProtocolError
+from colonnade.wire.carrier import Carrier
 from colonnade.wire.channel import Channel
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.link import Link
 from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
 
@@ -26,7 +26,7 @@ class Endpoint:
         self,
         identity: Identity,
         participants: Mapping[str, Certificate],
-        link: Link,
+        link: Carrier,
         limits: Limits,
         topic: bytes = b"",
     ) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
+from colonnade.wire.carrier import Carrier
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.link import Link
 from colonnade.wire.packet import Kind, Notice, Packet, pack, unpack
 from colonnade.wire.stream import Inbox, Outbox
 from colonnade.wire.watch import Limits, Watch, not_joined, stopped_by
@@ -34,7 +34,7 @@ class Post:
         self,
         identity: Identity,
         peers: Mapping[str, Certificate],
-        link: Link,
+        link: Carrier,
         limits: Limits,
         incarnation: int,
         counters: Counters,

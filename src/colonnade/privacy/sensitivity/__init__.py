@@ -6,6 +6,7 @@ One module a theorem, one page of ``docs/theory`` a module; ``published`` holds 
 from __future__ import annotations
 
 from colonnade.privacy.sensitivity.bombieri import Polynomial, bombieri_squares, polynomial_sensitivity
+from colonnade.privacy.sensitivity.directions import changed_products_sensitivity, products_sensitivity
 from colonnade.privacy.sensitivity.embeddings import (
     embeddings_mu_squared,
     noise_deviation,
@@ -75,7 +76,6 @@ from colonnade.privacy.sensitivity.norms import (
     rounded_norm,
     rounded_norm_squared,
 )
-from colonnade.privacy.sensitivity.power import changed_products_sensitivity, products_sensitivity
 from colonnade.privacy.sensitivity.published import paper_rounded_norm
 
 __all__ = [

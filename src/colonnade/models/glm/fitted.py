@@ -1,0 +1,243 @@
+"""A fitted generalised linear model: weights that were released, or weights that the parties keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, StudyError
+from colonnade.models import export
+from colonnade.models.glm import export as glm_export
+from colonnade.models.glm import kept as glm_kept
+from colonnade.models.glm import metrics as glm_metrics
+from colonnade.models.glm import plan as glm_plan
+from colonnade.models.glm.guarantees import Guarantees
+from colonnade.models.linear_model import LinearModel, Matrix, People, table_of
+from colonnade.models.regression.design import Design
+from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.losses.labels import NAMES, Family, family_for
+from colonnade.tables import Category, Number, Schema, decode_number
+from colonnade.tables.centred import Centred
+
+CLASSES = ("logistic", "svm")
+Vector = NDArray[np.float64]
+
+
+class FittedGLM(LinearModel):
+    """What can be done with a generalised linear model once it is fitted, here or elsewhere."""
+
+    family: str
+    family_options: Mapping[str, Any] | None
+    noise_std_: float
+    plan_: dict[str, Any]
+    kept_: dict[str, KeptWeights]
+    _released: tuple[Matrix, Matrix] | None
+
+    # --- the weights
+
+    @property
+    def coef_(self) -> Matrix:
+        """The released weights of the encoded columns, one row."""
+        return self._public()[0]
+
+    @coef_.setter
+    def coef_(self, value: Matrix) -> None:
+        self._released = (value, self._public()[1])
+
+    @property
+    def intercept_(self) -> Matrix:
+        """The released intercept."""
+        return self._public()[1]
+
+    @intercept_.setter
+    def intercept_(self, value: Matrix) -> None:
+        self._released = (self._public()[0], value)
+
+    def _public(self) -> tuple[Matrix, Matrix]:
+        self._check_fitted()
+        if self._released is None:
+            raise StudyError(
+                "the parties kept their weights, so there are none to read: fit with release=True to publish them, or "
+                "ask for scores by joint_scores"
+            )
+        return self._released
+
+    def linear(self) -> tuple[Matrix, Matrix]:
+        """The released weights, or else those that all parties kept, if all of them are at hand."""
+        if self._released is not None:
+            return self._released
+        if missing := [party for party in self.schemas_ if party not in self.kept_]:
+            raise StudyError(
+                f"the weights of {', '.join(missing)} are kept there and not at hand: ask for scores by joint_scores, "
+                "or fit with release=True"
+            )
+        return glm_kept.combined(self.kept_, self.family_, self.design(self.schemas_))
+
+    def kept_rows(self, party: str, source: Any) -> tuple[Matrix, Vector]:
+        """One party's centred rows with the constant, and the weights that it kept for them."""
+        self._check_fitted()
+        if party not in self.kept_:
+            raise StudyError(f"the weights that {party} kept are not at hand: load_kept reads them from its own file")
+        schema = self._feature_schema(party)
+        rows = np.zeros((len(source), 0))
+        if schema is not None:
+            rows = Centred(schema).features(table_of(source, schema)).matrix()
+        return np.hstack([rows, np.full((len(rows), 1), glm_plan.INTERCEPT)]), self.kept_[party].weights
+
+    def save_kept(self, path: str | Path, party: str | None = None) -> Path:
+        """Write one party's own weights, readable by this user alone; ``party`` where several are at hand."""
+        self._check_fitted()
+        if party is None and len(self.kept_) == 1:
+            party = next(iter(self.kept_))
+        if party not in self.kept_:
+            held = ", ".join(self.kept_) or "nobody"
+            raise StudyError(f"name the party whose weights to write, one of those at hand: {held}")
+        return glm_kept.write(Path(path), self.kept_[party], self._columns(party), self.digest)
+
+    def load_kept(self, path: str | Path) -> str:
+        """Read weights that :meth:`save_kept` wrote, and return whose they are."""
+        self._check_fitted()
+        columns = {party: self._columns(party) for party in self.schemas_}
+        kept = glm_kept.read(Path(path), columns, self.design(self.schemas_).owner, self.digest)
+        self.kept_[kept.party] = kept
+        return kept.party
+
+    def _columns(self, party: str) -> tuple[str, ...]:
+        return self.design(self.schemas_).centred(party).feature_names
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything public about the fit: what kept weights belong to."""
+        schemas = {name: schema.digest for name, schema in self.schemas_.items()}
+        weights = None if self._released is None else [part.tolist() for part in self._released]
+        public = [schemas, self.label, self.family_.plain(), self.plan_, weights]
+        return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
+
+    # --- what the fit promises
+
+    @property
+    def guarantees_(self) -> Guarantees:
+        """Every promise, by what is looked at: messages, kept weights, channels, releases, coalitions."""
+        self._check_fitted()
+        return Guarantees.of(self.privacy_)
+
+    # --- predictions
+
+    def design(self, schemas: Mapping[str, Schema]) -> Design:
+        """The columns, and who holds the label."""
+        if self.label is not None and not isinstance(self.label, str):
+            raise StudyError(f'label must be a text written "party.column", not {type(self.label).__name__}')
+        return Design.of(schemas, self.label)
+
+    def family_of(self, design: Design) -> Family:
+        """The loss, with its bounds."""
+        glm_plan.one_of("family", self.family, NAMES)
+        return family_for(self.family, design.declared, **glm_plan.options(self.family_options))
+
+    @property
+    def family_(self) -> Family:
+        """The loss of the fitted model."""
+        self._check_fitted()
+        return self.family_of(self.design(self.schemas_))
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The two classes; numbers have none."""
+        if self.family not in CLASSES or not hasattr(self, "schemas_"):
+            raise AttributeError("classes_")
+        declared = self.design(self.schemas_).declared
+        return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
+
+    def own_scores(self, scores: Matrix) -> Vector:
+        """The family's own scores of linear predictors of shape (rows, 1)."""
+        unit, zero = glm_kept.unit_of(self.family_, self.design(self.schemas_))
+        found: Vector = (np.asarray(scores, dtype=np.float64)[:, 0] - zero) / unit
+        return found
+
+    def answers(self, scores: Matrix) -> NDArray[Any]:
+        """The likelier class, or the expected label in its unit, within its bounds."""
+        own = self.own_scores(scores)
+        if self.family in CLASSES:
+            answers: NDArray[Any] = self.classes_[(own > 0).astype(np.intp)]
+            return answers
+        return self.family_.mean(own)
+
+    def decision_function(self, X: People) -> Vector:
+        """The linear predictor of each person."""
+        found: Vector = self.scores(X)[:, 0]
+        return found
+
+    def predict_proba(self, X: People) -> Matrix:
+        """The chance of each of the two classes."""
+        self._check_fitted()
+        if self.family not in CLASSES:
+            raise StudyError(f"the {self.family} family predicts numbers, not chances of classes: use predict")
+        chance = self.family_.mean(self.own_scores(self.scores(X)))
+        return np.column_stack([1 - chance, chance])
+
+    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+        """Classes: the share predicted. Numbers: the part of the deviance explained, for ``linear`` R^2."""
+        true = self.true_of(X) if y is None else np.asarray(y)
+        predicted = self.predict(X)
+        if len(true) != len(predicted):
+            raise DataError(f"there are {len(true)} labels for {len(predicted)} people")
+        if self.family in CLASSES:
+            return glm_metrics.accuracy(true, predicted)
+        return glm_metrics.explained(self.family, true.astype(np.float64), predicted.astype(np.float64))
+
+    def true_of(self, X: People) -> NDArray[Any]:
+        """The labels of people whose label column is at hand: classes, or numbers in their unit."""
+        encoded, declared = self.label_of(X), self.design(self.schemas_).declared
+        if isinstance(declared, Number):
+            return decode_number(encoded[:, 0], declared)
+        found: NDArray[Any] = self.classes_[encoded[:, -1].astype(np.intp)]
+        return found
+
+    # --- as plain values
+
+    @property
+    def how_to_score(self) -> str:
+        """In words, for whoever has the weights alone."""
+        return glm_export.how_to_score(self.family_)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything somebody needs to use a released model without this library, as plain values."""
+        return super().to_json() | {"family": glm_export.described(self.family_)}
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn estimator of the released weights."""
+        self._public()
+        return glm_export.to_sklearn(self)
+
+    def learned(self) -> dict[str, Any]:
+        """What everybody may know, as plain values; kept weights are never in it."""
+        return {
+            "feature_names_in": self.feature_names_in_,
+            "coef": None if self._released is None else self._released[0].tolist(),
+            "intercept": None if self._released is None else self._released[1].tolist(),
+            "method": self.method_,
+            "noise_std": self.noise_std_,
+            "plan": self.plan_,
+            "protection": {party: export.finite(value) for party, value in self.protection_.items()},
+        }
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
+        self.method_, self.plan_ = str(learned["method"]), dict(learned["plan"])
+        self.noise_std_ = float(learned["noise_std"])
+        given = learned["protection"].items()
+        self.protection_ = {party: math.inf if value is None else float(value) for party, value in given}
+        self.kept_, self._released = {}, None
+        if learned["coef"] is not None:
+            slopes, offsets = (np.array(learned[name], dtype=np.float64) for name in ("coef", "intercept"))
+            self._released = slopes, offsets
+            if slopes.shape != (1, len(self.feature_names_in_)) or offsets.shape != (1,):
+                raise ValueError("weights and names do not belong together")

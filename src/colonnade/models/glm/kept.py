@@ -1,0 +1,110 @@
+"""Weights that parties kept: as one linear model where all are at hand, and as a private file of one party."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StorageError, StudyError
+from colonnade.models.glm.plan import INTERCEPT
+from colonnade.models.regression.design import Design
+from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.losses.labels import Family
+from colonnade.tables import Number
+
+Matrix = NDArray[np.float64]
+FORMAT = "colonnade kept weights 1"
+_PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+
+
+def unit_of(family: Family, design: Design) -> tuple[float, float]:
+    """A linear predictor is the second number plus the first one times the family's own score.
+
+    Log-odds and margins are as they are, logarithms of means count from their region's middle, and numbers are in the
+    label's unit (after its transform).
+    """
+    declared = design.declared
+    if family.name == "linear" and isinstance(declared, Number):
+        start, end = declared.ends
+        return (end - start) / 2, (start + end) / 2
+    return 1.0, family.centre
+
+
+def combined(kept: Mapping[str, KeptWeights], family: Family, design: Design) -> tuple[Matrix, Matrix]:
+    """All parties' weights as one row of weights of encoded columns, and an intercept."""
+    factors = {**kept[design.owner].factors, design.owner: 1.0}
+    slopes = [factors[party] * kept[party].weights[:-1] for party in design.schemas]
+    constant = sum(factors[party] * INTERCEPT * float(kept[party].weights[-1]) for party in design.schemas)
+    weights = np.concatenate(slopes)
+    unit, zero = unit_of(family, design)
+    offset = zero + unit * (constant - float(weights @ design.middles))
+    return unit * weights[None, :], np.array([offset])
+
+
+def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -> Path:
+    """One party's weights as a file that only its user may read; what belongs to somebody else is left alone."""
+    if path.exists() and _content(path).get("party") != kept.party:
+        raise StudyError(f"{path} does not hold weights of {kept.party}: choose another path, or delete it yourself")
+    content = {
+        "format": FORMAT,
+        "party": kept.party,
+        "model": model,
+        "columns": list(columns),
+        "weights": kept.weights.tolist(),
+        "factors": dict(kept.factors),
+        "expected": {party: weights.tolist() for party, weights in kept.expected.items()},
+    }
+    text = json.dumps(content, indent=1) + "\n"
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        # Made under a name of its own, so that it is never readable by others and never half written.
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+    return path
+
+
+def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model: str) -> KeptWeights:
+    """The weights in a file, if they belong to the model with this digest; only the active party has factors."""
+    content = _content(path)
+    if content.get("format") != FORMAT:
+        raise StudyError(f"{path} does not hold kept weights; save_kept writes such a file")
+    if content.get("model") != model:
+        raise StudyError(f"{path} holds weights of another model or another fit of it; use the file of this one")
+    try:
+        party = str(content["party"])
+        weights = np.array(content["weights"], dtype=np.float64)
+        factors = {str(name): float(value) for name, value in content["factors"].items()}
+        expected = {str(name): np.array(each, dtype=np.float64) for name, each in content["expected"].items()}
+        fits = tuple(content["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
+    if not fits or any(each.shape != weights.shape for each in expected.values()):
+        raise StudyError(f"{path} is damaged: its weights do not belong to the columns of {party}")
+    if not np.isfinite([*weights, *factors.values(), *(weight for each in expected.values() for weight in each)]).all():
+        raise StudyError(f"{path} is damaged: a weight in it is not a finite number")
+    others = set(columns) - {active} if party == active else set()
+    if set(factors) != others or set(expected) != others:
+        due = "one factor for each other party" if party == active else f"no factors, which only {active} has"
+        raise StudyError(f"{path} is damaged: it must have {due}")
+    return KeptWeights(party, weights, factors, expected)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

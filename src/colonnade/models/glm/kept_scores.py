@@ -1,0 +1,177 @@
+"""Scores of new people by weights that every party keeps, for the party with the label; every question is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.models.base import Estimator
+from colonnade.models.federation import Federation, Roster
+from colonnade.models.glm.fitted import FittedGLM
+from colonnade.models.glm.kept import unit_of
+from colonnade.models.glm.plan import senders
+from colonnade.models.members import common_rows, require_known_members
+from colonnade.models.predicted import JointScores, Predicted, budgets_against
+from colonnade.models.prediction import check_columns, features
+from colonnade.models.regression.base import whole
+from colonnade.privacy import Trust
+from colonnade.privacy.events import audience_of
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.kept_scores import programs as exchange_ask
+from colonnade.protocols.kept_scores.programs import Answers, New
+from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+
+
+class KeptScores(Predicted):
+    """Scores of new people under a model whose weights were kept, told to the party with the label alone.
+
+    Every other party blurs its weights and sends one number a person: its score by them, clipped as in the fit, with
+    noise. The party with the label adds its own scores. Asking about the same people again composes.
+
+    Args:
+        model: a fitted :class:`GLM`, or the path of its ``model.json``; each party needs its own kept weights in it.
+        epsilon: what the party with the label (or a mapping of observers) may learn about one person's columns,
+            whether the person is new, was in the fit, or both.
+        delta: the delta of that promise.
+        rows_at_most: a public limit on the number of people; ``fit`` counts them if it is not given.
+    """
+
+    kind = "glm-scores"
+
+    def __init__(
+        self,
+        model: FittedGLM | str | Path | None = None,
+        *,
+        epsilon: float | Mapping[str, float] = 1.0,
+        delta: float = 1e-5,
+        rows_at_most: int | None = None,
+    ) -> None:
+        self.model = model
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rows_at_most = rows_at_most
+        self._read: FittedGLM | None = None
+
+    @property
+    def scorer(self) -> FittedGLM:
+        """The model whose scores are asked for, read from its file at the first use."""
+        if self._read is None:
+            self._read = _fitted(self.model)
+        return self._read
+
+    @property
+    def to(self) -> str:
+        """The party with the label, which alone is told the scores."""
+        self._check_fitted()
+        return audience_of(self.privacy_.events[0])[0]
+
+    def bring(self, path: str | Path, party: str) -> None:
+        """Take up the weights that one party kept, from its own file; those of nobody else are at hand then."""
+        own = copy(self.scorer)
+        own.kept_ = {}
+        if (found := own.load_kept(path)) != party:
+            raise StudyError(f"{path} holds the weights of {found}, not those of {party}; use {party}'s own file")
+        self._read = own
+
+    def plan(self, roster: Roster) -> KeptScoresTask:
+        """One noised score a person from every party without the label."""
+        if self.rows_at_most is None:
+            raise StudyError("rows_at_most is missing: say about how many people is asked, a public number")
+        return self.planned(roster, self.rows_at_most)
+
+    def planned(self, roster: Roster, rows: int) -> KeptScoresTask:
+        """The task for a public number of people, with the least noise that meets the budgets."""
+        task = self.draft(roster, rows)
+        return task.calibrated(budgets_against(task.active, self.epsilon, self.delta, task.trust))
+
+    def draft(self, roster: Roster, rows: int) -> KeptScoresTask:
+        """The task before its noise is known."""
+        require_known_members(roster, "joint prediction")
+        whole("rows_at_most", rows, 1, 2**31)
+        scorer = self.scorer
+        if missing := [party for party in scorer.schemas_ if party not in roster.schemas]:
+            raise StudyError(f"{missing[0]} keeps a part of the model and takes no part in the prediction")
+        check_columns(scorer, roster)
+        if others := [party for party in roster.schemas if party not in scorer.schemas_]:
+            raise StudyError(f"{others[0]} keeps no part of the model, so it cannot take part in the prediction")
+        active, owners = scorer.plan_["active"], tuple(roster.schemas)
+        sizes = {owner: len(scorer.design(scorer.schemas_).centred(owner).feature_names) + 1 for owner in owners}
+        bounds = scorer.plan_["senders"]
+        sending = tuple(Sender(owner, sizes[owner], **bounds[owner]) for owner in owners if owner != active)
+        return KeptScoresTask(Trust(owners, (), 0), active, sending, int(rows), model=scorer.digest)
+
+    def owner(self, me: Owner, table: Table, task: KeptScoresTask) -> Answers | None:
+        """An owner's program: its own scores by its own weights."""
+        if self.scorer.digest != task.model:
+            raise StudyError("the model is not the one that the study was planned with; use the file all agreed on")
+        return exchange_ask.owner(me, self.new(me.name, table), task)
+
+    def new(self, party: str, table: Table) -> New:
+        """One party's rows of the people in its table, and its weights."""
+        ordered, used = table.sorted_by_id(), features(self.scorer, party)
+        rows, weights = self.scorer.kept_rows(party, ordered.select(used) if used else ordered)
+        return New(ordered.ids, rows, weights, ordered.own_ids)
+
+    def coordinator(self, me: Coordinator, task: KeptScoresTask) -> None:
+        """The coordinator's program."""
+        exchange_ask.coordinator(me, task)
+
+    def fit(self, people: Federation) -> Self:
+        """Ask about the people of a federation; afterwards this is the copy of the party with the label."""
+        task = self.planned(people.roster, common_rows(people) if self.rows_at_most is None else self.rows_at_most)
+        received: dict[str, Answers | None] = {}
+
+        def owner(me: Owner, table: Table) -> None:
+            received[me.name] = self.owner(me, table, task)
+
+        people.run(task, owner, lambda me: self.coordinator(me, task))
+        return self.conclude(people.roster, task, received[task.active])
+
+    def asked(self, people: Federation) -> JointScores:
+        """The same as plain values."""
+        if not isinstance(people, Federation):
+            raise StudyError(f"joint scores are asked of a Federation, not of {type(people).__name__}")
+        return self.fit(people).joint
+
+    def simulated(self, tables: Mapping[str, Table], task: KeptScoresTask, stream: Stream) -> Answers:
+        """What the party with the label would receive about these tables."""
+        return exchange_ask.simulate({party: self.new(party, tables[party]) for party in task.owners}, task, stream)
+
+    def finish(self, result: Answers | None) -> None:
+        """Weigh what was received, where anything was."""
+        if result is None:
+            self.restore({})
+            return
+        scores = self.linear(result)
+        self.received(result.new.called, scores, self.scorer.answers(scores))
+
+    def linear(self, result: Answers) -> NDArray[np.float64]:
+        """The linear predictors, (rows, 1), by the factors that the party with the label kept."""
+        unit, zero = unit_of(self.scorer.family_, self.scorer.design(self.scorer.schemas_))
+        joint = result.joint(self.scorer.kept_[result.task.active])
+        return zero + unit * joint[:, None]
+
+
+def asking(fit: Exchange, rows: int) -> KeptScoresTask:
+    """The task of scores by the weights that a planned fit will leave, before its noise is known."""
+    bounds = senders(fit)
+    found = tuple(Sender(owner, fit.weights(owner), **bounds[owner]) for owner in fit.passives)
+    return KeptScoresTask(fit.trust, fit.active, found, rows)
+
+
+def _fitted(model: FittedGLM | str | Path | None) -> FittedGLM:
+    found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
+    if not isinstance(found, FittedGLM):
+        raise StudyError(f"joint scores of kept weights take a GLM or the path of its model.json, not {found!r:.60}")
+    if not hasattr(found, "privacy_"):
+        raise StudyError("this GLM is not fitted yet: fit it first, or give the path of a model.json")
+    return found

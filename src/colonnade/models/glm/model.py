@@ -1,0 +1,259 @@
+"""Generalised linear models over noised messages: no committee, and every party keeps its own weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, StudyError
+from colonnade.models.federation import Federation, Roster
+from colonnade.models.glm import kept as glm_kept
+from colonnade.models.glm import plan as glm_plan
+from colonnade.models.glm.fitted import FittedGLM
+from colonnade.models.glm.guarantees import protection
+from colonnade.models.glm.kept_scores import KeptScores
+from colonnade.models.glm.plan import Choices, Setting
+from colonnade.models.members import common_rows, require_known_members
+from colonnade.models.predicted import JointScores
+from colonnade.models.regression.base import whole
+from colonnade.models.regression.design import split_label
+from colonnade.privacy import Trust, parse_budgets
+from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.exchange.programs import Outcome
+from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.losses.labels import labels_for
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+from colonnade.tables.centred import Centred
+
+_MOST_ROWS = 2**31
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """What all parties have in the end, where all of them are in one process."""
+
+    kept: Mapping[str, KeptWeights]
+    released: Mapping[str, KeptWeights] | None
+    fit: str = ""
+
+
+class GLM(FittedGLM):
+    """A differentially private generalised linear model, learned over noised messages between the parties.
+
+    The party with the label and the others send each other numbers with noise of their own; nothing is computed on
+    shares. Every party keeps its own weights. After ``fit`` in one process all of them are in ``kept_``, and
+    predictions are made with them; with ``release=True`` all weights are published with noise, as ``coef_`` and
+    ``intercept_`` for encoded columns. These give the linear predictor: log-odds, a margin, the label in its unit
+    (its logarithm, log(1 + y), where its schema says so), or the logarithm of its mean.
+
+    Args:
+        family: ``"logistic"``, ``"svm"``, ``"linear"`` (Huber), ``"poisson"`` or ``"gamma"``.
+        label: the column to predict, written ``"party.column"``; may be given to ``fit`` instead.
+        epsilon: one number for everyone, or a mapping such as ``{"bank": 1.0, "shop": 2.0}``.
+        delta: the delta of all promises.
+        method: ``"alternating"``: parties fit in turns; ``"gradient"``: steps of gradient descent over fixed batches;
+            ``"auto"`` takes the first for ``penalty="l2"`` and the second for others.
+        rows: how many people all parties hold, a public number; ``fit`` counts them if it is not given.
+        penalty: ``"l2"``, ``"l1"`` or ``"elastic-net"``.
+        strength: of the penalty. 0.001 for gradients; in alternating fits it is chosen with the other parameters, and
+            a given one is for the parties without the label.
+        l1_ratio: the part of ``strength`` that is L1, in an elastic net.
+        epochs: how often every row is used. The pre-flight chooses: 1 to 4 fits, or 2 to 40 epochs of gradients.
+        batch: rows in a batch of gradients; 3200, or all if there are fewer.
+        learning_rate: of gradients; half its limit.
+        weight_bound: the largest norm of a party's weights, as the pre-flight chooses. A given one is not for the
+            party with the label in alternating fits.
+        score_clip: the largest score that is sent; what rows and weights allow, or as alternating fits choose.
+        message_clip: the largest slope that counts where it is received; three deviations of its noise, or as
+            alternating fits choose.
+        patience: stop when the noised slopes got no smaller for so many epochs; what is charged is the same.
+        release: publish all weights with noise, at extra cost.
+        family_options: ``reach``, ``clip`` or ``region`` of the family.
+    """
+
+    kind = "glm"
+
+    def __init__(
+        self,
+        *,
+        family: Literal["logistic", "svm", "linear", "poisson", "gamma"] = "logistic",
+        label: str | None = None,
+        epsilon: float | Mapping[str, float] = 1.0,
+        delta: float = 1e-5,
+        method: Literal["auto", "alternating", "gradient"] = "auto",
+        rows: int | None = None,
+        penalty: Literal["l2", "l1", "elastic-net"] = "l2",
+        strength: float | None = None,
+        l1_ratio: float = 0.5,
+        epochs: int | None = None,
+        batch: int | None = None,
+        learning_rate: float | None = None,
+        weight_bound: float | None = None,
+        score_clip: float | None = None,
+        message_clip: float | None = None,
+        patience: int | None = None,
+        release: bool = False,
+        family_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.family = family
+        self.label = label
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.rows = rows
+        self.penalty = penalty
+        self.strength = strength
+        self.l1_ratio = l1_ratio
+        self.epochs = epochs
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.weight_bound = weight_bound
+        self.score_clip = score_clip
+        self.message_clip = message_clip
+        self.patience = patience
+        self.release = release
+        self.family_options = family_options
+
+    # --- planning
+
+    def plan(self, roster: Roster) -> Exchange:
+        """The task with the least noise that meets the budgets; ``rows`` must be known."""
+        if self.rows is None:
+            raise StudyError(
+                "rows is missing: say how many people all parties hold, a public number that bounds rest on"
+            )
+        return self.planned(roster, self.rows)
+
+    def planned(self, roster: Roster, rows: int) -> Exchange:
+        """The task for a public number of rows."""
+        choices, setting = self.choices(), self.setting(roster, rows)
+        return glm_plan.planned(choices, setting, parse_budgets(self.epsilon, self.delta, setting.trust))
+
+    def choices(self) -> Choices:
+        """The parameters, checked."""
+        return Choices.of(self)
+
+    def setting(self, roster: Roster, rows: int) -> Setting:
+        """Who holds what."""
+        require_known_members(roster, "a generalised linear model over messages")
+        whole("rows", rows, 1, _MOST_ROWS)
+        design = self.design(roster.schemas)
+        trust = Trust(tuple(roster.schemas), (), 0)
+        return Setting(design.feature_blocks, design.owner, self.family_of(design), trust, int(rows))
+
+    # --- the joint computation
+
+    def fit(self, people: Federation, label: str | None = None) -> Self:
+        """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``."""
+        if label is not None:
+            self.label = label
+        if not isinstance(people, Federation):
+            raise StudyError(f"fit takes a Federation, not {type(people).__name__}")
+        self.choices()
+        self.setting(people.roster, 1)  # everything is checked before tables are read
+        task = self.planned(people.roster, common_rows(people) if self.rows is None else self.rows)
+        kept: dict[str, KeptWeights] = {}
+
+        def owner(me: Owner, table: Table) -> Outcome:
+            outcome = self.owner(me, table, task)
+            if outcome.kept is not None:
+                kept[me.name] = outcome.kept
+            return outcome
+
+        played = people.run(task, owner, lambda me: self.coordinator(me, task))
+        in_order = {name: kept[name] for name in task.owners}
+        return self.conclude(people.roster, task, Everyone(in_order, played.result.released, played.result.fit))
+
+    def owner(self, me: Owner, table: Table, task: Exchange) -> Outcome:
+        """An owner's program; a label that does not fit the family is refused before anything is sent."""
+        ordered = table.sorted_by_id()
+        centred, labels = self._rows(me.name, ordered, task)
+        return exchange.owner(me, centred.features(ordered), labels, task)
+
+    def coordinator(self, me: Coordinator, task: Exchange) -> Outcome:
+        """The coordinator's program."""
+        return exchange.coordinator(me, task)
+
+    def simulate(
+        self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Any = None
+    ) -> Self:
+        """Become a model as :meth:`fit` would, computed in one place; without ``rows`` those of the tables count."""
+        if task is None and self.rows is None:
+            task = self.planned(roster, next(iter(tables.values())).rows)
+        return super().simulate(tables, roster, stream, task=task)
+
+    def simulated(self, tables: Mapping[str, Table], task: Exchange, stream: Stream) -> Everyone:
+        """What all parties would keep and release; rows are the same people in the same order."""
+        parts = {party: self._rows(party, tables[party], task) for party in task.owners}
+        labels = parts[task.active][1]
+        assert labels is not None  # noqa: S101 - for the type checker; the active party has them
+        matrices = {party: centred.features(tables[party]).matrix() for party, (centred, _) in parts.items()}
+        return Everyone(*exchange.simulate(matrices, labels, task, stream))
+
+    def _rows(self, party: str, table: Table, task: Exchange) -> tuple[Centred, NDArray[np.float64] | None]:
+        owner, column = split_label(self.label, task.owners)
+        if party != owner:
+            return Centred(table.schema), None
+        centred, declared = Centred(table.schema, column), table.schema.columns[column]
+        where, alone = f"{table.source}: column {column!r}", table.select([column])
+        if beyond := alone.report.total_clipped:
+            raise DataError(
+                f"{where}, row {_first_clipped(alone)}: the value lies outside the bounds of its schema, the first of "
+                f"{beyond}; correct the table or its schema"
+            )
+        labels = labels_for(task.family, declared, centred.labels(table), where=where, rows=table.row_numbers)
+        return centred, labels
+
+    def conclude(self, roster: Roster, task: Exchange, result: Outcome | Everyone) -> Self:
+        """Become the fitted model that an outcome describes."""
+        self.method_, self.noise_std_ = task.method, task.noise_std
+        self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
+        super().conclude(roster, task, result)
+        self.protection_ = protection(self.privacy_)
+        return self
+
+    def finish(self, result: Outcome | Everyone) -> None:
+        """Take what was released, and what this process may see of the weights that parties keep."""
+        design = self.design(self.schemas_)
+        if isinstance(result, Everyone):
+            self.kept_ = dict(result.kept)
+        else:
+            self.kept_ = {} if result.kept is None else {result.kept.party: result.kept}
+        self.feature_names_in_ = design.features
+        released = result.released
+        self._released = None if released is None else glm_kept.combined(released, self.family_, design)
+
+    # --- new people
+
+    def joint_scores(
+        self,
+        people: Federation,
+        *,
+        epsilon: float | Mapping[str, float],
+        delta: float = 1e-5,
+    ) -> JointScores:
+        """Scores of new people, of whom each party holds its columns, for the eyes of the party with the label.
+
+        Every other party sends its clipped scores with noise, and each question is charged anew; see
+        :class:`~colonnade.models.glm_scores.KeptScores`.
+        """
+        return KeptScores(self, epsilon=epsilon, delta=delta).asked(people)
+
+
+def _first_clipped(table: Table) -> int:
+    """The number of the first row, as its party counts them, with a cell outside the bounds."""
+    order, first, last = np.argsort(table.row_numbers), 0, table.rows
+    while last - first > 1:
+        middle = (first + last) // 2
+        if table.take_rows(order[first:middle]).report.total_clipped:
+            last = middle
+        else:
+            first = middle
+    return int(table.row_numbers[order[first]])

@@ -1,0 +1,240 @@
+"""What linear and logistic regression share: the label, the joint computation, weights by party, predictions."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+
+from colonnade.errors import StudyError
+from colonnade.models import export
+from colonnade.models.federation import Federation, Roster
+from colonnade.models.linear_model import LinearModel, Matrix
+from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
+from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
+from colonnade.privacy import Observer, epsilon, parse_budgets, views
+from colonnade.privacy.observers import Budget, most_known
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.gradients.task import Gradients, Learned
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.protection import protection, with_own_budgets
+from colonnade.protocols.moments.task import Law, Moments, NoisyMoments, calibrated
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Column, Schema, Table
+from colonnade.tables.centred import Centred, Norm
+
+Task = Moments | Gradients
+Published = NoisyMoments | Learned
+PURE = 1e-30  # no accountant gains anything from such a delta; the samplers' own distance is far below it
+NORMAL_LAWS = ("skellam", "discrete-gaussian")
+
+
+class Regression(LinearModel):
+    """A regression of one party's column on all other columns of all parties.
+
+    After fitting, ``coef_`` has a row for each class (one for numbers and for two classes) and a column for each of
+    ``feature_names_in_``, the encoded columns; with ``intercept_`` it gives the scores.
+    """
+
+    method: str
+    epsilon: float | Mapping[str, float] | None
+    delta: float
+    noise: str
+    ridge: float | str
+    epsilon_by_party: Mapping[str, float] | None
+    intercept: bool
+    rows_at_most: int
+
+    noise_std_: float
+    count_: float | None = None
+    clipped_: int | None = None
+
+    # --- the joint computation
+
+    def fit(self, people: Federation, label: str | None = None) -> Self:
+        """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``."""
+        if label is not None:
+            self.label = label
+        return super().fit(people)
+
+    def owner(self, me: Owner, table: Table, task: Task) -> Published:
+        """An owner's program: second moments once, or gradients round by round."""
+        ordered = table.sorted_by_id()
+        if isinstance(task, Moments):
+            return moments.owner(me, weighted_rows(me.name, ordered, self.label, task), task)
+        found, labels = self._for_gradients(me.name, ordered, task)
+        return gradients.owner(me, found.features(ordered), labels, task)
+
+    def coordinator(self, me: Coordinator, task: Task) -> Published:
+        """The coordinator's program."""
+        return moments.coordinator(me, task) if isinstance(task, Moments) else gradients.coordinator(me, task)
+
+    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+        """What the protocol would publish about these tables, whose rows are the same people in the same order."""
+        if isinstance(task, Moments):
+            rows = {party: weighted_rows(party, tables[party], self.label, task) for party in task.owners}
+            whole = {party: np.vstack(list(found.blocks(task.block_rows))) for party, found in rows.items()}
+            return moments.simulate(whole, task, stream)
+        parts = {party: self._for_gradients(party, tables[party], task) for party in task.owners}
+        labels = parts[task.label_owner][1]
+        assert labels is not None  # noqa: S101 - for the type checker; the label's owner has them
+        matrices = {party: found.features(tables[party]).matrix() for party, (found, _) in parts.items()}
+        return gradients.simulate(matrices, labels, task, stream)
+
+    def _for_gradients(self, party: str, table: Table, task: Gradients) -> tuple[Centred, Matrix | None]:
+        owner, column = split_label(self.label, task.owners)
+        found = Centred(table.schema, column if party == owner else None)
+        return found, found.labels(table)[:, -task.classes :] if party == owner else None
+
+    def conclude(self, roster: Roster, task: Task, result: Published) -> Self:
+        """Become the fitted model that a published result describes."""
+        self.method_ = method_of(task)
+        self.noise_std_ = task.noise_std
+        self.protection_ = protected(task, self.delta)
+        return super().conclude(roster, task, result)
+
+    # --- planning
+
+    @abstractmethod
+    def check_label(self, declared: Column) -> None:
+        """Refuse a label of the wrong kind."""
+
+    def design(self, schemas: Mapping[str, Schema], task: Task | None = None) -> Design:
+        """The columns of this regression; the norm is that of the task's noise."""
+        laplace = isinstance(task, Moments) and task.laplace
+        return self._design(schemas, "l1" if laplace else "l2")
+
+    @property
+    def row_norm(self) -> Norm:
+        """Laplace noise is for rows of bounded L1 norm."""
+        return "l1" if self.method_ == "functional" else "l2"
+
+    def _design(self, schemas: Mapping[str, Schema], norm: Norm) -> Design:
+        if self.label is not None and not isinstance(self.label, str):
+            raise StudyError(f'label must be a text written "party.column", not {type(self.label).__name__}')
+        found = Design.of(schemas, self.label, norm)
+        self.check_label(found.declared)
+        return found
+
+    def budgets(self, roster: Roster, delta: float) -> tuple[Budget, ...]:
+        """What observers may learn; empty where each party names what may be learned about its own columns."""
+        if (self.epsilon is None) == (self.epsilon_by_party is None):
+            raise StudyError(
+                "say what the result may cost, by epsilon (what an observer may learn about a person) or by "
+                "epsilon_by_party (what anybody may learn about a person's columns at each party), and not by both"
+            )
+        if self.epsilon_by_party is not None and not isinstance(self.epsilon_by_party, Mapping):
+            raise StudyError(
+                'epsilon_by_party must be a mapping from each party to its epsilon, such as {"bank": 1.0, "shop": '
+                f"2.0}}, not {type(self.epsilon_by_party).__name__}"
+            )
+        return () if self.epsilon is None else parse_budgets(self.epsilon, delta, roster.trust)
+
+    def plan_moments(self, roster: Roster, law: Law, gamma: int) -> Moments:
+        """One release of second moments, with the least noise that meets the budgets."""
+        self.check_common()
+        whole("gamma", gamma, 2, 2**26)
+        laplace = law == "discrete-laplace"
+        budgets = self.budgets(roster, PURE if laplace else self.delta)
+        design = self._design(roster.schemas, "l1" if laplace else "l2")
+        constant = design.constant(gamma)
+        draft = Moments(
+            blocks=design.blocks(constant, gamma),
+            trust=roster.trust,
+            gamma=gamma,
+            constant=constant,
+            rows_at_most=self.rows_at_most,
+            noise=1 if laplace else len(roster.schemas),
+            law=law,
+            known=most_known(roster.trust, budgets) if laplace else 0,
+            hidden=roster.hidden,
+        )
+        if self.epsilon_by_party is not None:
+            return with_own_budgets(draft, dict(self.epsilon_by_party), self.delta)
+        return calibrated(draft, budgets)
+
+    def one_shot_law(self) -> Law:
+        """The noise of ``method="one-shot"``."""
+        if self.noise == "skellam":
+            return "skellam"
+        if self.noise == "discrete-gaussian":
+            return "discrete-gaussian"
+        hint = '; Laplace noise is method="functional"' if self.noise == "discrete-laplace" else ""
+        raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint}")
+
+    def check_common(self) -> None:
+        """Refuse parameters that make no sense for any method."""
+        whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        if self.ridge != "auto":
+            check_ridge(self.ridge)
+        if not isinstance(self.intercept, bool):
+            raise StudyError(f"intercept is True or False, not {self.intercept!r}")
+
+    def reading(self, task: Moments, classes: int | None = None) -> Reading:
+        """How the published moments of a task are read; of several label columns the last ``classes`` count."""
+        design = self.design(self.schemas_, task)
+        keep = slice(-classes if classes else None, None)
+        weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
+        return Reading(design.features, design.labels[keep], design.middles, design.label_middles[keep], float(weight))
+
+    def remember(self, found: Fitted) -> None:
+        """What was done to the published moments."""
+        self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values."""
+        return {
+            "feature_names_in": self.feature_names_in_,
+            "coef": self.coef_.tolist(),
+            "intercept": self.intercept_.tolist(),
+            "method": self.method_,
+            "noise_std": self.noise_std_,
+            "count": self.count_,
+            "ridge": self.ridge_,
+            "clipped": self.clipped_,
+            "protection": {party: export.finite(value) for party, value in self.protection_.items()},
+        }
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
+        self.coef_ = np.array(learned["coef"], dtype=np.float64)
+        self.intercept_ = np.array(learned["intercept"], dtype=np.float64)
+        self.method_ = str(learned["method"])
+        self.noise_std_ = float(learned["noise_std"])
+        self.count_, self.ridge_, self.clipped_ = learned["count"], learned["ridge"], learned["clipped"]
+        given = learned["protection"].items()
+        self.protection_ = {party: math.inf if value is None else float(value) for party, value in given}
+        if self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
+            raise ValueError("weights and names do not belong together")
+
+
+def method_of(task: Task) -> str:
+    """The method that a task carries out."""
+    if isinstance(task, Gradients):
+        return "sqm"
+    return "functional" if task.laplace else "one-shot"
+
+
+def protected(task: Task, delta: float) -> dict[str, float]:
+    """What the published result tells about each party's columns alone; of gradients, about a whole person."""
+    return dict(_protected(task, delta))
+
+
+@lru_cache(maxsize=16)
+def _protected(task: Task, delta: float) -> Mapping[str, float]:
+    if isinstance(task, Moments):
+        return protection(task, delta)
+    found = epsilon(views(task.events, Observer.coordinator(), task.trust), delta).epsilon
+    return dict.fromkeys(task.owners, found)
+
+
+def whole(name: str, value: object, low: int, high: int) -> None:
+    """Refuse what is no whole number within these bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

@@ -1,0 +1,201 @@
+"""What schemas and a label say about a regression before any data: columns, bounds, and how the label is scaled.
+
+Columns are centred at public middles, which shortens rows and so saves noise. The label and the constant column are
+scaled for the same reason: noise is the same on all entries, so a column that is multiplied by four is known four
+times as exactly, and it costs little as long as it is short beside the features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import SchemaError, StudyError
+from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.rows import Rows
+from colonnade.tables import Category, Column, Schema, Table
+from colonnade.tables.centred import Centred, Norm
+from colonnade.tables.columns import NOWHERE
+from colonnade.tables.places import Places
+from colonnade.tables.wording import listed, suggestion
+
+Matrix = NDArray[np.float64]
+
+# Norm of the constant beside that of the features, and norm of the label beside that of the constant.
+_CONSTANT: dict[Norm, Fraction] = {"l2": Fraction(1, 3), "l1": Fraction(3, 20)}
+_LABEL: dict[Norm, Fraction] = {"l2": Fraction(6, 5), "l1": Fraction(4, 3)}
+_STEPS = 8  # weights of labels are multiples of 1/8, so that scaling by them is exact
+
+
+def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
+    """The party and the column of a label written ``party.column``."""
+    if not isinstance(label, str) or not label:
+        raise StudyError('a regression needs a label, written label="party.column"')
+    owner = max((name for name in parties if label.startswith(f"{name}.")), key=len, default=None)
+    if owner is None or label == f"{owner}.":
+        party = label.rpartition(".")[0]
+        hint = suggestion(party, parties) if party else ""
+        raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint}")
+    return owner, label[len(owner) + 1 :]
+
+
+@dataclass(frozen=True)
+class Design:
+    """A regression's columns: everybody's schema, and who holds the label."""
+
+    schemas: Mapping[str, Schema]
+    owner: str
+    column: str
+    norm: Norm
+
+    @classmethod
+    def of(cls, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
+        """Check the label against the schemas."""
+        owner, column = split_label(label, tuple(schemas))
+        try:
+            schemas[owner].require([column])
+        except SchemaError as error:
+            raise StudyError(f"label {label!r}: {error}") from None
+        if sum(len(schema.columns) for schema in schemas.values()) < 2:
+            raise StudyError("there is no column but the label; a regression needs at least one feature")
+        declared = schemas[owner].columns[column]
+        if isinstance(declared, Category) and (len(declared.values) < 2 or declared.missing == NOWHERE):
+            raise StudyError(f"label {label!r} needs at least two values and one of them for everybody")
+        return cls(schemas, owner, column, norm)
+
+    @property
+    def declared(self) -> Column:
+        """The label's column."""
+        return self.schemas[self.owner].columns[self.column]
+
+    def centred(self, party: str) -> Centred:
+        """How a party's columns are centred."""
+        return Centred(self.schemas[party], self.column if party == self.owner else None, self.norm)
+
+    @property
+    def features(self) -> list[str]:
+        """The encoded features, ``party.column``, of all parties in order."""
+        return [f"{party}.{name}" for party in self.schemas for name in self.centred(party).feature_names]
+
+    @property
+    def labels(self) -> list[str]:
+        """The encoded columns of the label."""
+        return [f"{self.owner}.{name}" for name in self.centred(self.owner).label_names]
+
+    @property
+    def middles(self) -> Matrix:
+        """What is subtracted from each feature."""
+        parts = [found.middle[: len(found.feature_names)] for found in map(self.centred, self.schemas)]
+        return np.concatenate(parts)
+
+    @property
+    def label_middles(self) -> Matrix:
+        """What is subtracted from each column of the label."""
+        found = self.centred(self.owner)
+        return np.asarray(found.middle[len(found.feature_names) :], dtype=np.float64)
+
+    @property
+    def feature_blocks(self) -> tuple[Block, ...]:
+        """The parties' features without the label, for gradients."""
+        parts = {party: self.centred(party) for party in self.schemas}
+        return tuple(Block(party, found.feature_names, found.feature_clip) for party, found in parts.items())
+
+    @property
+    def feature_norm(self) -> float:
+        """About the largest norm of a row of features, equal on every machine."""
+        clips = [self.centred(party).feature_clip for party in self.schemas]
+        return math.sqrt(math.fsum(clip * clip for clip in clips))
+
+    def constant(self, gamma: int) -> int:
+        """The constant column as an integer: a fixed part of the features' norm."""
+        if self.norm == "l2":
+            size = self.feature_norm
+        else:
+            size = float(sum(radius for party in self.schemas for _, radius in self._groups(party)[0]))
+        return max(1, round(float(_CONSTANT[self.norm]) * size * gamma))
+
+    def blocks(self, constant: int, gamma: int) -> tuple[Block, ...]:
+        """The parties' columns, the label with its weight, for second moments."""
+        weight = label_weight(self.declared, self.norm, constant, gamma)
+        return tuple(self._block(party, weight) for party in self.schemas)
+
+    def _block(self, party: str, weight: Fraction) -> Block:
+        found = self.centred(party)
+        features, label = self._groups(party)
+        groups = (*features, *((width, weight * radius) for width, radius in label))
+        square = Fraction(found.feature_clip) ** 2
+        if party == self.owner:
+            square += (weight * Fraction(_alone(self.declared, self.norm).feature_clip)) ** 2
+        return Block(party, found.names, _root_up(square), groups if self.norm == "l1" else ())
+
+    def _groups(self, party: str) -> tuple[list[tuple[int, Fraction]], list[tuple[int, Fraction]]]:
+        """Runs of columns with their L1 radius: those of features, and those of the label."""
+        found, seen = self.centred(party), 0
+        features: list[tuple[int, Fraction]] = []
+        label: list[tuple[int, Fraction]] = []
+        for width, radius in found.groups:
+            (features if seen < len(found.feature_names) else label).append((width, radius))
+            seen += width
+        return features, label
+
+
+def label_weight(declared: Column, norm: Norm, constant: int, gamma: int) -> Fraction:
+    """By what the label's columns are multiplied; it follows from the constant, so an owner can tell from the task."""
+    alone = _alone(declared, norm)
+    size = alone.feature_clip if norm == "l2" else float(alone.groups[0][1])
+    return max(Fraction(1), Fraction(round(_STEPS * float(_LABEL[norm]) * constant / gamma / size))) / _STEPS
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Rows whose last columns, the label's, are multiplied by a weight."""
+
+    rows: Rows
+    labels: int
+    weight: float
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The sorted ids."""
+        return self.rows.ids
+
+    @property
+    def places(self) -> Places | None:
+        """The slots of the rows, where nobody knows whom all parties hold."""
+        return self.rows.places
+
+    def blocks(self, rows: int, /) -> Iterator[Matrix]:
+        """The rows, some at a time."""
+        for block in self.rows.blocks(rows):
+            if self.labels:
+                block = block.copy()
+                block[:, -self.labels :] *= self.weight
+            yield block
+
+
+def weighted_rows(party: str, table: Table, label: str | None, task: Moments) -> Weighted:
+    """What a party brings to second moments; the table is in the order of its ids."""
+    owner, column = split_label(label, task.owners)
+    norm: Norm = "l1" if task.laplace else "l2"
+    if party != owner:
+        return Weighted(Centred(table.schema, None, norm).rows(table), 0, 1.0)
+    found = Centred(table.schema, column, norm)
+    weight = label_weight(table.schema.columns[column], norm, task.constant, task.gamma)
+    return Weighted(found.rows(table), len(found.label_names), float(weight))
+
+
+def _alone(declared: Column, norm: Norm) -> Centred:
+    """A label as if it were a party's only column."""
+    return Centred(Schema({"label": declared}), None, norm)
+
+
+def _root_up(square: Fraction) -> float:
+    root = math.sqrt(square)
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root

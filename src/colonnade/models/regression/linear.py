@@ -1,0 +1,120 @@
+"""Linear regression on columns that nobody holds together, from one noisy release of second moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
+from colonnade.models.linear_model import Matrix, People
+from colonnade.models.regression import quadratic
+from colonnade.models.regression.base import Published, Regression
+from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.tables import Column, Number, decode_number
+
+METHODS = ("one-shot", "functional")
+
+
+class LinearRegression(Regression):
+    """Differentially private linear or ridge regression over vertically partitioned columns.
+
+    The label is a number column. ``coef_`` and ``intercept_`` give it in its own unit (its logarithm, log(1 + y),
+    where its schema says ``transform = "log1p"``) from encoded columns; ``predict`` gives it in its unit always.
+
+    Args:
+        epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        delta: the delta of all promises.
+        label: the column to predict, written ``"party.column"``; may be given to ``fit`` instead.
+        method: ``"one-shot"`` adds Skellam or discrete Gaussian noise, for (epsilon, delta); ``"functional"`` discrete
+            Laplace noise, for pure epsilon.
+        noise: ``"skellam"`` or ``"discrete-gaussian"``, for ``method="one-shot"``.
+        ridge: ``"auto"`` follows from the noise; a number is added to the diagonal of the centred X'X, as ``alpha`` of
+            scikit-learn's Ridge.
+        epsilon_by_party: instead of ``epsilon``, for each party what the published result may tell anybody about one
+            person's columns at that party.
+        intercept: without one, predictions are 0 where all encoded columns are.
+        gamma: the scale of the integer grid.
+        rows_at_most: a public limit on the number of rows.
+    """
+
+    kind = "linear"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Mapping[str, float] | None = None,
+        delta: float = 1e-5,
+        label: str | None = None,
+        method: Literal["one-shot", "functional"] = "one-shot",
+        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
+        ridge: float | Literal["auto"] = "auto",
+        epsilon_by_party: Mapping[str, float] | None = None,
+        intercept: bool = True,
+        gamma: int = 4096,
+        rows_at_most: int = 2**24,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.label = label
+        self.method = method
+        self.noise = noise
+        self.ridge = ridge
+        self.epsilon_by_party = epsilon_by_party
+        self.intercept = intercept
+        self.gamma = gamma
+        self.rows_at_most = rows_at_most
+
+    def plan(self, roster: Roster) -> Moments:
+        """One release of second moments with the least noise that meets the budgets."""
+        if self.method not in METHODS:
+            raise StudyError(f"method of a linear regression must be one of {', '.join(METHODS)}, not {self.method!r}")
+        law = self.one_shot_law()
+        return self.plan_moments(roster, "discrete-laplace" if self.method == "functional" else law, self.gamma)
+
+    def check_label(self, declared: Column) -> None:
+        """A number."""
+        if not isinstance(declared, Number):
+            raise StudyError(
+                f"label {self.label!r} is a {declared.kind}, not a number; use LogisticRegression "
+                '(kind = "logistic" in a study file)'
+            )
+
+    def finish(self, result: Published) -> None:
+        """Least squares from the noisy moments, in the label's unit."""
+        assert isinstance(result, NoisyMoments)  # noqa: S101 - for the type checker; there is no other method
+        reading, unit, zero = self.reading(result.task), *self._unit()
+        found = quadratic.fit(result, reading, self.ridge, None if self.intercept else -zero / unit)
+        self.feature_names_in_ = list(reading.features)
+        self.coef_ = unit * found.weights
+        self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
+        self.remember(found)
+
+    def answers(self, scores: Matrix) -> NDArray[Any]:
+        """The label in its unit."""
+        values: Matrix = np.asarray(scores, dtype=np.float64)[:, 0]
+        return np.expm1(values) if self._declared.transform == "log1p" else values
+
+    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+        """R^2, the share of the label's variance that is predicted; ``y`` only where the label is not in X."""
+        true = decode_number(self.label_of(X)[:, 0], self._declared) if y is None else np.asarray(y, dtype=np.float64)
+        wrong = np.sum(np.square(true - self.predict(X)))
+        total = np.sum(np.square(true - true.mean()))
+        return 1.0 - float(wrong / total) if total > 0 else 0.0
+
+    @property
+    def _declared(self) -> Number:
+        declared = self.design(self.schemas_).declared
+        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; check_label saw to it
+        return declared
+
+    def _unit(self) -> tuple[float, float]:
+        """The label (after its transform) is the second number plus the first one times the encoded label."""
+        declared = self._declared
+        start, end = declared.ends
+        if declared.scale == "unit":
+            return end - start, start
+        return (end - start) / 2, (start + end) / 2

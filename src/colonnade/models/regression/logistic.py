@@ -1,0 +1,292 @@
+"""Logistic regression on columns that nobody holds together: in one noisy release, or by noisy gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
+from colonnade.models.linear_model import Matrix, People
+from colonnade.models.members import require_known_members
+from colonnade.models.regression import forecast, quadratic
+from colonnade.models.regression.base import Published, Regression, Task, whole
+from colonnade.models.regression.forecast import Forecast
+from colonnade.protocols.gradients.task import Gradients, Learned
+from colonnade.protocols.moments.task import NoisyMoments
+from colonnade.tables import Category, Column, Number
+
+METHODS = ("auto", "one-shot", "functional", "sqm")
+_MOMENTS_GAMMA = 4096
+_GRADIENTS_GAMMA = {1: 1024, 3: 128}
+_WEIGHT_BOUND = {1: 8.0, 3: 4.0}
+_INTERCEPT = 0.5
+_MOST_ROUNDS = 1_000_000
+
+
+class LogisticRegression(Regression):
+    """Differentially private logistic regression over vertically partitioned columns.
+
+    The label is a flag or a category; of a category with more than two values each is learned against the rest, all
+    from one computation.
+
+    Args:
+        epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        delta: the delta of all promises.
+        label: the column to predict, written ``"party.column"``; may be given to ``fit`` instead.
+        method: ``"one-shot"`` publishes second moments with Skellam or discrete Gaussian noise; ``"functional"`` with
+            discrete Laplace noise, for pure epsilon; ``"sqm"`` publishes noisy gradients of batches, round by round;
+            ``"auto"`` takes the one with the least expected error (see :meth:`forecast`).
+        rows: about how many people there are, as far as everybody may know it; ``"sqm"`` needs it.
+        noise: ``"skellam"`` or ``"discrete-gaussian"``.
+        ridge: ``"auto"`` follows from the noise; a number is added to the diagonal of the centred X'X. Not for "sqm".
+        epsilon_by_party: instead of ``epsilon``, for each party what the published result may tell anybody about one
+            person's columns at that party. Not for "sqm".
+        expansion: degree of the polynomial that stands for the sigmoid in "sqm", 1 or 3.
+        sampling: batches of "sqm": ``"poisson"`` draws them, which helps against the analyst; ``"disjoint"`` fixes
+            them, which is better against parties.
+        rate: the share of people in a batch.
+        epochs: how often a person is used, on average.
+        weight_bound: the largest norm of the weights in "sqm"; 8 for degree 1 and 4 for degree 3.
+        learning_rate: the step in "sqm".
+        intercept: without one, scores are 0 where all encoded columns are. Not for "sqm".
+        gamma: the scale of the integer grid; 4096 for second moments, 1024 and 128 for gradients of degree 1 and 3.
+        rows_at_most: a public limit on the number of rows.
+    """
+
+    kind = "logistic"
+    classes_: NDArray[Any]
+    forecast_: list[Forecast]
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Mapping[str, float] | None = None,
+        delta: float = 1e-5,
+        label: str | None = None,
+        method: Literal["auto", "one-shot", "functional", "sqm"] = "auto",
+        rows: int | None = None,
+        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
+        ridge: float | Literal["auto"] = "auto",
+        epsilon_by_party: Mapping[str, float] | None = None,
+        expansion: Literal[1, 3] = 1,
+        sampling: Literal["poisson", "disjoint"] = "poisson",
+        rate: float = 0.01,
+        epochs: int = 10,
+        weight_bound: float | None = None,
+        learning_rate: float = 2.0,
+        intercept: bool = True,
+        gamma: int | None = None,
+        rows_at_most: int = 2**24,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.label = label
+        self.method = method
+        self.rows = rows
+        self.noise = noise
+        self.ridge = ridge
+        self.epsilon_by_party = epsilon_by_party
+        self.expansion = expansion
+        self.sampling = sampling
+        self.rate = rate
+        self.epochs = epochs
+        self.weight_bound = weight_bound
+        self.learning_rate = learning_rate
+        self.intercept = intercept
+        self.gamma = gamma
+        self.rows_at_most = rows_at_most
+
+    # --- planning
+
+    def plan(self, roster: Roster) -> Task:
+        """The task of the chosen method, with the least noise that meets the budgets."""
+        if self.method not in METHODS:
+            raise StudyError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
+        if self.method == "auto":
+            self.forecast_ = self.forecast(roster)
+            return self.forecast_[0].task
+        return self._candidate(self.method, roster)
+
+    def forecast(self, roster: Roster) -> list[Forecast]:
+        """The expected error of each method that these parameters allow, the best one first.
+
+        Gradients are left out without ``rows``, and after a hidden alignment. What it is computed from is public; see
+        docs/regression.md.
+        """
+        methods = ["one-shot", "functional"]
+        if self.rows is not None and self.epsilon_by_party is None and self.intercept and not roster.hidden:
+            methods.append("sqm")
+        design = self.design(roster.schemas)
+        columns = len(design.features)
+        found = [
+            forecast.expected(
+                method, self._candidate(method, roster), design.declared, design.feature_norm, columns, self.rows
+            )
+            for method in methods
+        ]
+        return sorted(found, key=lambda each: each.error)
+
+    def _candidate(self, method: str, roster: Roster) -> Task:
+        law = self.one_shot_law()
+        if method == "sqm":
+            return self._plan_gradients(roster)
+        return self.plan_moments(
+            roster, "discrete-laplace" if method == "functional" else law, self.gamma or _MOMENTS_GAMMA
+        )
+
+    def _plan_gradients(self, roster: Roster) -> Gradients:
+        """Rounds of noisy gradients; rows are scaled to norm 1 by a public number."""
+        require_known_members(roster, 'method="sqm"')
+        self.check_common()
+        rows, batch = self._batches()
+        design = self.design(roster.schemas)
+        blocks = design.feature_blocks
+        norm = math.sqrt(math.fsum([_INTERCEPT * _INTERCEPT, *(block.clip * block.clip for block in blocks)]))
+        gamma = _GRADIENTS_GAMMA[self.expansion] if self.gamma is None else self.gamma
+        whole("gamma", gamma, 2, 2**20)
+        draft = Gradients(
+            blocks=blocks,
+            label_owner=design.owner,
+            classes=_columns(design.declared),
+            trust=roster.trust,
+            gamma=gamma,
+            scale=(1 - 2.0**-40) / norm,
+            expansion=self.expansion,
+            weight_bound=_WEIGHT_BOUND[self.expansion] if self.weight_bound is None else self.weight_bound,
+            learning_rate=self.learning_rate,
+            sampling=self.sampling,
+            rows=rows,
+            batch=batch,
+            rounds=self._rounds(rows, batch),
+            noise=len(blocks),
+            law="skellam" if self.noise == "skellam" else "discrete-gaussian",
+            rows_at_most=self.rows_at_most,
+            intercept=_INTERCEPT,
+        )
+        return draft.calibrated(self.budgets(roster, self.delta))
+
+    def _batches(self) -> tuple[int, int]:
+        """The public number of rows, and how many of them a batch has."""
+        if self.rows is None:
+            raise StudyError('method="sqm" needs rows, about how many people there are: batches are a part of them')
+        if self.epsilon_by_party is not None or not self.intercept:
+            raise StudyError('method="sqm" takes epsilon and learns an intercept; use "one-shot" for anything else')
+        whole("rows", self.rows, 1, self.rows_at_most)
+        whole("epochs", self.epochs, 1, 2**20)
+        if self.expansion not in (1, 3):
+            raise StudyError(f"expansion must be 1 or 3, not {self.expansion!r}")
+        if self.sampling not in ("poisson", "disjoint"):
+            raise StudyError(f'sampling must be "poisson" or "disjoint", not {self.sampling!r}')
+        for name in ("rate", "learning_rate", "weight_bound"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise StudyError(f"{name} must be a positive number, not {value!r}")
+        if self.rate > 1:
+            raise StudyError(f"rate is the share of people in a batch and at most 1, not {self.rate}")
+        return self.rows, max(1, round(self.rate * self.rows))
+
+    def _rounds(self, rows: int, batch: int) -> int:
+        """As many as use everybody ``epochs`` times: on average, or where batches take turns exactly."""
+        turns = Fraction(rows, batch) if self.sampling == "poisson" else -(-rows // batch)
+        rounds = round(int(self.epochs) * turns)
+        if rounds > _MOST_ROUNDS:
+            raise StudyError(
+                f"epochs = {self.epochs} in batches of {batch} of {rows} rows are {rounds:,} rounds, and at most "
+                f"{_MOST_ROUNDS:,} are possible: raise rate, or lower epochs"
+            )
+        return rounds
+
+    def check_label(self, declared: Column) -> None:
+        """A flag or a category."""
+        if isinstance(declared, Number):
+            raise StudyError(
+                f'label {self.label!r} is a number; use LinearRegression (kind = "linear" in a study file), or make '
+                "it a flag or category"
+            )
+
+    # --- the fitted model
+
+    def finish(self, result: Published) -> None:
+        """Weights from noisy moments by least squares, or as the rounds left them."""
+        if isinstance(result, NoisyMoments):
+            self._from_moments(result)
+        else:
+            self._from_gradients(result)
+        self.classes_ = self._classes()
+
+    def _from_moments(self, result: NoisyMoments) -> None:
+        """Least squares on 0 and 1, where Taylor's expansion leads; then probabilities as steep as the moments say.
+
+        The steepness moves no prediction: a class is likelier than not where its fitted value is above one half.
+        """
+        reading = self.reading(result.task, _columns(self.design(self.schemas_).declared))
+        found = quadratic.fit(result, reading, self.ridge, None if self.intercept else 0.5)
+        slope = quadratic.TAYLOR
+        if self.intercept:
+            known = zip(found.label_means, found.solution.spreads, found.solution.agreements, strict=True)
+            slope = math.fsum(quadratic.steepness(0.5, *map(float, each)) for each in known) / len(found.weights)
+        self.feature_names_in_ = list(reading.features)
+        self.coef_ = slope * found.weights
+        self.intercept_ = slope * (found.offsets - 0.5)
+        self.remember(found)
+
+    def _from_gradients(self, result: Learned) -> None:
+        design = self.design(self.schemas_)
+        self.feature_names_in_ = design.features
+        self.coef_ = result.slopes
+        self.intercept_ = result.offsets - result.slopes @ design.middles
+        self.count_ = self.ridge_ = self.clipped_ = None
+
+    def _classes(self) -> NDArray[Any]:
+        declared = self.design(self.schemas_).declared
+        return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        self.classes_ = self._classes()
+        if len(self.coef_) != (1 if len(self.classes_) == 2 else len(self.classes_)):
+            raise ValueError("weights and classes do not belong together")
+
+    def answers(self, scores: Matrix) -> NDArray[Any]:
+        """The class with the largest score."""
+        scores = np.asarray(scores, dtype=np.float64)
+        chosen = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        answers: NDArray[Any] = self.classes_[chosen]
+        return answers
+
+    def decision_function(self, X: People) -> Matrix:
+        """Scores: log-odds of the second class, or a column for each class."""
+        scores = self.scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: People) -> Matrix:
+        """The chance of each class; several classes' own chances are brought to the sum 1."""
+        scores = self.scores(X)
+        chances: Matrix = 0.5 + 0.5 * np.tanh(scores / 2)
+        if chances.shape[1] == 1:
+            return np.hstack([1 - chances, chances])
+        chances /= np.maximum(chances.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        return chances
+
+    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+        """The share of people whose class is predicted; ``y`` only where the label is not in X."""
+        true = self._true(X) if y is None else np.asarray(y)
+        return float(np.mean(true == self.predict(X)))
+
+    def _true(self, X: People) -> NDArray[Any]:
+        encoded = self.label_of(X)
+        chosen = encoded[:, 0].astype(np.intp) if encoded.shape[1] == 1 else encoded.argmax(axis=1)
+        true: NDArray[Any] = self.classes_[chosen]
+        return true
+
+
+def _columns(declared: Column) -> int:
+    """How many regressions there are: one for two classes, else one a class."""
+    return len(declared.values) if isinstance(declared, Category) and len(declared.values) > 2 else 1

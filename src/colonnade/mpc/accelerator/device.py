@@ -1,0 +1,174 @@
+"""The residue kernels on a GPU with fast float64, bit for bit what the CPU computes.
+
+A product modulo one prime is one batched ``dgemm`` over blocks of at most 2048 rows, each exact for the reason it is
+on the CPU, and one kernel that reduces the blocks and adds them up. Both paths end in canonical residues, so they
+cannot differ. Randomness is never made here: it stays with the stream cipher on the CPU.
+
+What was computed last stays in buffers of the process and in torch's store of device memory until the process ends:
+shares of one seat, in its own process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.mpc.accelerator.memory import Memory
+
+Residues = NDArray[np.float64]
+Tensor = Any
+"""A tensor on the device; torch is optional, so its types cannot be named."""
+Fold = Callable[[Tensor, int, Tensor, bool], None]
+"""Reduces products modulo a prime and adds them to a total, or begins it; the products may be spoiled."""
+
+_MOST_ROWS = 2048
+_SLAB_ROWS = _MOST_ROWS**2
+_SLAB = 1 << 26
+"""Numbers of one operand that come from the host at a time: 512 MB."""
+_BATCH = 1 << 25
+"""Numbers in one batch of block products: 256 MB, or one block where that is larger."""
+_FAST = 2e12
+"""Operations a second below which a CPU does as well: most cards have little float64."""
+
+
+class Accelerator:
+    """A device for residues. Arrays have the primes as their first axis, as everywhere.
+
+    Operands are numpy arrays, or tensors that :meth:`place` put on the device, where later calls find them. A product
+    is a numpy array if both operands are. Numpy operands of any length are taken in slabs: beside two products modulo
+    one prime they need at most 2.5 GB on the device.
+    """
+
+    def __init__(self, torch: Any, device: Any) -> None:
+        self.torch = torch
+        self.device = torch.device(device)
+        self._memory = Memory(torch, self.device)
+        self._fold: Fold = _fold
+
+    @property
+    def fused(self) -> bool:
+        """Whether reductions are one kernel (Triton) rather than several (torch)."""
+        return self._fold is not _fold
+
+    def place(self, array: NDArray[Any]) -> Tensor:
+        """A copy of an array on the device."""
+        if array.ndim and len(array) > 1 and array.strides[0] == 0:
+            return self.place(array[:1]).expand(array.shape)
+        if array.ndim == 2 and array.strides[0] < array.strides[1]:
+            return self.place(array.T).T
+        return self._memory.place(array)
+
+    def fetch(self, tensor: Tensor) -> NDArray[Any]:
+        """A copy of a tensor in the host's memory."""
+        return self._memory.fetch(tensor)
+
+    def inner(self, left: Any, right: Any, primes: Sequence[int]) -> Any:
+        """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly."""
+        shape = (len(primes), left.shape[2], right.shape[2])
+        local = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
+        result: Any = np.empty(shape) if local else self._empty(shape)
+        scratch = self._empty(shape[1:]) if local else None
+        for index, prime in enumerate(primes):
+            total = scratch if local else result[index]
+            for first, a, b in self._slabs(left[index], right[index]):
+                self._multiply(a, b, prime, total, first)
+            if local:
+                self._memory.fetch(total, result[index])
+        return result
+
+    def matmul(self, left: Any, right: Any, primes: Sequence[int]) -> Any:
+        """Left right for each prime: (k, rows, a) and (k, a, b) to (k, rows, b), exactly."""
+        return self.inner(left.swapaxes(1, 2), right, primes)
+
+    def _placed(self, values: Any) -> Tensor:
+        return self.place(values) if isinstance(values, np.ndarray) else values
+
+    def _empty(self, shape: Sequence[int]) -> Tensor:
+        return self.torch.empty(tuple(shape), dtype=self.torch.float64, device=self.device)
+
+    def _slabs(self, left: Any, right: Any) -> Iterator[tuple[bool, Tensor, Tensor]]:
+        """Rows that are on the device at the same time, and whether they are the first."""
+        rows, width = left.shape[0], max(1, left.shape[1], right.shape[1])
+        resident = not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray)
+        step = _SLAB_ROWS if resident else min(_SLAB_ROWS, max(1, _SLAB // width))
+        for start in range(0, max(rows, 1), step):
+            here = slice(start, start + step)
+            yield start == 0, self._placed(left[here]), self._placed(right[here])
+
+    def _multiply(self, left: Tensor, right: Tensor, prime: int, total: Tensor, first: bool) -> None:
+        """Add left' right to a total, or begin it. Blocks are equally long; the rows left over are one more."""
+        rows, (a, b) = left.shape[0], total.shape
+        # As on the CPU: a sum of so many products, and a multiple of the prime beside it, are exact as floats.
+        most = min(_MOST_ROWS, (2**53 - prime) // (prime // 2) ** 2)
+        count = max(1, -(-rows // most))
+        size, rest = divmod(rows, count)  # in a slab there are at most 2048 blocks, so rest is below 2048
+        batch = max(1, min(count, _BATCH // max(1, a * b)))
+        for start in range(0, count, batch):
+            many = min(batch, count - start)
+            tail = rest if start + many == count else 0
+            products = self._empty((many + (tail > 0), a, b))
+            here = slice(start * size, (start + many) * size)
+            blocks = [matrix[here].unflatten(0, (many, size)) for matrix in (left, right)]
+            self.torch.bmm(blocks[0].mT, blocks[1], out=products[:many])
+            if tail:
+                self.torch.mm(left[-tail:].mT, right[-tail:], out=products[many])
+            self._fold(products, prime, total, first and start == 0)
+
+    def use_kernel(self) -> None:
+        """Do the reductions in one fused kernel, if Triton can build it here and it proves itself."""
+        trial = Accelerator(self.torch, self.device)
+        try:
+            trial._fold = import_module("colonnade.mpc.accelerator.kernel").fold(self.torch, self.device)
+            proven = trial.is_exact()
+        except Exception:  # no Triton, no compiler, no place for its cache: whatever it was, torch does the same
+            proven = False
+        if proven:
+            self._fold = trial._fold
+
+    def is_exact(self) -> bool:
+        """Whether a product near the worst magnitudes is right: a library may emulate float64 with fewer bits."""
+        prime, width = 2**22 - 3, 256
+        noise = (np.arange(2 * _MOST_ROWS * width, dtype=np.int64) * 40_503 % 8191).reshape(2, _MOST_ROWS, width)
+        left, right = prime // 2 - noise, np.where(noise % 7 == 0, -1, 1) * (prime // 2 - noise[::-1])
+        exact = sum(
+            (a.astype(float).T @ b.astype(float)).astype(np.int64) % prime for a, b in zip(left, right, strict=True)
+        )
+        want = (exact + prime // 2) % prime - prime // 2
+        placed = [self.place(matrix.reshape(1, -1, width).astype(float)) for matrix in (left, right)]
+        return bool(np.array_equal(self.fetch(self.inner(placed[0], placed[1], (prime,)))[0], want))
+
+    def is_fast(self) -> bool:
+        """Whether float64 products run at a rate that is worth the way to the device."""
+        side, many = 2048, 4
+        square = self.torch.ones((side, side), dtype=self.torch.float64, device=self.device)
+        square @ square  # the first one loads the library
+        quickest = min(self._milliseconds(square) for _ in range(many))  # other threads may delay some
+        return bool(2 * side**3 >= _FAST * quickest / 1e3)
+
+    def _milliseconds(self, square: Tensor) -> float:
+        begun, ended = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begun.record()
+        square @ square
+        ended.record()
+        ended.synchronize()
+        return float(begun.elapsed_time(ended))
+
+
+def _fold(products: Tensor, prime: int, total: Tensor, first: bool) -> None:
+    _centre(products, prime)
+    if first:
+        total.copy_(products.sum(0))
+    else:
+        total.add_(products.sum(0))
+    _centre(total, prime)
+
+
+def _centre(values: Tensor, prime: int) -> None:
+    """As ``residues.reduce``: multiples of the prime are exact, so a fused multiplication changes nothing."""
+    quotient = values * (1.0 / prime)
+    quotient.round_()
+    values.sub_(quotient, alpha=prime)

@@ -1,0 +1,1 @@
+"""Numbers with fractional bits on shares: arithmetic, functions, masks, bits."""

@@ -1,0 +1,353 @@
+"""Fixed-point numbers on shares: exact integers with a public scale and a public bound.
+
+A number x stands for x / 2^fraction. Every value carries a bound that no value of its array can exceed, so what could
+overflow is refused before it is computed. Products are truncated by opening them under a mask, which cannot fail and
+errs by less than :attr:`FixedPoint.ulps` units in the last place.
+
+Every seat calls the same operations in the same order. Each operation says its precision, its rounds and what a seat
+sends for one number, with n seats and k primes; a residue has 3 bytes, or 4 in messages of few numbers. What can run
+ahead is in :attr:`FixedPoint.masks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError
+from colonnade.mpc.committee import Hand, Shares
+from colonnade.mpc.fixed import circuits
+from colonnade.mpc.fixed.binary import BitShares, slice_bits
+from colonnade.mpc.fixed.masks import Mask, Masks, unpacked
+from colonnade.mpc.residues import Residues
+
+PART = 1 << 16
+"""Of more numbers, bits are taken in parts."""
+_LONGEST = 62
+"""Bits of the longest number that is truncated or compared: its masked form is read as 64 bits."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """One seat's shares of numbers x / 2^fraction with -bound <= x <= bound."""
+
+    shares: Shares
+    fraction: int
+    bound: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.shares.shape
+
+    def reshape(self, *shape: int) -> Fixed:
+        """The same numbers in another shape."""
+        values = self.shares.values
+        return self._with(values.reshape(len(values), *shape))
+
+    def __getitem__(self, index: object) -> Fixed:
+        """Some of the numbers; any index that keeps them in an array."""
+        key = index if isinstance(index, tuple) else (index,)
+        return self._with(self.shares.values[(slice(None), *key)])
+
+    def _with(self, values: Residues) -> Fixed:
+        return replace(self, shares=Shares(values, self.shares.degree))
+
+
+class FixedPoint:
+    """One seat's arithmetic with a given number of fractional bits."""
+
+    def __init__(self, hand: Hand, fraction: int) -> None:
+        if not 1 <= fraction <= _LONGEST // 2:
+            raise ValueError(f"the number of fractional bits lies between 1 and {_LONGEST // 2}")
+        self.hand, self.system, self.fraction = hand, hand.system, fraction
+        self.masks = Masks(hand)
+        self.distance = 0.0
+        """Statistical distance of everything opened under masks so far from something that tells nothing."""
+
+    @property
+    def ulps(self) -> float:
+        """By how many units in the last place a truncation errs, less than: 2 with three seats."""
+        return (self.masks.groups + 1) / 2
+
+    # Numbers in, without a message
+
+    def held(self, shares: Shares, bound: int, fraction: int | None = None) -> Fixed:
+        """Shares of dealt integers, with the bound that their owner keeps."""
+        return self._fits(Fixed(shares, self.fraction if fraction is None else fraction, bound), "what was dealt")
+
+    # Linear operations: exact, local, no rounds
+
+    def add(self, left: Fixed, right: Fixed, *, sign: int = 1) -> Fixed:
+        """The sum, or with sign -1 the difference: exact, 0 rounds."""
+        left, right = self.aligned(left, right)
+        total = left.shares.values + sign * right.shares.values
+        degree = max(left.shares.degree, right.shares.degree)
+        return self._fits(
+            Fixed(Shares(self.system.reduce(total), degree), left.fraction, left.bound + right.bound), "a sum"
+        )
+
+    def subtract(self, left: Fixed, right: Fixed) -> Fixed:
+        """The difference: exact, 0 rounds."""
+        return self.add(left, right, sign=-1)
+
+    def scale(self, number: Fixed, factor: int, *, fraction: int = 0) -> Fixed:
+        """The product with a public factor / 2^fraction: exact, 0 rounds, and that many more fractional bits."""
+        found = Fixed(self.hand.scale(number.shares, factor), number.fraction + fraction, number.bound * abs(factor))
+        return self._fits(found, "a scaled number")
+
+    def shift(self, number: Fixed, amount: int) -> Fixed:
+        """The sum with a public integer, in units of the last place: exact, 0 rounds."""
+        found = Fixed(self.hand.shift(number.shares, amount), number.fraction, number.bound + abs(amount))
+        return self._fits(found, "a sum")
+
+    def total(self, number: Fixed, axis: int) -> Fixed:
+        """The sum along an axis: exact, 0 rounds."""
+        axis = axis % len(number.shape)
+        values = number.shares.values.sum(axis=axis + 1)
+        found = Fixed(
+            Shares(self.system.reduce(values), number.shares.degree), number.fraction, number.bound * number.shape[axis]
+        )
+        return self._fits(found, "a sum")
+
+    def aligned(self, left: Fixed, right: Fixed) -> tuple[Fixed, Fixed]:
+        """Both with the larger number of fractional bits."""
+        more = left.fraction - right.fraction
+        if more > 0:
+            return left, replace(self.scale(right, 1 << more), fraction=left.fraction)
+        return (replace(self.scale(left, 1 << -more), fraction=right.fraction), right) if more else (left, right)
+
+    # Products
+
+    def multiply(self, left: Fixed, right: Fixed, *, fraction: int | None = None, bound: int | None = None) -> Fixed:
+        """Elementwise product, truncated to ``fraction`` bits: 1 round, (n - 1) k residues.
+
+        Errs by less than ``ulps``; exact where nothing is cut off, and then a seat sends n - 1 - t shares at most.
+        ``bound`` is one that the caller knows to hold for the whole product.
+        """
+        return self.truncate_all([self._raw(left, right, bound)], fraction)[0]
+
+    def products(
+        self,
+        pairs: Sequence[tuple[Fixed, Fixed]],
+        *,
+        fraction: int | None = None,
+        bounds: Sequence[int] | None = None,
+    ) -> list[Fixed]:
+        """Independent elementwise products, in one round if all are cut or none; ``bounds`` as in :meth:`multiply`."""
+        known = [left.bound * right.bound for left, right in pairs] if bounds is None else bounds
+        return self.truncate_all([self._raw(*pair, bound) for pair, bound in zip(pairs, known, strict=True)], fraction)
+
+    def product(self, left: Fixed, right: Fixed) -> Fixed:
+        """The elementwise product as it is, at twice the degree and with the fractional bits of both: local."""
+        found = self._raw(left, right)
+        self.system.reduce(found.shares.values)
+        return found
+
+    def _raw(self, left: Fixed, right: Fixed, bound: int | None = None) -> Fixed:
+        """A product that is not yet reduced: whatever comes next does it."""
+        self._refuse_degree(left.shares.degree + right.shares.degree)
+        bound = left.bound * right.bound if bound is None else bound
+        shares = Shares(left.shares.values * right.shares.values, left.shares.degree + right.shares.degree)
+        return self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product")
+
+    def inner(self, left: Fixed, right: Fixed, *, fraction: int | None = None) -> Fixed:
+        """Left' right of two matrices with the same rows: 1 round, (n - 1) k residues; errs like one product."""
+        shares = self.hand.inner(left.shares, right.shares)
+        bound = left.shape[0] * left.bound * right.bound
+        found = self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product of matrices")
+        return self.truncate_all([found], fraction)[0]
+
+    def truncate(self, number: Fixed, fraction: int) -> Fixed:
+        """The number with fewer fractional bits: 1 round, (n - 1) k residues; errs by less than ``ulps``."""
+        return self.truncate_all([number], fraction)[0]
+
+    def truncate_all(self, numbers: Sequence[Fixed], fraction: int | None = None) -> list[Fixed]:
+        """Several arrays in one round, each at the degree of a fresh input afterwards; two if only some are cut.
+
+        A number x of which b bits are cut off is opened as c = x + r + a constant, where the mask r is a sum of
+        numbers l + 2^b h of groups of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum l) / 2^b.
+        """
+        fraction = self.fraction if fraction is None else fraction
+        long = [number for number in numbers if number.fraction > fraction]
+        short = [number for number in numbers if number.fraction <= fraction]
+        cut, widened = iter(self._cut(long, fraction) if long else ()), iter(self._widened(short, fraction))
+        return [next(cut if number.fraction > fraction else widened) for number in numbers]
+
+    def _widened(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
+        """Numbers with more fractional bits, at the degree of a fresh input; all degrees are lowered in one round."""
+        high = [n for n in numbers if n.shares.degree > self.hand.committee.threshold]
+        flat = [n.shares.values.reshape(len(self.system.primes), -1) for n in high]
+        if high:
+            joined = self.system.reduce(np.concatenate(flat, axis=1))
+            values = self.hand.lower(Shares(joined, max(n.shares.degree for n in high))).values
+            ends = np.cumsum([part.shape[1] for part in flat])[:-1]
+            lowered = iter(np.split(values, ends, axis=1))
+        found = []
+        for number in numbers:
+            if number.shares.degree > self.hand.committee.threshold:
+                shares = Shares(next(lowered).reshape(-1, *number.shape), self.hand.committee.threshold)
+                number = replace(number, shares=shares)
+            more = fraction - number.fraction
+            found.append(replace(self.scale(number, 1 << more), fraction=fraction) if more else number)
+        return found
+
+    def _cut(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
+        """Numbers with too many fractional bits, all opened in one round."""
+        degree = max(number.shares.degree for number in numbers)
+        self._refuse_degree(degree)
+        masks, masked = [], []
+        for number in numbers:
+            cut, count = number.fraction - fraction, prod(number.shape)
+            bits = max(number.bound.bit_length(), cut)
+            self._hide(bits, count, cut, "what is truncated")
+            mask = (self.masks.mask if degree == self.hand.committee.threshold else self.masks.open_mask)(cut, count)
+            # Half of what the groups' lowest bits add on average is taken off, so that errors go either way.
+            offset = (1 << bits) - ((self.masks.groups - 1) << cut >> 1)
+            total = number.shares.values.reshape(len(self.system.primes), -1) + mask.whole.values
+            total += self.system.everywhere(offset, total.shape)
+            masks.append((mask, cut, bits))
+            masked.append(self.system.reduce(total))
+        joined = np.concatenate(masked, axis=1) if len(masked) > 1 else masked[0]
+        opened = self.hand.open_among_seats(Shares(joined, degree))
+        found, start = [], 0
+        for number, (mask, cut, bits) in zip(numbers, masks, strict=True):
+            part = opened[:, start : start + prod(number.shape)]
+            found.append(self._floor(number, part, mask, cut, bits))
+            start += part.shape[1]
+        return found
+
+    def _floor(self, number: Fixed, opened: Residues, mask: Mask, cut: int, bits: int) -> Fixed:
+        """What is left of an opened number without its lowest bits and its mask."""
+        system = self.system
+        low = system.low(opened) & np.uint64((1 << cut) - 1)
+        # All terms are below 2^50, so one reduction at the end is enough.
+        kept = opened * system.from_digits(cut, opened.shape)
+        kept -= system.limbs(low, cut, cut)
+        kept -= mask.high.values
+        kept -= system.everywhere(1 << bits >> cut, kept.shape)
+        values = system.reduce(kept).reshape(-1, *number.shape)
+        bound = (number.bound >> cut) + int(self.ulps) + 1
+        return Fixed(Shares(values, self.hand.committee.threshold), number.fraction - cut, bound)
+
+    # Bits
+
+    def negative(self, number: Fixed) -> Fixed:
+        """1 where a number is below zero, else 0: exact, ceil(log2 b) + 2 rounds for numbers of b bits.
+
+        A seat sends (n - 1) k residues, and about 1.5 b shared bits to each of n - 1 - t seats.
+        """
+        return in_parts(number, self._negative)
+
+    def _negative(self, number: Fixed) -> Fixed:
+        bits = number.bound.bit_length() + 1
+        opened, mask = self._opened_under_bits(number, bits, 1 << (bits - 1))
+        top = circuits.top_bit_of_difference(self.masks.bits, opened, mask)
+        sign = self.as_numbers(top)[0].reshape(*number.shape)
+        return replace(self.shift(self.scale(sign, -1), 1), bound=1)
+
+    def below(self, left: Fixed, right: Fixed) -> Fixed:
+        """1 where left < right, else 0: exact, rounds and bytes as :meth:`negative`."""
+        return self.negative(self.subtract(left, right))
+
+    def bits(self, number: Fixed) -> Fixed:
+        """The bits of numbers that are not negative, lowest first along a new first axis: exact.
+
+        ceil(log2 b) + 2 rounds; (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
+        """
+        return in_parts(number, self._bits)
+
+    def _bits(self, number: Fixed) -> Fixed:
+        bits = max(1, number.bound.bit_length())
+        opened, mask = self._opened_under_bits(number, bits, 0)
+        found = self.as_numbers(circuits.bits_of_difference(self.masks.bits, opened, mask))
+        return found.reshape(bits, *number.shape)
+
+    def lengths(self, number: Fixed) -> BitShares:
+        """Of numbers that are not negative, for every j up to their bits, whether they are below 2^j: shared bits.
+
+        Exact, ceil(log2 b) + 1 rounds, bytes as :meth:`bit_length`.
+        """
+        bits = max(1, number.bound.bit_length())
+        opened, mask = self._opened_under_bits(number, bits, 0)
+        return circuits.lengths(self.masks.bits, opened, mask)
+
+    def bit_length(self, number: Fixed) -> Fixed:
+        """How many bits a number that is not negative has: exact.
+
+        ceil(log2 b) + 2 rounds; (n - 1) k residues and about 2 b log2(b) shared bits to each of n - 1 - t seats.
+        """
+        return in_parts(number, self._bit_length)
+
+    def _bit_length(self, number: Fixed) -> Fixed:
+        below = self.as_numbers(self.lengths(number))
+        counted = self.total(below, 0)
+        found = self.shift(self.scale(counted, -1), below.shape[0])
+        return replace(found, bound=below.shape[0]).reshape(*number.shape)
+
+    def random_bits(self, shape: tuple[int, ...]) -> Fixed:
+        """Uniform bits that nobody knows, as integers: exact, made ahead (:meth:`Masks.coins`)."""
+        coins = self.masks.coins(1, prod(shape))
+        return Fixed(coins.numbers, 0, 1)[0].reshape(*shape)
+
+    def as_numbers(self, bits: BitShares) -> Fixed:
+        """Shared bits as shared integers of shape (bits, count): exact, 1 round, (n - 1) shared bits a bit."""
+        coins = self.masks.coins(bits.bits, bits.count)
+        opened = self.masks.bits.open(self.masks.bits.xor(bits, coins.bits))
+        public = unpacked(opened, bits.count)
+        values = coins.numbers.values * (1.0 - 2.0 * public) + public
+        return Fixed(Shares(self.system.reduce(values), self.hand.committee.threshold), 0, 1)
+
+    def _opened_under_bits(self, number: Fixed, bits: int, offset: int) -> tuple[NDArray[np.uint64], BitShares]:
+        """The lowest bits of number + offset + mask, sliced, and those of the mask."""
+        if number.shares.degree != self.hand.committee.threshold:
+            raise ValueError("bits are taken of numbers at the degree of a fresh input")
+        count = prod(number.shape)
+        self._hide(bits, count, bits, "what is compared")
+        mask = self.masks.bit_mask(bits, count)
+        flat = Shares(number.shares.values.reshape(len(self.system.primes), -1), number.shares.degree)
+        masked = self.hand.shift(self.hand.add([flat, mask.whole]), offset)
+        opened = self.hand.open_among_seats(masked)
+        low = self.system.low(opened) & np.uint64((1 << bits) - 1)
+        return slice_bits(low, bits), mask.low
+
+    def _refuse_degree(self, degree: int) -> None:
+        """What is opened is hidden by sharings of zero of twice the threshold: beyond, it would show."""
+        if degree > 2 * self.hand.committee.threshold:
+            raise ValueError("a product of more than two numbers is truncated after two of them")
+
+    def _hide(self, bits: int, count: int, read: int, what: str) -> None:
+        """Make sure that a mask hides so many bits, of which the lowest will be read, and count what it may tell."""
+        if read > _LONGEST:
+            raise CapacityError(
+                f"of {what} {read} bits are read, and {_LONGEST} is the most: use fewer fractional bits"
+            )
+        self.masks.check(bits + 1, what)
+        self.distance += count * 2.0 ** (bits + 1 - self.masks.width)
+
+    def _fits(self, number: Fixed, what: str) -> Fixed:
+        if 2 * number.bound >= self.system.modulus:
+            raise CapacityError(
+                f"{what} could need {number.bound.bit_length() + 1} bits and the arithmetic has {self.system.bits}: "
+                "use more primes, fewer fractional bits or smaller bounds"
+            )
+        return number
+
+
+def in_parts(number: Fixed, operation: Callable[[Fixed], Fixed]) -> Fixed:
+    """An elementwise operation on many numbers, some at a time: more rounds, and memory for a part of them only.
+
+    Where the operation adds axes, they come first.
+    """
+    size = prod(number.shape)
+    if size <= PART:
+        return operation(number)
+    flat = number.reshape(size)
+    done = [operation(flat[start : start + PART]) for start in range(0, size, PART)]
+    values = np.concatenate([part.shares.values for part in done], axis=-1)
+    first = replace(done[0], shares=Shares(values, done[0].shares.degree))
+    return first.reshape(*first.shape[:-1], *number.shape)

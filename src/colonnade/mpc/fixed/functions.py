@@ -1,0 +1,247 @@
+"""Functions of shared fixed-point numbers: reciprocals, inverse square roots, maxima.
+
+A number is first brought near 1 by a secret power of two, found from its bit length. There Newton's iteration,
+q (2 - q b) for a reciprocal, doubles the right bits of a start that is a polynomial of low degree. The last two steps
+of a reciprocal take three rounds instead of four: if 1 - q b is e before the first, it is e^2 after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from math import ceil, log2, prod
+
+import numpy as np
+from numpy.polynomial import Chebyshev, Polynomial
+from numpy.polynomial.chebyshev import cheb2poly, chebval
+
+from colonnade.mpc.committee import Shares
+from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint, in_parts
+from colonnade.mpc.fixed.binary import BitShares
+
+GUARD = 4
+"""Bits that a normalised number has beyond what is asked for."""
+FLAT = 1 << 14
+"""Up to so many bits a secret power of two is made in one step of many coins; beyond, in two steps of few."""
+_COEFFICIENT_BITS = {1: 8, 2: 10, 3: 12}
+"""Of a start of this degree."""
+_RADIX = 8
+_COARSEST = 8
+_ROOM = 16
+"""Above twice the start of an iteration: of zero it is largest, and each step at most doubles it."""
+
+
+def reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
+    """1 / x of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
+
+    Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: ceil(log2 b) + 3 to
+    normalise numbers of b bits (one more for many numbers), 4 or 5 of iteration from 16 fractional bits on, 1 to scale.
+    A seat sends a bit length's worth and (n - 1) k residues for each of 7 or 8 products.
+    """
+    return in_parts(number, lambda part: _reciprocal(engine, part))
+
+
+def _reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
+    precision = _precision(engine)
+    bits, (power,) = _powers(engine, number, _length(number), roots=False)
+    normal = engine.multiply(replace(number, fraction=bits), power, fraction=precision, bound=1 << bits)
+    degree, steps = _reciprocal_plan(engine.fraction + GUARD)
+    inverse = _polynomial(engine, normal, _reciprocal_start(degree))
+    for step in range(steps - 1):
+        product = engine.multiply(inverse, normal, fraction=precision, bound=2 << (inverse.fraction + precision))
+        rest = engine.shift(engine.scale(product, -1), 1 << precision)
+        pairs = [(inverse, engine.shift(rest, 1 << precision))]
+        bounds = [_ROOM << (inverse.fraction + precision + step)]
+        if step == steps - 2:
+            pairs.append((rest, rest))
+            bounds.append(2 << (2 * precision))
+        inverse, *squared = engine.products(pairs, fraction=precision, bounds=bounds)
+    last = engine.shift(squared[0], 1 << precision)
+    inverse = engine.multiply(inverse, last, fraction=precision, bound=_ROOM << (2 * precision + steps - 1))
+    # x = 2^(bits - s) B and the power is 2^s, so 1 / x = 2^(s - bits) / B.
+    inverse = replace(inverse, fraction=precision + bits - number.fraction)
+    return engine.multiply(power, inverse, bound=3 << (bits + precision - 1))
+
+
+def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
+    """1 / sqrt(x) of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
+
+    Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: as :func:`reciprocal` to
+    normalise and scale, 8 or 11 of iteration; (n - 1) k residues for each of 10 to 13 products.
+    """
+    return in_parts(number, lambda part: _inverse_sqrt(engine, part))
+
+
+def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
+    length, precision = _length(number), _precision(engine)
+    radix, groups = _groups(number)
+    odd = (radix * groups - number.fraction) % 2  # what is left of the power when it has been halved
+    bits, (square, power) = _powers(engine, number, length + odd, roots=True)
+    normal = engine.multiply(replace(number, fraction=bits), square, fraction=precision, bound=1 << bits)
+    start, steps = _root_plan(engine.fraction + GUARD)
+    root = _polynomial(engine, normal, start)
+    for step in range(steps):
+        squared = engine.multiply(root, root, fraction=precision, bound=_ROOM**2 << (2 * precision + step))
+        rest = engine.multiply(squared, normal, fraction=precision, bound=2 << (2 * precision))
+        rest = engine.shift(engine.scale(rest, -1), 3 << precision)
+        half = replace(root, fraction=precision + 1)
+        root = engine.multiply(half, rest, fraction=precision, bound=4 * _ROOM << (2 * precision + step))
+    root = replace(root, fraction=precision + (bits - number.fraction) // 2)
+    return engine.multiply(power, root, bound=3 << (bits // 2 + precision))
+
+
+def maximum(engine: FixedPoint, left: Fixed, right: Fixed) -> Fixed:
+    """The larger of every two numbers: exact; a comparison and an exact product, with their rounds and bytes."""
+    left, right = engine.aligned(left, right)
+    difference = engine.subtract(right, left)
+    chosen = engine.multiply(engine.below(left, right), difference, fraction=difference.fraction)
+    return replace(engine.add(left, chosen), bound=max(left.bound, right.bound))
+
+
+def largest(engine: FixedPoint, number: Fixed, axis: int) -> Fixed:
+    """The largest along an axis: exact; as many maxima one after the other as the axis is halved."""
+    values = np.moveaxis(number.shares.values, axis % len(number.shape) + 1, 1)
+    rest = replace(number, shares=Shares(values, number.shares.degree))
+    while (size := rest.shape[0]) > 1:
+        half = size // 2
+        upper = maximum(engine, rest[:half], rest[half : 2 * half])
+        joined = np.concatenate([upper.shares.values, rest[2 * half :].shares.values], axis=1)
+        rest = replace(upper, shares=Shares(joined, upper.shares.degree))
+    return rest[0]
+
+
+def bits_needed(fraction: int, magnitude: int, ulps: float = 2.0) -> int:
+    """Bits of the largest number that operations open under a mask, for numbers below 2^magnitude in all.
+
+    Products of two such numbers, reciprocals and roots are meant; sums of many products need as many bits more.
+    """
+    precision = fraction + GUARD + ceil(log2(ulps)) - 1
+    degree, steps = _reciprocal_plan(fraction + GUARD)
+    iterated = 2 * precision + max(_COEFFICIENT_BITS[degree] + steps, _root_plan(fraction + GUARD)[1] + 4, 12) + 4
+    return max(2 * (magnitude + fraction), iterated, magnitude + fraction + precision + 2)
+
+
+def _length(number: Fixed) -> int:
+    return max(1, number.bound.bit_length())
+
+
+def _precision(engine: FixedPoint) -> int:
+    """Fractional bits of what lies near 1: a truncation there errs by an eighth of a unit of the result at most."""
+    if engine.fraction < _COARSEST:
+        raise ValueError(f"reciprocals and roots need {_COARSEST} fractional bits at least")
+    return engine.fraction + GUARD + ceil(log2(engine.ulps)) - 1
+
+
+def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tuple[int, list[Fixed]]:
+    """The secret power 2^s with x 2^s in [2^(bits - 1), 2^bits); for roots s is made even, and 2^(s/2) comes too.
+
+    Of few numbers each possible bit length is a coin; of many, its place in a group and the group are, so that bits
+    may come back larger, filled up to whole groups.
+    """
+    length = _length(number)
+    radix, groups = _groups(number)
+    known = engine.as_numbers(_one_hot(engine, engine.lengths(number), radix, groups))
+    # A bit length is 1 + place + radix group, so that what it lacks of bits is the sum of these two.
+    fine = [bits - length + radix - 1 - place for place in range(radix)]
+    coarse = [radix * (groups - 1 - group) for group in range(groups)]
+    if roots:
+        fine = [step - step % 2 for step in fine]
+    halvings = (1, 2) if roots else (1,)
+    found = [_weighted(engine, known[:radix], [step // halving for step in fine]) for halving in halvings]
+    if groups > 1:
+        high = [_weighted(engine, known[radix:], [step // halving for step in coarse]) for halving in halvings]
+        found = engine.products(list(zip(found, high, strict=True)), fraction=0)
+    return bits + radix * groups - length, [power.reshape(*number.shape) for power in found]
+
+
+def _groups(number: Fixed) -> tuple[int, int]:
+    """How many places of a bit length are in a group, and how many groups there are."""
+    length = _length(number)
+    radix = length if length * prod(number.shape) <= FLAT else _RADIX
+    return radix, -(-length // radix)
+
+
+def _one_hot(engine: FixedPoint, below: BitShares, radix: int, groups: int) -> BitShares:
+    """Of a bit length its place in a group and, where there are several, the group, each as one bit of several.
+
+    ``below`` says for every j whether the number is below 2^j. The length is the first j at which that changes.
+    """
+    planes = np.zeros((below.planes.shape[0], radix * groups, below.planes.shape[2]), dtype=np.uint64)
+    planes[:, : below.bits] = below.planes
+    planes[:, : below.bits - 1] ^= below.planes[:, 1:]
+    planes[0, below.bits - 1] ^= np.uint64(2**64 - 1)
+    if groups == 1:
+        return BitShares(planes, below.degree, below.count)
+    table = planes.reshape(len(planes), groups, radix, -1)
+    parts = [np.bitwise_xor.reduce(table, axis=1), np.bitwise_xor.reduce(table, axis=2)]
+    return BitShares(np.concatenate(parts, axis=1), below.degree, below.count)
+
+
+def _weighted(engine: FixedPoint, hot: Fixed, exponents: Sequence[int]) -> Fixed:
+    """The power of two of the one hot bit, or zero: local."""
+    weights = np.array([[pow(2, e, prime) for e in exponents] for prime in engine.system.primes], dtype=np.float64)
+    values = np.matmul(weights[:, None, :], hot.shares.values)[:, 0]
+    return Fixed(Shares(engine.system.reduce(values), hot.shares.degree), 0, 1 << max(exponents))
+
+
+def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]) -> Fixed:
+    """A polynomial of degree at most 3 with rounded coefficients, on [0, 1] below 8: a round for each degree beyond 1.
+
+    Up to degree 2 the bits of the coefficients are left to whatever multiplies the result.
+    """
+    degree, fraction = len(coefficients) - 1, number.fraction
+    bits = _COEFFICIENT_BITS[degree]
+    whole = [round(c * 2**bits) for c in coefficients]
+    line = engine.shift(engine.scale(number, whole[1], fraction=bits), whole[0] << fraction)
+    if degree == 1:
+        return line
+    square = engine.multiply(number, number, fraction=fraction, bound=1 << (2 * fraction))
+    if degree == 2:
+        return engine.add(line, engine.scale(square, whole[2], fraction=bits))
+    rest = engine.shift(engine.scale(number, whole[3], fraction=bits), whole[2] << fraction)
+    whole_sum = engine.add(line, engine.product(square, rest))
+    return engine.truncate(replace(whole_sum, bound=_ROOM // 2 << whole_sum.fraction), fraction)
+
+
+@cache
+def _reciprocal_plan(bits: int) -> tuple[int, int]:
+    """Degree of the start and number of steps, two at least, with the fewest rounds for so many right bits."""
+    plans = []
+    for degree in (1, 2, 3):
+        right, steps = 4 * _right_bits(degree), 2
+        while right < bits + 1:
+            right, steps = 2 * right, steps + 1
+        plans.append((degree - 1 + 2 * steps - 1, degree, steps))
+    return min(plans)[1:]
+
+
+def _right_bits(degree: int) -> float:
+    """Of the start, with what its rounded coefficients add."""
+    return -log2(1 / float(chebval(3.0, [0.0] * (degree + 1) + [1.0])) + _rounding(degree))
+
+
+def _rounding(degree: int) -> float:
+    """By how much rounded coefficients change a polynomial on [0, 1]."""
+    return (degree + 1) * 2.0 ** -(_COEFFICIENT_BITS[degree] + 1)
+
+
+@cache
+def _reciprocal_start(degree: int) -> list[float]:
+    """The polynomial p with the smallest largest error of B p(B) from 1 on [1/2, 1]: (1 - T(3 - 4 B) / T(3)) / B."""
+    curve = Polynomial(cheb2poly([0.0] * (degree + 1) + [1.0]))
+    inside = curve(Polynomial([3.0, -4.0]))
+    rest = 1.0 - inside / curve(3.0)
+    return [float(c) for c in rest.coef[1:]]
+
+
+@cache
+def _root_plan(bits: int) -> tuple[list[float], int]:
+    """A start for 1 / sqrt(B) on [1/4, 1], and how many steps reach so many right bits."""
+    near = Chebyshev.interpolate(lambda b: 1 / np.sqrt(b), 3, domain=[0.25, 1.0])
+    grid = np.linspace(0.25, 1.0, 4097)
+    error = float(np.abs(near(grid) * np.sqrt(grid) - 1).max()) + _rounding(3)
+    steps = 0
+    while error > 2.0 ** -(bits + 1):
+        error, steps = 1.5 * error**2 + 0.5 * error**3, steps + 1
+    return [float(c) for c in near.convert(kind=Polynomial).coef], steps

@@ -1,0 +1,210 @@
+"""What a computation needs besides its inputs: masks, masks whose bits are shared too, and coins. All can run ahead.
+
+A mask is the sum of one number of every group of seats (:mod:`common`), each uniform below 2^width. Opened together
+with a secret, it hides it: to whoever knows all groups' numbers but one, two secrets that differ by less than 2^b look
+the same up to a statistical distance of 2^(b - width) for each number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError
+from colonnade.mpc.committee import Hand, Shares
+from colonnade.mpc.common import groups
+from colonnade.mpc.fixed import circuits
+from colonnade.mpc.fixed.binary import BitHand, BitShares, slice_bits, words_for
+from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
+
+SLACK = 40
+"""Bits by which a mask is at least longer than what it hides."""
+_HURRY = 1 << 12
+"""Of so few numbers, sums of bits save rounds rather than bytes."""
+Key = tuple[str, int, int]
+"""What kind, of how many bits, for how many numbers."""
+
+
+def system_for(bits: int, seats: int, threshold: int) -> ResidueSystem:
+    """The smallest arithmetic in which such a committee can open numbers of so many bits under a mask."""
+    return ResidueSystem.for_bound(4 * comb(seats, threshold) << (bits + 1 + SLACK))
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Shares of random numbers r, and of what is left of each group's part of r when its lowest bits are cut off."""
+
+    whole: Shares
+    high: Shares
+
+
+@dataclass(frozen=True)
+class BitMask:
+    """Shares of random numbers, and of their lowest bits as bits."""
+
+    whole: Shares
+    low: BitShares
+
+
+@dataclass(frozen=True)
+class Coins:
+    """Random bits, shared as integers of shape (bits, count) and as bits."""
+
+    numbers: Shares
+    bits: BitShares
+
+
+class Masks:
+    """One seat's store. Whatever is missing is made when it is asked for; all seats ask in the same order."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand, self.system = hand, hand.system
+        self.bits = BitHand(hand.name, hand.committee, hand.links, hand.common)
+        self.used: Counter[Key] = Counter()
+        """What was taken so far; given to :meth:`prepare`, the same again is made ahead."""
+        self._kept: defaultdict[Key, deque[Any]] = defaultdict(deque)
+        self._makers: dict[str, Callable[[int, int], Any]] = {
+            "mask": self._mask,
+            "open mask": self._open_mask,
+            "bit mask": self._bit_mask,
+            "coins": self._coins,
+        }
+
+    @cached_property
+    def groups(self) -> int:
+        """How many numbers a mask is the sum of."""
+        return len(groups(self.hand.committee))
+
+    @cached_property
+    def width(self) -> int:
+        """Bits of one group's part: all of them together stay below an eighth of the modulus."""
+        return (self.system.modulus // (8 * self.groups)).bit_length() - 1
+
+    def check(self, bits: int, what: str) -> None:
+        """Refuse what a mask cannot hide well enough."""
+        if bits + SLACK > self.width:
+            raise CapacityError(
+                f"{what} has up to {bits} bits, and with {SLACK} bits of slack the arithmetic hides "
+                f"{max(0, self.width - SLACK)}: use more primes, fewer fractional bits or smaller bounds"
+            )
+
+    def prepare(self, needed: Mapping[Key, int]) -> None:
+        """Make so many batches of each kind ahead."""
+        for key, times in needed.items():
+            for _ in range(times):
+                self._kept[key].append(self._makers[key[0]](*key[1:]))
+
+    def mask(self, bits: int, count: int) -> Mask:
+        """A mask of degree ``threshold`` of which ``bits`` bits will be cut off."""
+        found: Mask = self._take(("mask", bits, count))
+        return found
+
+    def open_mask(self, bits: int, count: int) -> Mask:
+        """The same at twice the degree, for a product of two sharings."""
+        found: Mask = self._take(("open mask", bits, count))
+        return found
+
+    def bit_mask(self, bits: int, count: int) -> BitMask:
+        """A mask whose lowest bits are shared as bits.
+
+        Made by adding up the groups' bits (:func:`circuits.add`, which says the rounds): about b (groups - 2 + log2 b)
+        shared bits to each of n - 1 - t seats, or b (groups - 1) for many numbers.
+        """
+        found: BitMask = self._take(("bit mask", bits, count))
+        return found
+
+    def coins(self, bits: int, count: int) -> Coins:
+        """Random bits in both forms: a round for each halving of the groups, one lowered product for each pair."""
+        found: Coins = self._take(("coins", bits, count))
+        return found
+
+    def _take(self, key: Key) -> Any:
+        self.used[key] += 1
+        kept = self._kept[key]
+        return kept.popleft() if kept else self._makers[key[0]](*key[1:])
+
+    def _shares(self, values: Residues, degree: int | None = None) -> Shares:
+        return Shares(values, self.hand.committee.threshold if degree is None else degree)
+
+    def _mask(self, bits: int, count: int) -> Mask:
+        lows, highs = self._draw(bits, count)
+        common = self.hand.common
+        high = common.total(iter(highs))
+        low = common.total(self.system.reduce(self.system.limbs(low, bits)) for low in lows)
+        whole = self.system.reduce(low + high * self.system.constant(1 << bits, 2))
+        return Mask(self._shares(whole), self._shares(high))
+
+    def _open_mask(self, bits: int, count: int) -> Mask:
+        mask = self._mask(bits, count)
+        return Mask(self.hand.add([mask.whole, self.hand.zero((count,), 2 * mask.whole.degree)]), mask.high)
+
+    def _bit_mask(self, bits: int, count: int) -> BitMask:
+        lows, highs = self._draw(bits, count)
+        factor = self.system.constant(1 << bits, 2)
+        parts = [
+            self.system.reduce(self.system.limbs(low, bits) + high * factor)
+            for low, high in zip(lows, highs, strict=True)
+        ]
+        whole = self.hand.common.total(iter(parts))
+        numbers = self.bits.group_bits([slice_bits(low, bits) for low in lows], count)
+        return BitMask(self._shares(whole), circuits.add(self.bits, numbers, hurry=count <= _HURRY))
+
+    def _draw(self, bits: int, count: int) -> tuple[list[NDArray[np.uint64]], list[Residues]]:
+        """Of every group of this seat, the lowest bits of its number and the rest of it."""
+        lows, highs = [], []
+        top = self.width - bits
+        for _, stream in self.hand.common.held:
+            lows.append(stream.uint64(count) & np.uint64((1 << bits) - 1))
+            limbs = stream.uint32((-(-top // LIMB), count)) & np.uint32((1 << LIMB) - 1)
+            limbs[-1] &= np.uint32((1 << (top - 1) % LIMB + 1) - 1)
+            highs.append(self.system.reduce(self.system.joined(limbs.astype(np.float64))))
+        return lows, highs
+
+    def _coins(self, bits: int, count: int) -> Coins:
+        """Coins of all groups, each known to its members, added modulo 2 in either arithmetic."""
+        hand, words = self.hand, words_for(count)
+        drawn = [stream.uint64((bits, words)) for _, stream in hand.common.held]
+        shared = self.bits.group_bits(drawn, count)
+        binary = shared[0]
+        for more in shared[1:]:
+            binary = self.bits.xor(binary, more)
+        flat = [unpacked(words, count) for words in drawn]
+        arithmetic = self._each_group(flat, (bits, count))
+        while len(arithmetic) > 1:
+            arithmetic = self._pairwise_xor(arithmetic)
+        return Coins(arithmetic[0], binary)
+
+    def _each_group(self, known: list[NDArray[np.float64]], shape: tuple[int, ...]) -> list[Shares]:
+        """The sharings of what each group knows; of groups without this seat its share is zero."""
+        common, k = self.hand.common, len(self.system.primes)
+        mine = iter(zip(known, common.weights, strict=True))
+        out = []
+        for group in groups(self.hand.committee):
+            if self.hand.name in group:
+                values, weight = next(mine)
+                out.append(self._shares(values * weight.reshape(-1, *[1] * values.ndim)))
+            else:
+                out.append(self._shares(np.zeros((k, *shape))))
+        return out
+
+    def _pairwise_xor(self, shares: list[Shares]) -> list[Shares]:
+        """Of every two x + y - 2 x y, all products in one round."""
+        hand, half = self.hand, len(shares) // 2
+        left = np.stack([s.values for s in shares[:half]], axis=1)
+        right = np.stack([s.values for s in shares[half : 2 * half]], axis=1)
+        product = hand.lower(hand.multiply(self._shares(left), self._shares(right)))
+        total = self.system.reduce(left + right - 2.0 * product.values)
+        return [self._shares(total[:, i]) for i in range(half)] + shares[2 * half :]
+
+
+def unpacked(words: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
+    """Sliced bits one by one, as numbers."""
+    flat = np.unpackbits(words.astype("<u8").view(np.uint8), axis=-1, bitorder="little", count=count)
+    return flat.astype(np.float64)

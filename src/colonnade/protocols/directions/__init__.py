@@ -1,0 +1,1 @@
+"""Products of second moments with few directions, round by round."""

@@ -1,0 +1,215 @@
+"""Principal components of wide tables: products of all second moments with few directions, round by round.
+
+Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee, once. In every
+round one participant tells all others which directions Q it wants; everybody checks that they are within reach. Each
+seat computes, on its shares alone, first Z Q and then Z'(Z Q), where Z are all rows with a public constant as their
+last column. Every owner has dealt its share of the round's noise; the noisy product is opened, and the next directions
+follow from it. The first round also opens the sum of all squared norms, for the share of variance that is explained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc import Shares
+from colonnade.mpc.accelerator import expect
+from colonnade.mpc.accelerator.held import HeldRows
+from colonnade.privacy.noise import discrete_gaussian, skellam
+from colonnade.privacy.noise.rounding import stochastic_round
+from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
+from colonnade.protocols.directions.task import Directions
+from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
+from colonnade.randomness import Stream
+
+
+def owner(me: Owner, table: Rows, task: Directions) -> NoisyProducts:
+    """An owner's program."""
+    stream = Stream.fresh()
+    rows = agree_on_rows(me, task.owners, table)
+    check_count(rows, task.rows_at_most)
+    seat = Seat(me, task, rows) if me.hand.seated else None
+    block = task.blocks[task.owners.index(me.name)]
+    blocks, total = table.blocks(task.rows_dealt), -(-rows // task.rows_dealt)
+    for index in range(total):
+        with me.meter.phase("encode"):
+            whole = quantise(next(blocks), block, task, stream)
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(whole)
+        if seat:
+            seat.take_in(index, mine)
+        me.progress("deal", index + 1, total)
+    return _search(me, task, seat, stream)
+
+
+def coordinator(me: Coordinator, task: Directions) -> NoisyProducts:
+    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task.owners)
+    check_count(rows, task.rows_at_most)
+    seat = Seat(me, task, rows) if me.hand.seated else None
+    if seat:
+        for index in range(-(-rows // task.rows_dealt)):
+            seat.take_in(index, None)
+    return _search(me, task, seat, None)
+
+
+def reference(
+    tables: Mapping[str, NDArray[np.int64]], directions: Sequence[IntegerDirections], task: Directions
+) -> list[NDArray[np.int64]]:
+    """The integers of all rounds in the clear, before noise: ``tables`` hold the rounded rows, without the constant."""
+    parts = [tables[owner].astype(object) for owner in task.owners]
+    joint = np.hstack([*parts, np.full((len(parts[0]), 1), task.constant, dtype=object)])
+    rounds = []
+    for number, asked in enumerate(directions):
+        products = joint.T @ (joint @ asked.astype(object))
+        total = 0 if number else task.total_weight * int((joint * joint).sum())
+        rounds.append(np.append(products.reshape(-1), total).astype(np.int64))
+    return rounds
+
+
+def simulate(tables: Mapping[str, NDArray[np.float64]], task: Directions, stream: Stream) -> NoisyProducts:
+    """What the protocol would publish, computed in one place: the same rounding, integers, directions and noise.
+
+    For evaluation on data that may lie in one place; a study never calls it.
+    """
+    # What the protocol refuses is not simulated either.
+    task.committee  # noqa: B018
+    parts = [quantise(tables[block.owner], block, task, stream) for block in task.blocks]
+    joint = np.hstack([*parts, np.full((len(parts[0]), 1), float(task.constant))])
+    asked = Asked(task)
+    opened: list[NDArray[np.int64]] = []
+    for number in range(task.rounds):
+        asked.add(_wanted(task, asked, opened, stream))
+        exact = exact_products(joint, asked.rounds[-1], task)
+        total = 0 if number else task.total_weight * int(np.einsum("ij,ij->i", joint, joint).astype(np.int64).sum())
+        noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
+        opened.append(np.append(exact.reshape(-1), total) + noise)
+    return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
+
+
+def exact_products(joint: NDArray[np.float64], directions: IntegerDirections, task: Directions) -> NDArray[np.int64]:
+    """Z'(Z Q) of integer rows, exactly, if the task's sums fit: blocks whose sums stay below 2^53, else integers."""
+    step = 2**53 // (task.norm_squared * task.reach)
+    if not step:
+        # One row's product may be beyond 2^53. Z Q is not: where sums fit, it stays below 2^31 sqrt(reach).
+        inner = joint @ directions.astype(np.float64)
+        return joint.T.astype(np.int64) @ inner.astype(np.int64)
+    total = np.zeros(directions.shape, dtype=np.int64)
+    for start in range(0, len(joint), step):
+        part = joint[start : start + step]
+        total += (part.T @ (part @ directions.astype(np.float64))).astype(np.int64)
+    return total
+
+
+def quantise(values: NDArray[np.float64], block: Block, task: Directions, stream: Stream) -> NDArray[np.float64]:
+    """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
+    whole = stochastic_round(values * float(task.gamma), stream)
+    over = np.einsum("ij,ij->i", whole, whole) > task.block_norm_squared(block)
+    if over.any():
+        whole[over] = 0.0  # only a row that the encoder failed to clip can get here
+    return whole
+
+
+def noise_shares(task: Directions, rounds: int, stream: Stream) -> NDArray[np.int64]:
+    """One owner's noise for so many rounds."""
+    return entry_noise(task, (rounds, task.entries), stream)
+
+
+def entry_noise(task: Directions, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
+    """One owner's noise for so many opened numbers; audits attack this very function."""
+    draw = skellam if task.law == "skellam" else discrete_gaussian
+    return draw(task.share, shape, stream)
+
+
+class Seat:
+    """A committee member's work: it keeps the shares of all rows, and multiplies them by directions."""
+
+    def __init__(self, me: Role, task: Directions, rows: int) -> None:
+        self.me, self.task, self.rows = me, task, rows
+        # A share is below 2^22, so half the memory does.
+        self.kept: list[NDArray[np.int32]] = []
+        expect(2 * task.rounds * task.directions * rows * task.width * len(task.committee.system.primes))
+        self._rows: HeldRows | None = None
+
+    def take_in(self, index: int, mine: Shares | None) -> None:
+        """The shares of one block of rows of every owner."""
+        task, start = self.task, 0
+        rows = min(self.rows - index * task.rows_dealt, task.rows_dealt)
+        block = np.empty((len(task.committee.system.primes), rows, task.width), dtype=np.int32)
+        with self.me.meter.phase("receive"):
+            for part in task.blocks:
+                width = len(part.columns)
+                own = mine if part.owner == self.me.name else None
+                shares = own or self.me.hand.receive(part.owner, (rows, width))
+                block[:, :, start : start + width] = shares.values
+                start += width
+        block[:, :, -1:] = task.committee.system.constant(task.constant, 3)
+        self.kept.append(block)
+
+    def products(self, directions: IntegerDirections, *, with_total: bool) -> Shares:
+        """Z'(Z Q) on shares, and last the weighted sum of all squared norms, at the degree of a product."""
+        task, system = self.task, self.me.hand.system
+        public = system.split(directions.astype(np.float64))
+        if self._rows is None:
+            self._rows = HeldRows(system, self.kept, task.rows_multiplied)
+        total = np.zeros((len(system.primes), task.entries))
+        total[:, :-1] = self._rows.products(public).reshape(len(total), -1)
+        if with_total:
+            for rows in self._rows.parts():
+                squares = system.reduce(rows * rows).sum(axis=(1, 2))[:, None]
+                total[:, -1:] += system.reduce(system.reduce(squares) * system.constant(task.total_weight, 2))
+        return Shares(system.reduce(total), 2 * task.trust.threshold)
+
+
+def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None) -> NoisyProducts:
+    """All rounds: noise and masks some rounds ahead, then directions, products and an opening each."""
+    asked = Asked(task)
+    opened: list[NDArray[np.int64]] = []
+    for start in range(0, task.rounds, task.rounds_ahead):
+        rounds = min(task.rounds_ahead, task.rounds - start)
+        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
+        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
+        for number in range(rounds):
+            with me.meter.phase("search"):
+                asked.add(_told(me, task, asked, opened))
+            products, mask = None, None
+            if seat and noise:
+                with me.meter.phase("multiply"):
+                    products = seat.products(asked.rounds[-1], with_total=not opened)
+                mask = Shares(noise.values[:, number], noise.degree)
+            with me.meter.phase("open"):
+                opened.append(_open(me, products, mask, task))
+            me.progress("search", len(opened), task.rounds)
+    return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
+
+
+def _told(me: Role, task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]]) -> IntegerDirections:
+    """The next directions: one participant chooses them, since floats differ between machines, and tells the others."""
+    if me.name != task.speaker:
+        directions: IntegerDirections = me.link(task.speaker).recv("directions").get("values")  # type: ignore[assignment]
+        return directions
+    directions = _wanted(task, asked, opened, Stream.fresh())
+    for name in task.everyone:
+        if name != me.name:
+            me.link(name).send("directions", values=directions)
+    return directions
+
+
+def _wanted(task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]], stream: Stream) -> IntegerDirections:
+    """Directions that follow from what was opened, and at first from nothing."""
+    if not opened:
+        return asked.rounded(beginning(task, stream))
+    return asked.rounded(NoisyProducts(task, tuple(asked.rounds), tuple(opened)).following())
+
+
+def _open(me: Role, products: Shares | None, mask: Shares | None, task: Directions) -> NDArray[np.int64]:
+    shape, to, event = (task.entries,), task.everyone, task.event
+    opened = me.reveal(products, to=to, event=event, shape=shape, bound=task.bound, mask=mask, through=task.speaker)
+    if opened is None:
+        raise ProtocolError(f"{me.name} is not among those who may know the result")
+    return opened.astype(np.int64)

@@ -1,0 +1,187 @@
+"""The public half of the search for components: which directions to ask for next, and what follows from the answers.
+
+Directions are integers, because products are computed with integers. Floats differ between machines, so one participant
+chooses them, and everybody checks exactly that they keep the bound which the sensitivity counts on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import PrivacyError, ProtocolError
+from colonnade.protocols.directions.task import Directions
+from colonnade.randomness import Stream
+
+Matrix = NDArray[np.float64]
+IntegerDirections = NDArray[np.int32]
+_LESS = 0.98
+
+
+class Asked:
+    """All directions that were asked so far, and the proof that together they are within reach.
+
+    The squared spectral norm of C is the largest eigenvalue of C'C, which is at most the largest sum of absolute values
+    in one of its rows. These are integers below 2^53, so the floats are exact.
+    """
+
+    def __init__(self, task: Directions) -> None:
+        self.task = task
+        self.rounds: list[IntegerDirections] = []
+        self._sums: Matrix = np.zeros(0)
+
+    def add(self, directions: Any) -> None:
+        """Take in one more round, if its directions have the right form and all are within reach."""
+        shape = (self.task.width, self.task.directions)
+        if not isinstance(directions, np.ndarray) or directions.dtype != np.int32 or directions.shape != shape:
+            raise ProtocolError(f"{self.task.speaker} sent directions of another form than was due")
+        sums = self._with(directions)
+        if sums is None:
+            raise PrivacyError(
+                "the directions are longer, or nearer to those asked before, than the sensitivity allows; nothing more "
+                "is revealed"
+            )
+        self.rounds.append(directions)
+        self._sums = sums
+
+    def rounded(self, wanted: Matrix) -> IntegerDirections:
+        """Orthonormal columns as integers within reach, after those asked before; missing columns are zero.
+
+        What rounding leaves between columns adds up over the rounds, so each leaves room for those to come.
+        """
+        task = self.task
+        if not np.isfinite(wanted).all():
+            raise ProtocolError("the next directions cannot be computed from what was opened")
+        left = task.rounds - len(self.rounds) - 1
+        scale = math.sqrt(max(task.reach**2 / 4, task.reach**2 - task.rounds * task.room - task.width / 6))
+        while True:
+            whole = np.zeros((task.width, task.directions), dtype=np.int32)
+            whole[:, : wanted.shape[1]] = np.rint(wanted * scale)
+            sums = self._with(whole)
+            if sums is not None and (not whole.any() or float(sums.max()) <= task.reach**2 - left * task.room):
+                return whole
+            scale *= _LESS
+
+    def _with(self, directions: IntegerDirections) -> Matrix | None:
+        """The sums of all rows with one more round, or None where it is not within reach."""
+        if max(int(directions.max(initial=0)), -int(directions.min(initial=0))) > self.task.reach:
+            return None
+        new = directions.astype(np.float64)
+        beside = [np.abs(before.T.astype(np.float64) @ new) for before in self.rounds]
+        across = np.vstack(beside) if beside else np.zeros((0, new.shape[1]))
+        own = np.abs(new.T @ new).sum(axis=1) + across.sum(axis=0)
+        sums = np.concatenate([self._sums + across.sum(axis=1), own])
+        return sums if float(sums.max()) <= float(self.task.reach**2) else None
+
+
+@dataclass(frozen=True)
+class NoisyProducts:
+    """The published result: directions as asked, products as opened, and what follows from them for free."""
+
+    task: Directions
+    asked: tuple[IntegerDirections, ...]
+    opened: tuple[NDArray[np.int64], ...]
+
+    @cached_property
+    def _basis(self) -> tuple[Matrix, Matrix]:
+        """An orthonormal basis of what was asked, the constant's direction first, and the noisy Z'Z times it."""
+        task = self.task
+        directions = np.hstack(self.asked).astype(np.float64)
+        products = np.hstack([round_[:-1].reshape(task.width, -1) for round_ in self.opened]) / float(task.gamma) ** 2
+        there = np.flatnonzero(np.abs(directions).any(axis=0))
+        # They are nearly orthogonal already, so this is exact enough, and faster than a QR decomposition.
+        chosen = directions[:, there]
+        back = np.linalg.inv(np.linalg.cholesky(chosen.T @ chosen)).T
+        return chosen @ back, products[:, there] @ back
+
+    @property
+    def constant(self) -> float:
+        """The constant column's value, in the units of the encoded columns."""
+        return self.task.constant / self.task.gamma
+
+    @cached_property
+    def count(self) -> float:
+        """The noisy number of rows, never below one."""
+        basis, products = self._basis
+        return max(1.0, float(basis[:, 0] @ products[:, 0]) / self.constant**2)
+
+    @cached_property
+    def means(self) -> Matrix:
+        """The noisy column means."""
+        basis, products = self._basis
+        means: Matrix = products[:-1, 0] * basis[-1, 0] / (self.constant * self.count)
+        return means
+
+    @property
+    def variance(self) -> float:
+        """The noisy mean squared norm of a row, around the means where the task centres; never below zero."""
+        task = self.task
+        total = float(self.opened[0][-1]) / (task.total_weight * float(task.gamma) ** 2)
+        squared = total / self.count - self.constant**2
+        if task.center:
+            # The noise alone makes the means so long on average.
+            added = len(self.means) * (task.noise_std / (self.constant * self.count)) ** 2
+            squared -= max(0.0, float(self.means @ self.means) - added)
+        return max(0.0, squared)
+
+    def components(self, count: int) -> tuple[Matrix, Matrix]:
+        """The largest variances, never negative, and orthonormal directions of them as rows.
+
+        They are sought among all directions that were asked and those that would be asked next: of the latter all is
+        known but their products with each other.
+        """
+        inside, products, basis = self._centred()
+        fresh = self._orthonormal(products @ _leading(inside, self.task.directions))
+        across = fresh.T @ products
+        rest = np.zeros((len(across), len(across)))
+        values, vectors = np.linalg.eigh(np.block([[inside, across.T], [across, rest]]))
+        found = (np.hstack([basis, fresh]) @ vectors[:, ::-1][:, :count])[:-1]
+        return np.maximum(values[::-1][:count], 0.0) / self.count, found.T
+
+    def following(self) -> Matrix:
+        """What to ask next: where the products of the leading directions lead out of all that was asked."""
+        inside, products, _ = self._centred()
+        leading = products @ _leading(inside, self.task.directions)
+        beside = np.hstack([leading, self._basis[1][:, :1]])[:, : self.task.directions]
+        return self._orthonormal(beside)
+
+    def _centred(self) -> tuple[Matrix, Matrix, Matrix]:
+        """X'X within what was asked, its products and the basis: around the means if so agreed, no constant."""
+        basis, products = self._basis
+        inside = basis.T @ products
+        inside = (inside + inside.T) / 2
+        around, mean = inside[1:, 1:], inside[1:, 0]
+        wide = products[:, 1:]
+        if self.task.center:
+            squares = self.constant**2 * self.count
+            around = around - np.outer(mean, mean) / squares
+            wide = wide - np.outer(products[:, 0], mean) / squares
+        return around, wide, basis[:, 1:]
+
+    def _orthonormal(self, wanted: Matrix) -> Matrix:
+        """Columns orthogonal to each other and to all that was asked; fewer where there are not so many."""
+        basis = self._basis[0]
+        for _ in range(2):  # once more, as the first time leaves what rounding adds
+            wanted = wanted - basis @ (basis.T @ wanted)
+            wanted = np.linalg.qr(wanted)[0]
+        return wanted[:, : basis.shape[0] - basis.shape[1]]
+
+
+def beginning(task: Directions, stream: Stream) -> Matrix:
+    """The first directions: that of the constant, and random ones."""
+    width = task.width
+    first = np.zeros((width, 1 + min(width - 1, task.directions - 1)))
+    first[-1, 0] = 1.0
+    # Not signs: where all numbers have the same size, they are all rounded alike, and errors add up.
+    first[:-1, 1:] = np.linalg.qr(stream.uint32((width - 1, first.shape[1] - 1)) / 2.0**31 - 1.0)[0]
+    return first
+
+
+def _leading(inside: Matrix, count: int) -> Matrix:
+    """The eigenvectors of the largest eigenvalues, as columns."""
+    return np.linalg.eigh(inside)[1][:, ::-1][:, :count]

@@ -1,0 +1,299 @@
+"""The public task of principal components by products with few directions: known before the protocol.
+
+Instead of all second moments X'X, rounds open X'X Q for a few public directions Q, which are chosen by what was opened
+before. No direction is asked twice: all directions of all rounds side by side have a spectral norm of at most
+``reach``. That makes all rounds together cost what one release of all second moments costs
+(docs/theory/subspace-iteration.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+from typing import Any
+
+from colonnade.errors import CapacityError, PrivacyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import (
+    Budget,
+    DiscreteGaussianRelease,
+    Sensitivity,
+    SkellamRelease,
+    Trust,
+    least_noise,
+)
+from colonnade.privacy.noise import TAIL
+from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.privacy.sensitivity.directions import changed_products_sensitivity, products_sensitivity
+from colonnade.protocols.gradients.task import NormalLaw
+from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.session import Cells
+
+PROTOCOL = "products with directions 1"
+NAME = "products of second moments with directions"
+THEOREM = "subspace-iteration"
+TOTAL_PART = 8
+"""The sum of squared norms counts an eighth of a direction: its noise is eight times as large, and costs 1 %."""
+_NOISE_REACH = 16  # deviations; the samplers cut their tails before
+_LARGEST_MESSAGE = 2**27
+_AHEAD = 2**21  # numbers of noise that an owner deals at a time
+_DEALT = 2**25  # numbers of the joint table that are dealt at a time
+_BLOCK = 2**22  # of which a seat works on so many at a time
+_MOST_REFINED = 16  # owners; beyond, what one of them holds of all columns is too little to matter
+
+
+@dataclass(frozen=True)
+class Directions(JointRows):
+    """Rounds that open the products of all second moments with ``directions`` columns each.
+
+    Owners scale their rows by ``gamma`` and round them at random; a public ``constant`` is the last column. ``reach``
+    bounds the spectral norm of the integer directions of all rounds side by side. With ``center`` directions are sought
+    around the means. ``noise`` is the variance of discrete Gaussian noise, or mu of Skellam noise, all owners' shares
+    together.
+    """
+
+    blocks: tuple[Block, ...]
+    trust: Trust
+    gamma: int
+    constant: int
+    rows_at_most: int
+    directions: int
+    rounds: int
+    noise: int
+    center: bool = True
+    law: NormalLaw = "discrete-gaussian"
+    reach: int = 4096
+    block_rows: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1 or self.directions < 2:
+            raise PrivacyError("there is at least one round, of at least two directions")
+        if self.reach < TOTAL_PART or self.width * self.reach**2 >= 2**53:
+            raise PrivacyError(
+                f"the reach of directions in {self.width} columns lies between {TOTAL_PART} and "
+                f"{isqrt((2**53 - 1) // self.width)}, not at {self.reach}"
+            )
+        if 2 * self.rounds * self.room > self.reach**2:
+            raise PrivacyError(
+                f"{self.rounds} rounds of {self.directions} directions leave rounding no room within a reach of "
+                f"{self.reach}: raise it"
+            )
+
+    @property
+    def room(self) -> float:
+        """What rounding of one round's directions may add to a sum that the reach bounds.
+
+        It leaves about a third of a direction's length between two of them.
+        """
+        return self.reach * (0.75 * self.directions + 3)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a round opens: the products, and last what the first round says of all squared norms."""
+        return self.width * self.directions + 1
+
+    @property
+    def total_weight(self) -> int:
+        """By what the sum of squared norms is multiplied, in the first round."""
+        return self.reach // TOTAL_PART
+
+    # --- bounds and noise
+
+    def block_norm_squared(self, block: Block) -> int:
+        """The largest squared norm of one owner's rounded row."""
+        return self._norms_squared[block.owner]
+
+    @cached_property
+    def _norms_squared(self) -> dict[str, int]:
+        return {
+            block.owner: rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)]) for block in self.blocks
+        }
+
+    @property
+    def norm_squared(self) -> int:
+        """The largest squared norm of a whole integer row."""
+        return sum(self._norms_squared.values()) + self.constant**2
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move all that is opened, of all rounds together."""
+        return products_sensitivity(self.norm_squared, self.reach, self._opened, self.total_weight)
+
+    @property
+    def _opened(self) -> int:
+        return self.rounds * self.entries
+
+    @property
+    def share(self) -> Fraction:
+        """One owner's share of the noise."""
+        return Fraction(self.noise, len(self.owners))
+
+    @property
+    def variance(self) -> int:
+        """Variance of the noise of all owners on an opened number."""
+        return 2 * self.noise if self.law == "skellam" else self.noise
+
+    @property
+    def noise_std(self) -> float:
+        """Deviation of the noise on an entry of X'X q for a direction q of length one, in the columns' units."""
+        return math.sqrt(self.variance) / (self.gamma**2 * self.reach)
+
+    # --- what is revealed
+
+    @cached_property
+    def event(self) -> SkellamRelease | DiscreteGaussianRelease:
+        """What all rounds reveal: one vector, of which each round opens a part."""
+        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
+        moved = self.sensitivity
+        return kind(
+            name=NAME,
+            shares=tuple((owner, self.share) for owner in self.owners),
+            dimension=self._opened,
+            l1=moved.l1,
+            l2_squared=moved.l2_squared,
+            replace_l1=moved.replace_l1,
+            replace_l2_squared=moved.replace_l2_squared,
+            tail=float(TAIL),
+            theorem=THEOREM,
+            others=tuple(found for found in self._refined() if found[2] < moved.replace_l2_squared),
+        )
+
+    def _refined(self) -> list[tuple[str, int, int]]:
+        """For each owner, how far all moves when only the columns change that it does not hold."""
+        if len(self.owners) > _MOST_REFINED:
+            return []
+        found = []
+        for owner, own in self._norms_squared.items():
+            fixed = own + self.constant**2
+            changing = self.norm_squared - fixed
+            moved = changed_products_sensitivity(changing, fixed, self.reach, self._opened, self.total_weight)
+            found.append((owner, *moved))
+        return found
+
+    @property
+    def events(self) -> tuple[SkellamRelease | DiscreteGaussianRelease, ...]:
+        """Everything that is revealed."""
+        return (self.event,)
+
+    @property
+    def openings(self) -> Mapping[SkellamRelease | DiscreteGaussianRelease, int]:
+        """Every round opens a part of the one event."""
+        return {self.event: self.rounds}
+
+    def calibrated(self, budgets: Sequence[Budget]) -> Directions:
+        """The same with the least noise that keeps every budget."""
+        found = least_noise(
+            lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=len(self.owners)
+        )
+        return replace(self, noise=found)
+
+    # --- what it takes
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude an opened number can have, noise included."""
+        owners = len(self.owners)
+        noise = owners * _NOISE_REACH * (isqrt(self.variance // owners) + 4)
+        bound = self.rows_at_most * self.norm_squared * self.reach + noise
+        if bound >= 2**62:
+            fitting = isqrt(self.gamma**2 * 2**61 // bound)
+            hint = f" to {fitting}" if fitting >= 2 else ""
+            raise CapacityError(
+                f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}){hint}, "
+                f"the row limit ({self.rows_at_most}) or the clips"
+            )
+        return bound
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the bound needs."""
+        system = ResidueSystem.for_bound(self.bound)
+        if 3 * self.entries * len(system.primes) > _LARGEST_MESSAGE:
+            raise CapacityError(
+                f"{self.directions} directions in {len(self.names)} encoded columns are more than one message can "
+                "carry: ask for fewer components, or use fewer columns"
+            )
+        return Committee(self.trust.committee, self.trust.threshold, system)
+
+    @property
+    def rows_dealt(self) -> int:
+        """How many rows are dealt at a time."""
+        return max(1, min(self.block_rows, _DEALT // self.width))
+
+    @property
+    def rows_multiplied(self) -> int:
+        """How many rows a seat works on at a time."""
+        return max(1, _BLOCK // self.width)
+
+    @property
+    def rounds_ahead(self) -> int:
+        """For how many rounds noise and masks are dealt at a time."""
+        return max(1, min(self.rounds, _AHEAD // self.entries))
+
+    @property
+    def message_rounds(self) -> int:
+        """How often everybody waits for somebody: directions, shares and what they open, in every round."""
+        return 8 + 3 * self.rounds + 2 * -(-self.rounds // self.rounds_ahead)
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """What a participant shares, holds and opens."""
+        width = next((len(block.columns) for block in self.blocks if block.owner == name), 0)
+        noise = self._opened if name in self.owners else 0
+        seated = name in self.trust.committee
+        held = rows * len(self.names) if seated else 0
+        # The speaker passes on what was opened, and directions: 12 bytes, where a share has three primes of 3 bytes.
+        told = 4 * self._opened * (len(self.everyone) - 1) // 3 if name == self.speaker else 0
+        return Cells(rows * width + noise, held, max(told, self._opened) if seated else 0)
+
+    @property
+    def speaker(self) -> str:
+        """Who opens, chooses directions and tells the others: the first owner with a seat."""
+        return next((name for name in self.trust.committee if name in self.owners), "")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says about the task."""
+        return {
+            "law": self.law,
+            "noise": str(self.noise),
+            "noise_std": self.noise_std,
+            "gamma": self.gamma,
+            "constant": self.constant,
+            "columns": len(self.names),
+            "rounds": self.rounds,
+            "directions": self.directions,
+            "reach": self.reach,
+            "primes": len(self.committee.system.primes),
+            "value_bits": self.bound.bit_length() + 1,
+            "system_bits": self.committee.system.bits,
+        }
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "blocks": [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks],
+            "seats": list(self.trust.committee),
+            "threshold": self.trust.threshold,
+            "gamma": self.gamma,
+            "constant": self.constant,
+            "rows_at_most": self.rows_at_most,
+            "rows_dealt": self.rows_dealt,
+            "rounds": [self.rounds, self.directions, self.rounds_ahead],
+            "reach": self.reach,
+            "center": self.center,
+            "law": self.law,
+            "noise": str(self.noise),
+            "primes": list(self.committee.system.primes),
+        }
+
+
+def reach_for(width: int, rounds: int, directions: int) -> int:
+    """A power of two so large that rounding directions to integers costs a few percent of their length at most."""
+    least = max(2**12, 12 * rounds * directions, 4 * isqrt(width))
+    return 1 << (least - 1).bit_length()

@@ -1,0 +1,152 @@
+"""The bounds of an exchange: how far one person's columns move what an owner sends and keeps, by the two theorems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from colonnade.privacy.sensitivity import alternating, exchange, float_up, root_up
+from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.rows import Block, JointRows
+
+HEARD = 3.0  # what the active party received is brought to deviation 1 and clipped to this
+_SLACK = Fraction(1, 1 << 12)
+
+Method = Literal["alternating", "gradient"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One owner's public parameters: its penalty, its ball, the clip of its scores.
+
+    ``factor`` is by what the active party expects to multiply a passive party's scores, from public knowledge alone.
+    """
+
+    owner: str
+    ridge: float
+    weight_bound: float
+    score_clip: float
+    factor: float = 1.0
+
+
+class Bounded(JointRows):
+    """What an exchange is made of, as far as bounds depend on it."""
+
+    sides: tuple[Side, ...]
+    active: str
+    family: Family
+    rows: int
+    method: Method
+    epochs: int
+    batches: int
+    message_clip: float
+    learning_rate: float
+    prox_ridge: float
+    release_ridge: float
+    intercept: float
+
+    @property
+    def passives(self) -> tuple[str, ...]:
+        """The owners without the label."""
+        return tuple(owner for owner in self.owners if owner != self.active)
+
+    def side(self, owner: str) -> Side:
+        """One owner's parameters."""
+        return self.sides[self.owners.index(owner)]
+
+    def block(self, owner: str) -> Block:
+        """One owner's columns."""
+        return self.blocks[self.owners.index(owner)]
+
+    @property
+    def batch_size(self) -> int:
+        """By what the sums of every batch are divided: the size of the largest."""
+        return -(-self.rows // self.batches)
+
+    def row_norm(self, owner: str) -> float:
+        """The largest norm of one owner's row with its constant."""
+        return float_up(root_up(Fraction(self.block(owner).clip) ** 2 + Fraction(self.intercept) ** 2))
+
+    @property
+    def heard_norm(self) -> float:
+        """The largest norm of the active party's row with what it received beside it."""
+        received = len(self.passives) * Fraction(HEARD) ** 2
+        return float_up(root_up(Fraction(self.row_norm(self.active)) ** 2 + received))
+
+    def slack(self, owner: str) -> float:
+        """How long a gradient may be where a fit stops; a small part of what one row can move."""
+        norm, bent = Fraction(self.row_norm(owner)), Fraction(self.family.curvature)
+        moved = norm * Fraction(self.message_clip) + bent * norm**2 * Fraction(self.side(owner).weight_bound)
+        if owner == self.active:
+            moved = Fraction(self.heard_norm) * Fraction(self.family.slope_bound)
+        return float(_SLACK * moved / self.rows)
+
+    def descent(self, owner: str) -> exchange.Exchange:
+        """The bounds of Theorem H for one owner."""
+        side = self.side(owner)
+        return exchange.Exchange(
+            epochs=self.epochs,
+            batches=self.batches,
+            batch_size=self.batch_size,
+            rate=self.learning_rate,
+            row_norm=self.row_norm(owner),
+            weight_norm=side.weight_bound,
+            slope=self.family.slope_bound,
+            curvature=self.family.curvature,
+            ridge=side.ridge,
+            prox_ridge=self.prox_ridge,
+            received=self.message_clip,
+            score=None if owner == self.active else side.score_clip,
+            changing=self.block(owner).clip,
+        )
+
+    def passive_fits(self, owner: str) -> alternating.PassiveFits:
+        """The bounds of a passive party's fits."""
+        side = self.side(owner)
+        return alternating.PassiveFits(
+            rounds=self.epochs,
+            rows=self.rows,
+            row_norm=self.row_norm(owner),
+            weight_norm=side.weight_bound,
+            received=self.message_clip,
+            score=side.score_clip,
+            curvature=self.family.curvature,
+            ridge=side.ridge,
+            slack=self.slack(owner),
+            changing=self.block(owner).clip,
+        )
+
+    def active_fits(self, ridge: float) -> alternating.ActiveFits:
+        """The bounds of the active party's fits."""
+        return alternating.ActiveFits(
+            rounds=self.epochs,
+            rows=self.rows,
+            row_norm=self.heard_norm,
+            slope=self.family.slope_bound,
+            curvature=self.family.curvature,
+            own=self.family.own,
+            ridge=ridge,
+            slack=self.slack(self.active),
+        )
+
+    def message_sensitivity(self, owner: str) -> Fraction:
+        """A bound on how far all messages of an owner move when one person's columns with it are replaced."""
+        return root_up(self._messages_squared(owner))
+
+    def _messages_squared(self, owner: str) -> Fraction:
+        if self.method == "gradient":
+            run = self.descent(owner)
+            passive = owner != self.active
+            return exchange.passive_squared(run) if passive else exchange.active_squared(run, self.family.own)
+        if owner == self.active:
+            return alternating.active_fits_squared(self.active_fits(self.side(owner).ridge))
+        return alternating.passive_fits_squared(self.passive_fits(owner))
+
+    def weights_sensitivity(self, owner: str) -> Fraction:
+        """How far the weights that an owner releases move, given all messages."""
+        if self.method == "gradient":
+            return exchange.weights_sensitivity(self.descent(owner), active=owner == self.active)
+        if owner == self.active:
+            return alternating.active_fits_weights(self.active_fits(self.release_ridge))
+        return alternating.passive_fits_weights(self.passive_fits(owner))

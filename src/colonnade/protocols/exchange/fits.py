@@ -1,0 +1,178 @@
+"""The two fits of an alternating exchange, each to a gradient that is certified to be short.
+
+The proofs speak of minimisers of a slightly tilted objective; the length of the gradient at which a fit stops is how
+far it is tilted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+from colonnade.protocols.losses.labels import Family
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+_MOST_STEPS = 500
+_SHORTEST = 2.0**-40
+_STILL = 1e-7
+_MOST_CRAWLED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The mean loss of rows and labels and ``sum of penalties (w - centre)^2 / 2``."""
+
+    rows: Matrix
+    labels: Vector
+    family: Family
+    penalties: Vector
+    centre: Vector
+
+    def gradient(self, weights: Vector, scores: Vector) -> Vector:
+        """Its gradient."""
+        slopes = self.family.slopes(scores, self.labels)
+        gradient: Vector = self.rows.T @ slopes / len(self.rows) + self.penalties * (weights - self.centre)
+        return gradient
+
+    def newton(self, gradient: Vector, scores: Vector) -> Vector:
+        """The step to the minimum of its quadratic expansion."""
+        bent = (self.rows * self.family.hessian(scores, self.labels)[:, None]).T @ self.rows / len(self.rows)
+        return np.asarray(np.linalg.solve(bent + np.diag(self.penalties), gradient), dtype=np.float64)
+
+    def gained(self, weights: Vector, scores: Vector, after: Vector, moved: Vector) -> float:
+        """How much less it is after a step; row by row, since two totals differ by less than their last digit."""
+        losses = self.family.loss(scores, self.labels) - self.family.loss(moved, self.labels)
+        nearer = self.penalties * (weights - after) * (weights + after - 2 * self.centre) / 2
+        return float(losses.mean() + nearer.sum())
+
+
+def penalised_fit(objective: Objective, slack: float | None) -> Vector:
+    """The weights that minimise an objective: damped Newton steps, until the gradient is no longer than ``slack``.
+
+    Without a slack the fit stops where it can get no further; nothing may then rest on how far that is. With one, short
+    gradient steps take over where Newton's get stuck: they converge for every convex, smooth and penalised objective,
+    so a fit does not fail for what the data are, unless it takes more steps than anybody would wait for.
+    """
+    weights = objective.centre.copy()
+    scores: Vector = objective.rows @ weights
+    for _ in range(_MOST_STEPS):
+        gradient = objective.gradient(weights, scores)
+        length = _norm(gradient)
+        if length <= (_STILL * objective.family.slope_bound if slack is None else slack):
+            return weights
+        found = _shortened(objective, weights, scores, gradient, length)
+        if found is None:
+            break
+        weights, scores = found
+    return weights if slack is None else _crawled(objective, weights, slack)
+
+
+def _shortened(
+    objective: Objective, weights: Vector, scores: Vector, gradient: Vector, length: float
+) -> tuple[Vector, Vector] | None:
+    """A part of Newton's step that makes the objective smaller or the gradient shorter; ``None`` if no part does."""
+    step = objective.newton(gradient, scores)
+    promised, size = float(gradient @ step), 1.0
+    while size >= _SHORTEST:
+        after = weights - size * step
+        moved: Vector = objective.rows @ after
+        if objective.gained(weights, scores, after, moved) >= 1e-4 * size * promised:
+            return after, moved
+        if _norm(objective.gradient(after, moved)) <= (1 - 1e-4 * size) * length:
+            return after, moved
+        size /= 2
+    return None
+
+
+def _crawled(objective: Objective, weights: Vector, slack: float) -> Vector:
+    """Gradient steps of a length that is safe for the steepest curvature."""
+    gram = objective.rows.T @ objective.rows / len(objective.rows)
+    steepest = objective.family.curvature * float(np.linalg.eigvalsh(gram)[-1]) + objective.penalties
+    for _ in range(_MOST_CRAWLED):
+        gradient = objective.gradient(weights, objective.rows @ weights)
+        if _norm(gradient) <= slack:
+            return weights
+        weights = weights - gradient / steepest
+    raise ProtocolError("a fit did not converge")
+
+
+def _norm(vector: Vector) -> float:
+    return math.sqrt(float(vector @ vector))
+
+
+def sparse_fit(objective: Objective, l1: Vector) -> Vector:
+    """The minimum with ``sum of l1 |w|`` besides, by accelerated proximal steps: many weights end at zero exactly.
+
+    It is for a fit that nobody else sees, so it stops when it hardly moves and certifies nothing.
+    """
+    gram = objective.rows.T @ objective.rows / len(objective.rows)
+    steepest = objective.family.curvature * float(np.linalg.eigvalsh(gram)[-1]) + objective.penalties
+    weights = ahead = objective.centre.copy()
+    pace = 1.0
+    for _ in range(_MOST_STEPS):
+        moved = ahead - objective.gradient(ahead, objective.rows @ ahead) / steepest
+        after = np.sign(moved) * np.maximum(0.0, np.abs(moved) - l1 / steepest)
+        if float((ahead - after) @ (after - weights)) > 0:
+            pace, ahead = 1.0, weights  # it overshot: start to gather speed again
+            continue
+        faster = (1 + math.sqrt(1 + 4 * pace * pace)) / 2
+        step = after - weights
+        weights, ahead, pace = after, after + (pace - 1) / faster * step, faster
+        if _norm(step) <= _STILL * (1 + _norm(weights)):
+            break
+    return weights
+
+
+@dataclass(frozen=True)
+class BallFit:
+    """Minimises ``mean of a x(w - v) + curvature/2 (x(w - v))^2`` and ``ridge/2 |w|^2`` over a ball, for many a and v.
+
+    The second moments of the rows do not change, so they are taken apart once.
+    """
+
+    gram: Matrix
+    sizes: Vector
+    axes: Matrix
+    curvature: float
+    ridge: float
+    radius: float
+    slack: float
+
+    @classmethod
+    def of(cls, rows: Matrix, curvature: float, ridge: float, radius: float, slack: float) -> BallFit:
+        """For the rows of one party."""
+        gram = rows.T @ rows / len(rows)
+        sizes, axes = np.linalg.eigh(gram)
+        return cls(gram, np.maximum(sizes, 0.0), axes, curvature, ridge, radius, slack)
+
+    def minimise(self, gradient: Vector, before: Vector) -> Vector:
+        """The new weights; ``gradient`` is the mean of a x, ``before`` the weights v that the scores were made of."""
+        wanted = self.curvature * (self.gram @ before) - gradient
+        tall = self.curvature * self.sizes + self.ridge
+        along = self.axes.T @ wanted
+        held = self._held(along, tall)
+        weights: Vector = self.axes @ (along / (tall + held))
+        norm = _norm(weights)
+        if norm > self.radius:
+            weights *= self.radius / norm * (1 - 2.0**-50)
+        tilt = self.curvature * (self.gram @ weights) + (self.ridge + held) * weights - wanted
+        if _norm(tilt) > self.slack:
+            raise ProtocolError("a fit did not converge: raise strength")
+        return weights
+
+    def _held(self, along: Vector, tall: Vector) -> float:
+        """The multiplier that keeps the weights within the ball, by Newton on the inverse of their norm."""
+        held = 0.0
+        for _ in range(_MOST_STEPS):
+            parts = along / (tall + held)
+            norm = _norm(parts)
+            if norm <= self.radius * (1 + 2.0**-48):
+                return held
+            slope = float((parts * parts / (tall + held)).sum())
+            held += norm * norm / slope * (norm / self.radius - 1)
+        return held

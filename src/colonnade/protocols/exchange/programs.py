@@ -1,0 +1,304 @@
+"""Generalised linear models over noised messages (HDP-VFL: Algorithm 1, with what is received clipped).
+
+The active party holds the label. In every step it sends the noised slopes of its loss, the same numbers to all; each
+passive party clips them, updates its own weights and answers with the noised scores of its rows; the active party adds
+those to its own. Nobody computes on shares: what leaves a party is its own numbers with its own noise, on a grid. Every
+party keeps its weights, or, if the task says so, all release them with noise in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, ProtocolError, StudyError
+from colonnade.privacy.noise import discrete_gaussian
+from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveDescent, PassiveFit
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.randomness import Stream, new_key
+
+Integers = NDArray[np.int64]
+Vector = NDArray[np.float64]
+Draw = Callable[[str, int, int], Integers]
+"""Noise for an owner: of a variance, so many numbers."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a participant has in the end: its own weights if it is an owner, and everyone's if they were released."""
+
+    kept: KeptWeights | None
+    released: Mapping[str, KeptWeights] | None
+    fit: str = ""
+    """A random name of this fit, the same at everyone: kept weights of another one do not belong to it."""
+
+
+def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> Outcome:
+    """An owner's program; ``labels`` are in the order of the rows, at the active party."""
+    stream = Stream.fresh()
+    rows = _checked(me, features, labels, task)
+    with me.meter.phase("encode"):
+        held = with_constant(np.vstack(list(features.blocks(rows))), me.name, task)
+
+    def draw(name: str, variance: int, count: int) -> Integers:
+        with me.meter.phase("noise"):
+            return discrete_gaussian(Fraction(variance), (count,), stream)
+
+    if labels is not None:
+        return _active(me, _active_side(held, labels, task), task, draw)
+    return _passive(me, _passive_side(held, me.name, task), task, draw)
+
+
+def coordinator(me: Coordinator, task: Exchange) -> Outcome:
+    """The coordinator's program: it relays, and learns what is released."""
+    check_count(compare_rows(me, task.owners), task.rows)
+    fit = _named(me, task)
+    for step in task.steps:
+        more = bool(me.link(task.active).recv("step")["more"])
+        me.progress("exchange", step.number + 1, len(task.steps))
+        if not more:
+            break
+    return Outcome(None, _gathered(me, task) if task.release else None, fit)
+
+
+def simulate(
+    tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, stream: Stream
+) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
+    """What all parties would keep and release, computed in one place: the same steps, rounding and noise.
+
+    For evaluation on data that may lie in one place; a study never calls it.
+    """
+    return reference(tables, labels, task, lambda _, v, count: discrete_gaussian(Fraction(v), (count,), stream))
+
+
+def reference(
+    tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, draw: Draw
+) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
+    """The protocol in the clear, without messages: with the same noise it ends with the same numbers."""
+    active = _active_side(with_constant(tables[task.active], task.active, task), labels, task)
+    others = {name: _passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
+    calm = _EarlyStop(task)
+    for step in task.steps:
+        slopes = noised(active.slopes(step.batch), task.active, task, draw)
+        active.learn(step.answer)
+        for name, side in others.items():
+            side.take(step.batch, task.grid.real(slopes))
+            if step.answer is not None:
+                told = noised(side.scores(step.answer), name, task, draw)
+                active.hear(name, step.answer, task.grid.real(told))
+        if calm.after(step.batch, slopes):
+            break
+    kept = {task.active: active.kept()} | {name: KeptWeights(name, side.weights) for name, side in others.items()}
+    if not task.release:
+        return kept, None
+    released = {task.active: active.released()} | {name: side.weights for name, side in others.items()}
+    opened = {name: task.grid.real(noised_weights(w, name, task, draw)) for name, w in released.items()}
+    public = {name: KeptWeights(name, opened[name]) for name in task.passives}
+    return kept, public | {task.active: active.unfolded(opened[task.active])}
+
+
+def with_constant(rows: NDArray[np.float64], name: str, task: Exchange) -> NDArray[np.float64]:
+    """An owner's rows with the constant beside them; a row that the encoder failed to clip is zero."""
+    block = task.block(name)
+    if rows.shape != (task.rows, len(block.columns)):
+        raise DataError(f"the rows of {name} must be {task.rows} of {len(block.columns)} columns")
+    over = np.einsum("ij,ij->i", rows, rows) > block.clip**2 * (1 + 2.0**-40)
+    return np.hstack([np.where(over[:, None], 0.0, rows), np.full((len(rows), 1), task.intercept)])
+
+
+def noised(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
+    """A message: values on the grid, with an owner's noise; audits attack this very function."""
+    return task.grid.quantise(values) + draw(name, task.message_variance(name), len(values))
+
+
+class _Ahead:
+    """Noise for the next message, drawn while others are at work; each is used once."""
+
+    def __init__(self, name: str, task: Exchange, draw: Draw) -> None:
+        self._one = (name, task.message_variance(name))
+        self._draw, self._ready = draw, np.zeros(0, dtype=np.int64)
+
+    def prepare(self, count: int) -> None:
+        """Draw for a message of so many numbers."""
+        self._ready = self._draw(*self._one, count)
+
+    def __call__(self, name: str, variance: int, count: int) -> Integers:
+        """What was drawn ahead, if it is for such a message."""
+        if (name, variance) != self._one or len(self._ready) != count:
+            raise ProtocolError("noise was drawn for another message than the one that is sent")
+        ready, self._ready = self._ready, np.zeros(0, dtype=np.int64)
+        return ready
+
+
+def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
+    """Weights to be released: on the grid, with an owner's noise."""
+    return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))
+
+
+def _active_side(rows: NDArray[np.float64], labels: Vector, task: Exchange) -> ActiveFit | ActiveDescent:
+    return ActiveFit(rows, labels, task) if task.method == "alternating" else ActiveDescent(rows, labels, task)
+
+
+def _passive_side(rows: NDArray[np.float64], name: str, task: Exchange) -> PassiveFit | PassiveDescent:
+    return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
+
+
+class _EarlyStop:
+    """Early stopping by what was sent anyway: noised slopes that get no smaller for some epochs.
+
+    It sees nothing else, so the moment of stopping tells nothing that the messages did not; but whoever relays them
+    sees that moment, so with patience they count as published.
+    """
+
+    def __init__(self, task: Exchange) -> None:
+        self.task, self._best, self._since, self._energy = task, float("inf"), 0, 0.0
+
+    def after(self, batch: int, slopes: Integers) -> bool:
+        """Whether to stop; asked after every step, answered with yes at the end of an epoch only."""
+        if self.task.patience is None:
+            return False
+        real = self.task.grid.real(slopes)
+        self._energy += float(real @ real)
+        if batch + 1 < self.task.batches:
+            return False
+        improved = self._energy < self._best
+        self._best, self._since = min(self._best, self._energy), 0 if improved else self._since + 1
+        self._energy = 0.0
+        return self._since >= self.task.patience
+
+
+def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
+    event, total, calm = task.message_event(me.name), len(task.steps), _EarlyStop(task)
+    fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
+    for name in others:
+        me.link(name).send("fit", name=fit)
+    ahead = _Ahead(me.name, task, draw)
+    ahead.prepare(_size(task.steps[0].batch, task))
+    for step in task.steps:
+        with me.meter.phase("slopes"):
+            slopes = noised(side.slopes(step.batch), me.name, task, ahead)
+        me.tell(task.passives, "slopes", slopes, event=event)
+        stop = calm.after(step.batch, slopes) or step.number + 1 == total
+        for name in others:
+            me.link(name).send("step", more=not stop)
+        with me.meter.phase("learn"):
+            side.learn(step.answer)  # while the others fit
+        if not stop:
+            ahead.prepare(_size(task.steps[step.number + 1].batch, task))
+        if step.answer is not None:
+            for name in task.passives:
+                told = _received(me, name, "scores", _size(step.answer, task))
+                side.hear(name, step.answer, task.grid.real(told))
+        me.progress("exchange", step.number + 1, total)
+        if stop:
+            break
+    with me.meter.phase("learn"):
+        kept = side.kept()
+    if not task.release:
+        return Outcome(kept, None, fit)
+    opened = _publish(me, side.released(), task, draw)
+    unfolded = side.unfolded(opened[me.name].weights)
+    for name in others:  # made of released and received numbers alone
+        me.link(name).send("unfolded", weights=unfolded.weights, factors=[unfolded.factors[p] for p in task.passives])
+    return Outcome(kept, opened | {me.name: unfolded}, fit)
+
+
+def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw: Draw) -> Outcome:
+    event, total, fit = task.message_event(me.name), len(task.steps), _named(me, task)
+    ahead = _Ahead(me.name, task, draw)
+    for step in task.steps:
+        if step.answer is not None:
+            ahead.prepare(_size(step.answer, task))
+        slopes = _received(me, task.active, "slopes", _size(step.batch, task))
+        more = bool(me.link(task.active).recv("step")["more"])
+        with me.meter.phase("learn"):
+            side.take(step.batch, task.grid.real(slopes))
+        if step.answer is not None:
+            told = noised(side.scores(step.answer), me.name, task, ahead)
+            me.tell((task.active,), "scores", told, event=event)
+        me.progress("exchange", step.number + 1, total)
+        if not more:
+            break
+    kept = KeptWeights(me.name, side.weights)
+    if not task.release:
+        return Outcome(kept, None, fit)
+    opened = _publish(me, side.weights, task, draw)
+    return Outcome(kept, opened | {task.active: _unfolded(me, task)}, fit)
+
+
+def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str, KeptWeights]:
+    """Release own weights to everybody, and receive everybody's."""
+    told = noised_weights(weights, me.name, task, draw)
+    others = [name for name in task.everyone if name != me.name]
+    me.tell(others, "weights", told, event=task.weights_event(me.name))
+    return {me.name: KeptWeights(me.name, task.grid.real(told))} | {
+        name: KeptWeights(name, task.grid.real(_received(me, name, "weights", task.weights(name))))
+        for name in task.owners
+        if name != me.name
+    }
+
+
+def _gathered(me: Role, task: Exchange) -> dict[str, KeptWeights]:
+    found = {
+        name: KeptWeights(name, task.grid.real(_received(me, name, "weights", task.weights(name))))
+        for name in task.owners
+    }
+    return found | {task.active: _unfolded(me, task)}
+
+
+def _unfolded(me: Role, task: Exchange) -> KeptWeights:
+    """The active party's released weights as it reads them with what it received."""
+    message = me.link(task.active).recv("unfolded")
+    weights, factors = message.get("weights"), message.get("factors")
+    size = len(task.block(task.active).columns) + 1
+    if not isinstance(weights, np.ndarray) or weights.shape != (size,) or weights.dtype != np.float64:
+        raise ProtocolError(f"{task.active} sent weights of another shape than was due")
+    if not isinstance(factors, list) or [type(factor) for factor in factors] != [float] * len(task.passives):
+        raise ProtocolError(f"{task.active} sent other factors than one number a party")
+    if not np.isfinite([*weights, *factors]).all():
+        raise ProtocolError(f"{task.active} sent weights that are no finite numbers")
+    return KeptWeights(task.active, weights, dict(zip(task.passives, factors, strict=True)))
+
+
+def _named(me: Role, task: Exchange) -> str:
+    name = me.link(task.active).recv("fit").get("name")
+    if not isinstance(name, str) or len(name) != 32:
+        raise ProtocolError(f"{task.active} sent another name of the fit than was due")
+    return name
+
+
+def _received(me: Role, peer: str, kind: str, size: int) -> Integers:
+    with me.meter.phase("receive"):
+        values = me.link(peer).recv(kind).get("values")
+    if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
+        raise ProtocolError(f"{peer} sent {kind} of another shape than was due")
+    return values
+
+
+def _size(batch: int, task: Exchange) -> int:
+    return len(range(batch, task.rows, task.batches))
+
+
+def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> int:
+    """The number of rows, which bounds and batches rest on; nothing has been sent yet."""
+    if features.places is not None:
+        raise StudyError("an exchange needs to know whom all parties hold; align with hidden = false")
+    if (me.name == task.active) != (labels is not None):
+        raise DataError(f"the label is held by {task.active}, and by nobody else")
+    mine = len(features.ids)
+    if mine != task.rows:
+        raise StudyError(
+            f"{me.name} has {mine} rows and the study says {task.rows}: bounds and batches rest on that number, so set "
+            "rows to the number of people that all parties hold"
+        )
+    if labels is not None and labels.shape != (mine,):
+        raise DataError(f"{me.name} must have one label for each of its rows")
+    rows = agree_on_rows(me, task.owners, features)
+    check_count(rows, task.rows)
+    return rows

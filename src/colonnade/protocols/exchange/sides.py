@@ -1,0 +1,268 @@
+"""What each side of an exchange computes by itself: from what it holds and what it was told to what it would say.
+
+Nothing here sends, draws noise or sees another party's columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from colonnade.protocols.exchange.bounds import HEARD, Side
+from colonnade.protocols.exchange.fits import BallFit, Matrix, Objective, Vector, penalised_fit, sparse_fit
+from colonnade.protocols.exchange.shrink import believed
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.losses.labels import Family
+
+_BLUR = 0.393  # pi / 8: a logistic curve averaged over normal scores is nearly one of a smaller slope
+_STEEPEST = 0.5
+_FILLED = 0.3  # mean square of a row, as part of the square of its bound: a guess
+_BELIEF = 0.5  # of the expected factor: evidence may double it, and without any a useless party does little harm
+
+
+@dataclass(frozen=True)
+class KeptWeights:
+    """One party's own part of the model, which it tells nobody: weights of its centred columns, then the constant.
+
+    ``factors`` are by what the active party multiplies the scores of each other party; ``expected`` are the weights of
+    its own row by which it expects those scores before it hears them. Others have none.
+    """
+
+    party: str
+    weights: Vector
+    factors: Mapping[str, float] = field(default_factory=dict)
+    expected: Mapping[str, Vector] = field(default_factory=dict)
+
+
+class PassiveFit:
+    """A passive party of an alternating exchange."""
+
+    def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
+        self.rows, self.task, self.side = rows, task, task.side(owner)
+        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, task.slack(owner))
+        self._fit = BallFit.of(rows, *bounds)
+        self.weights = np.zeros(rows.shape[1])
+
+    def take(self, batch: int, slopes: Vector) -> None:
+        """Fit to slopes as they came, noise and all; what is too long is clipped first."""
+        clipped = np.clip(slopes, -self.task.message_clip, self.task.message_clip)
+        self.weights = self._fit.minimise(self.rows.T @ clipped / len(self.rows), self.weights)
+
+    def scores(self, batch: int) -> Vector:
+        """The scores of all rows."""
+        return np.clip(self.rows @ self.weights, -self.side.score_clip, self.side.score_clip)
+
+
+class PassiveDescent:
+    """A passive party of gradient descent."""
+
+    def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
+        self.rows, self.task, self.side = rows, task, task.side(owner)
+        self.weights = np.zeros(rows.shape[1])
+
+    def take(self, batch: int, slopes: Vector) -> None:
+        """One step against slopes as they came; what is too long is clipped first."""
+        clipped = np.clip(slopes, -self.task.message_clip, self.task.message_clip)
+        self.weights = stepped(self.weights, clipped @ self.rows[batch :: self.task.batches], self.side, self.task)
+
+    def scores(self, batch: int) -> Vector:
+        """The scores of one batch."""
+        found = self.rows[batch :: self.task.batches] @ self.weights
+        return np.clip(found, -self.side.score_clip, self.side.score_clip)
+
+
+def stepped(weights: Vector, total: Vector, side: Side, task: Exchange) -> Vector:
+    """A proximal step against a batch's summed gradient, and back into the ball."""
+    rate = task.learning_rate
+    moved = weights - rate * (total / task.batch_size + side.ridge * weights)
+    if task.l1:
+        moved[:-1] = np.sign(moved[:-1]) * np.maximum(0.0, np.abs(moved[:-1]) - rate * task.l1)  # not the constant
+    moved /= 1 + rate * task.prox_ridge
+    norm = math.sqrt(float(moved @ moved))
+    return moved if norm <= side.weight_bound else moved * (side.weight_bound / norm * (1 - 2.0**-50))
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One passive party's scores as they arrived, brought to deviation 1: a column for the active party's fit.
+
+    Their variance is ``signal`` and that of the noise together; by ``factor`` a weight of this column becomes one of
+    the scores themselves. All of it follows from what was received.
+    """
+
+    column: Vector
+    middle: float
+    signal: float
+    share: float
+    factor: float
+    prior: float
+
+    @classmethod
+    def of(cls, received: Vector, deviation: float, side: Side) -> Heard:
+        """How much of what was received is signal: what was expected, corrected by what was seen."""
+        found = believed(received, side.score_clip, deviation**2)
+        whole = math.sqrt(found.signal + found.noise)
+        column = np.clip((received - found.middle) / whole, -HEARD, HEARD)
+        return cls(column, found.middle, found.signal, found.share, whole / found.signal, side.factor)
+
+
+class _Active:
+    """What both kinds of active party have in common: scores of all rows as last received, and the last fit."""
+
+    def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
+        self.rows, self.labels, self.task = rows, labels, task
+        self.side, self.family = task.side(task.active), task.family
+        self.received: dict[str, Vector] = {}
+
+    def hear(self, party: str, batch: int, scores: Vector) -> None:
+        """Keep a batch's scores, noise and all."""
+        kept = self.received.setdefault(party, np.full(len(self.rows), np.nan))
+        kept[batch :: self.task.batches] = scores
+
+    def refit(self, ridge: float, *, certified: bool) -> Fit:
+        """Fit own columns and one factor for each party's scores to the labels, given what was received.
+
+        A factor is held to what was expected of it as firmly as that was known. What is made of a fit may be sent only
+        if it is certified.
+        """
+        heard = _heard(self)
+        rows = np.column_stack([self.rows, *(each.column for each in heard.values())])
+        penalties, centre, own = np.full(rows.shape[1], ridge), np.zeros(rows.shape[1]), self.rows.shape[1]
+        for place, each in enumerate(heard.values(), start=own):
+            spread = max(each.prior / each.factor, 1e-6)
+            penalties[place] = max(ridge, 1 / (len(rows) * spread**2))
+            centre[place] = _BELIEF * each.prior / each.factor
+        objective = Objective(rows, self.labels, self.family, penalties, centre)
+        if self.task.l1 and not certified:
+            sparse = np.where(np.arange(rows.shape[1]) < own - 1, self.task.l1, 0.0)  # no constant, no factors
+            weights = sparse_fit(objective, sparse)
+        else:
+            weights = penalised_fit(objective, self.task.slack(self.task.active) if certified else None)
+        return Fit(weights, rows @ weights, heard)
+
+    def kept(self) -> KeptWeights:
+        """The model it ends with; it costs nothing, since nothing is sent any more."""
+        fit = self.refit(_gentle(self), certified=False)
+        return replace(fit.kept(self), expected={party: self._expected(each) for party, each in fit.heard.items()})
+
+    def _expected(self, heard: Heard) -> Vector:
+        """The weights of the own row that tell a party's scores best; where nothing is heard they take their place."""
+        gram = self.rows.T @ self.rows / len(self.rows) + _gentle(self) * np.eye(self.rows.shape[1])
+        found = np.linalg.solve(gram, self.rows.T @ heard.column / len(self.rows)) / heard.factor
+        found[-1] += heard.middle / self.task.intercept
+        return np.asarray(found, dtype=np.float64)
+
+
+class ActiveFit(_Active):
+    """The active party of an alternating exchange."""
+
+    def slopes(self, batch: int) -> Vector:
+        """The slopes of all rows at the best fit so far."""
+        fit = self.refit(self.side.ridge, certified=True)
+        return self.family.sent(fit.scores, self.labels)
+
+    def learn(self, following: int | None) -> None:
+        """Nothing: the next fit starts from scratch."""
+
+    def released(self) -> Vector:
+        """The weights to be released: of own columns, the constant, and each party's column of scores."""
+        return self.refit(self.task.release_ridge, certified=True).weights
+
+    def unfolded(self, weights: Vector) -> KeptWeights:
+        """Released weights as a model of the scores themselves, by what was received alone.
+
+        The other parties' weights carry noise now, so their scores count for as much as is left of them.
+        """
+        found = Fit(weights, np.zeros(0), _heard(self))
+        blurs = {p: _FILLED * (self.task.row_norm(p) * self.task.weights_deviation(p)) ** 2 for p in found.heard}
+        left = [each.signal / (each.signal + blurs[party]) for party, each in found.heard.items()]
+        own = len(weights) - len(left)
+        return replace(found, weights=np.append(weights[:own], weights[own:] * left)).kept(self)
+
+
+class ActiveDescent(_Active):
+    """The active party of gradient descent."""
+
+    def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
+        super().__init__(rows, labels, task)
+        self.weights = np.zeros(rows.shape[1])
+        self._total = np.zeros(rows.shape[1])
+        self._own = np.zeros(len(rows[:: task.batches]))
+
+    def slopes(self, batch: int) -> Vector:
+        """The slopes of one batch at the present weights; the own step waits until they are sent."""
+        some = slice(batch, None, self.task.batches)
+        rows, labels = self.rows[some], self.labels[some]
+        scores = self._own + sum(np.nan_to_num(kept[some]) for kept in self.received.values())
+        self._total = self.family.slopes(scores, labels) @ rows
+        return self.family.sent(scores, labels)
+
+    def learn(self, following: int | None) -> None:
+        """The own step of the batch whose slopes were made last, and the own scores of the one that follows."""
+        self.weights = stepped(self.weights, self._total, self.side, self.task)
+        if following is not None:
+            self._own = self.rows[following :: self.task.batches] @ self.weights
+
+    def released(self) -> Vector:
+        """The weights that the steps led to."""
+        return self.weights
+
+    def unfolded(self, weights: Vector) -> KeptWeights:
+        """Released weights as a model: the steps give every party's scores the factor 1."""
+        return KeptWeights(self.task.active, weights, dict.fromkeys(self.task.passives, 1.0))
+
+
+def _gentle(side: _Active) -> float:
+    """The penalty of a fit that nobody else sees: that of the steps, or just enough to make it unique."""
+    steps = side.side.ridge + side.task.prox_ridge if side.task.method == "gradient" else 0.0
+    return max(steps, 1.0 / len(side.rows))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Weights of the own columns, the constant and the received columns, with the scores they give."""
+
+    weights: Vector
+    scores: Vector
+    heard: Mapping[str, Heard]
+
+    def kept(self, side: _Active) -> KeptWeights:
+        """The same as weights of the scores themselves, which are not blurred by noise."""
+        own = len(self.weights) - len(self.heard)
+        weights = self.weights[:own].copy()
+        found = dict(zip(self.heard, self.weights[own:], strict=True))
+        factors = {party: float(weight) * self.heard[party].factor for party, weight in found.items()}
+        hidden = sum(f**2 * self.heard[p].signal * (1 - self.heard[p].share) for p, f in factors.items())
+        steepness, moved = unblurred(side.family, hidden)
+        shift = moved - steepness * sum(f * self.heard[p].middle for p, f in factors.items())
+        weights *= steepness
+        weights[-1] += shift / side.task.intercept
+        return KeptWeights(side.task.active, weights, {party: steepness * factor for party, factor in factors.items()})
+
+
+def unblurred(family: Family, hidden: float) -> tuple[float, float]:
+    """By what weights fitted to noisy scores are multiplied, and what is added, to suit scores without noise.
+
+    ``hidden`` is the variance that the noise hides. A curve is flatter on average over hidden scores, and an
+    exponential one higher.
+    """
+    if family.name == "logistic":
+        return 1 / math.sqrt(max(1 - _BLUR * hidden, _STEEPEST)), 0.0
+    return (1.0, -hidden / 2) if family.name in ("poisson", "gamma") else (1.0, 0.0)
+
+
+def _whole(received: Vector) -> Vector:
+    """What was received, and its mean where nothing was: the first batch of a single epoch is never told."""
+    missing = np.isnan(received)
+    return np.where(missing, received[~missing].mean(), received) if missing.any() else received
+
+
+def _heard(side: _Active) -> dict[str, Heard]:
+    return {
+        party: Heard.of(_whole(side.received[party]), side.task.message_deviation(party), side.task.side(party))
+        for party in side.task.passives
+        if party in side.received
+    }

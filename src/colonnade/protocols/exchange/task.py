@@ -1,0 +1,326 @@
+"""The public task of a model learned over noised messages: who sends what, within which bounds, under which noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Budget, DiscreteGaussianRelease, Event, Trust, least_noise
+from colonnade.privacy.noise import TAIL
+from colonnade.privacy.noise.grid import Grid
+from colonnade.protocols.exchange.bounds import Bounded, Method, Side
+from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.rows import Block
+from colonnade.protocols.session import Cells
+
+PROTOCOL = "exchange 1"
+STEPS = "exchange-sensitivity"
+FITS = "alternating-fits"
+NOISE_UNIT = 1 << 20  # the noise is a squared multiple of the sensitivity, in units of its inverse
+RELEASE = 4  # a squared multiple of the messages': weights move far less than messages, so this costs little accuracy
+_MOST_FITS, _MOST_STEPS = 100, 100_000
+_REACH = 16  # deviations; the samplers cut their tails before
+
+
+@dataclass(frozen=True)
+class Step:
+    """One exchange: slopes of the rows ``batch::batches``, then scores of the rows ``answer::batches``."""
+
+    number: int
+    batch: int
+    answer: int | None
+
+
+@dataclass(frozen=True)
+class Exchange(Bounded):
+    """The public task. All owners and the coordinator hold an equal one.
+
+    ``sides`` are in the order of ``blocks``; a row is a block's columns and the public constant ``intercept``. Every
+    number sent is a multiple of ``2^-bits``. The variance of an owner's noise is ``noise / 2^20`` times the square of
+    what one person's columns with it can move in all its messages together.
+
+    * ``alternating``: in each epoch the active party fits and sends slopes, the others fit and send scores;
+    * ``gradient``: steps of gradient descent over ``batches`` fixed batches, with ``l1`` and ``prox_ridge`` penalties.
+    """
+
+    blocks: tuple[Block, ...]
+    sides: tuple[Side, ...]
+    active: str
+    family: Family
+    trust: Trust
+    rows: int
+    method: Method
+    epochs: int
+    batches: int
+    message_clip: float
+    noise: int = NOISE_UNIT
+    learning_rate: float = 0.0
+    l1: float = 0.0
+    prox_ridge: float = 0.0
+    patience: int | None = None
+    release: bool = False
+    release_ridge: float = 0.0
+    intercept: float = 1.0
+    bits: int = 28
+
+    law: ClassVar[str] = "discrete-gaussian"
+
+    def __post_init__(self) -> None:
+        if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
+            raise ValueError("every owner has one side, in order, and one of them is active")
+        if self.method == "alternating" and self.batches != 1:
+            raise StudyError("fits that take turns use all rows at once; batches are for method = gradient")
+        if not 1 <= self.batches <= self.rows:
+            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches")
+        most = _MOST_FITS if self.method == "alternating" else _MOST_STEPS
+        if not 1 <= self.epochs * self.batches <= most:
+            raise StudyError(
+                f"{self.epochs} epochs of {self.batches} batches are {self.epochs * self.batches:,} exchanges, and at "
+                f"most {most:,} are possible: lower epochs"
+            )
+        if self.method == "gradient":
+            self._check_rate()
+
+    def _check_rate(self) -> None:
+        """F6: the active party's steps must not overshoot, and penalties must not turn weights around."""
+        if self.epochs * self.batches < 2:
+            raise StudyError("gradient descent needs at least two steps: raise epochs or lower batch")
+        side, norm = self.side(self.active), self.row_norm(self.active)
+        limit = 2 / (self.family.curvature * norm**2 + side.ridge)
+        if self.learning_rate > limit:
+            raise StudyError(
+                f"learning_rate is {self.learning_rate:g} and must be at most {limit:.4g} = 2 / (curvature x squared "
+                f"row norm of {self.active} + strength of an L2 penalty): beyond it steps overshoot"
+            )
+        for other in self.sides:
+            if self.learning_rate * other.ridge > 1:
+                raise StudyError(
+                    f"learning_rate x strength must be at most 1, and is more at {other.owner}: lower either"
+                )
+
+    # --- who and when
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All exchanges; the weights are zero at first, so scores begin after the first slopes."""
+        total = self.epochs * self.batches
+        if self.method == "alternating":
+            return tuple(Step(number, 0, 0) for number in range(total))
+        turns = [number % self.batches for number in range(total)]
+        return tuple(Step(n, turn, turns[n + 1] if n + 1 < total else None) for n, turn in enumerate(turns))
+
+    # --- noise and events
+
+    @property
+    def grid(self) -> Grid:
+        """On which multiples all numbers are sent."""
+        return Grid(self.bits)
+
+    def numbers(self, owner: str) -> int:
+        """How many numbers an owner sends in all messages, at most."""
+        return self.rows * self.epochs
+
+    def weights(self, owner: str) -> int:
+        """How many numbers an owner's weights are: its columns, the constant, and at the active party the factors."""
+        held = len(self.block(owner).columns) + 1
+        return held + len(self.passives) if owner == self.active and self.method == "alternating" else held
+
+    def message_variance(self, owner: str) -> int:
+        """The variance of the noise on each number an owner sends, in squared steps of the grid."""
+        return self._variance(self._message_square(owner), self.noise)
+
+    def weights_variance(self, owner: str) -> int:
+        """The variance of the noise on each weight an owner releases, in squared steps of the grid."""
+        return self._variance(self._weights_square(owner), RELEASE * self.noise)
+
+    @staticmethod
+    def _variance(square: int, noise: int) -> int:
+        return -(-noise * square // NOISE_UNIT)
+
+    def _message_square(self, owner: str) -> int:
+        return _squares(self._noiseless, owner)[0]
+
+    def _weights_square(self, owner: str) -> int:
+        return _squares(self._noiseless, owner)[1]
+
+    @cached_property
+    def _noiseless(self) -> Exchange:
+        """The same for any noise: what sensitivities depend on."""
+        return self if self.noise == NOISE_UNIT else replace(self, noise=NOISE_UNIT)
+
+    def message_deviation(self, owner: str) -> float:
+        """The standard deviation of the noise on each number an owner sends."""
+        return float(math.sqrt(self.message_variance(owner)) / (1 << self.bits))
+
+    def weights_deviation(self, owner: str) -> float:
+        """The standard deviation of the noise on each weight an owner releases."""
+        return float(math.sqrt(self.weights_variance(owner)) / (1 << self.bits))
+
+    def message_event(self, owner: str) -> Event:
+        """What all messages of an owner tell about its columns, to whoever receives or infers them."""
+        kind = "slopes" if owner == self.active else "scores"
+        return self._event(f"{kind} of {owner}", owner, self.numbers(owner), self._message_square(owner), self.noise)
+
+    def weights_event(self, owner: str) -> Event:
+        """What an owner's released weights tell besides."""
+        square = self._weights_square(owner)
+        return self._event(f"weights of {owner}", owner, self.weights(owner), square, RELEASE * self.noise)
+
+    def _event(self, name: str, owner: str, numbers: int, square: int, noise: int) -> Event:
+        theorem = FITS if self.method == "alternating" else STEPS
+        audience = () if self.seen else tuple(other for other in self.owners if other != owner)
+        return told(name, owner, numbers, square, self._variance(square, noise), theorem, audience)
+
+    @property
+    def seen(self) -> bool:
+        """Whether messages count as published: weights that are released follow from them, and so does an early end.
+
+        Whoever relays messages sees when they end, and with enough epochs for ``patience`` to run out that depends on
+        what they said.
+        """
+        return self.release or (self.patience is not None and self.patience + 1 < self.epochs)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is told."""
+        messages = [self.message_event(owner) for owner in self.owners]
+        return (*messages, *(self.weights_event(owner) for owner in self.owners if self.release))
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """How often each event's numbers are told."""
+        sent = len(self.steps)
+        answers = sum(step.answer is not None for step in self.steps)
+        times = {self.message_event(owner): sent if owner == self.active else answers for owner in self.owners}
+        return times | {self.weights_event(owner): 1 for owner in self.owners if self.release}
+
+    def calibrated(self, budgets: tuple[Budget, ...]) -> Exchange:
+        """The same with the least noise that keeps every budget."""
+        found = least_noise(lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=1)
+        calibrated = replace(self, noise=found)
+        _ = calibrated.bound  # refused now, not in the middle
+        return calibrated
+
+    # --- what sessions, studies and records ask
+
+    @property
+    def committee(self) -> Committee:
+        """Nobody holds shares."""
+        return Committee((), 0, ResidueSystem.for_bound(1))
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of a number that is sent."""
+        values = max(self.family.slope_bound, *(max(side.score_clip, side.weight_bound) for side in self.sides))
+        variances = [self.message_variance(owner) for owner in self.owners]
+        variances += [self.weights_variance(owner) for owner in self.owners if self.release]
+        bound = math.ceil(values * (1 << self.bits)) + _REACH * (math.isqrt(max(variances)) + 1)
+        if bound >= 2**62:
+            raise CapacityError(
+                "such noise does not fit 64-bit integers: raise epsilon, lower epochs or the clips, or raise strength"
+            )
+        return bound
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of the noise on a slope."""
+        return self.message_deviation(self.active)
+
+    @property
+    def message_rounds(self) -> int:
+        """How often everybody waits for somebody."""
+        return 8 + 2 * len(self.steps) + int(self.release)
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """Nothing is shared."""
+        return Cells(0, 0, 0)
+
+    def sent_by(self, name: str) -> int:
+        """How many numbers a participant sends to others, each counted once a recipient."""
+        if name not in self.owners:
+            return 0
+        recipients = len(self.passives) if name == self.active else 1
+        weights = len(self.owners) * self.weights(name) if self.release else 0
+        return self.numbers(name) * recipients + weights
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values for the record of a run."""
+        return {
+            "law": self.law,
+            "noise": str(self.noise),
+            "noise_std": self.noise_std,
+            "deviations": {owner: self.message_deviation(owner) for owner in self.owners},
+            "columns": len(self.names),
+            "family": self.family.name,
+            "method": self.method,
+            "active": self.active,
+            "rows": self.rows,
+            "epochs": self.epochs,
+            "batches": self.batches,
+            "message_clip": self.message_clip,
+            "learning_rate": self.learning_rate,
+            "release": self.release,
+            "sides": {
+                side.owner: {"ridge": side.ridge, "weight_bound": side.weight_bound, "score_clip": side.score_clip}
+                for side in self.sides
+            },
+        }
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "blocks": [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks],
+            "sides": [
+                [side.owner, *(float(v).hex() for v in (side.ridge, side.weight_bound, side.score_clip, side.factor))]
+                for side in self.sides
+            ],
+            "active": self.active,
+            "family": self.family.plain(),
+            "method": [self.method, self.rows, self.epochs, self.batches, self.patience],
+            "rates": [
+                float(value).hex()
+                for value in (self.message_clip, self.learning_rate, self.l1, self.prox_ridge, self.release_ridge)
+            ],
+            "release": self.release,
+            "intercept": float(self.intercept).hex(),
+            "bits": self.bits,
+            "law": self.law,
+            "noise": str(self.noise),
+        }
+
+
+def told(
+    name: str, owner: str, numbers: int, square: int, variance: int, theorem: str, audience: tuple[str, ...]
+) -> Event:
+    """Numbers with noise of their owner alone; ``square`` is their squared sensitivity, on the grid."""
+    l1 = min(square, math.isqrt(numbers * square))
+    return DiscreteGaussianRelease(
+        name=name,
+        shares=((owner, Fraction(variance)),),
+        dimension=numbers,
+        l1=l1,  # nobody is held to adding or removing a person here
+        l2_squared=square,
+        replace_l1=l1,
+        replace_l2_squared=square,
+        tail=TAIL,
+        theorem=theorem,
+        audience=audience,
+        about=(owner,),
+    )
+
+
+@lru_cache(maxsize=256)
+def _squares(task: Exchange, owner: str) -> tuple[int, int]:
+    """Squared sensitivities of an owner's messages and of its weights, in squared steps of the grid."""
+    messages = task.grid.sensitivity_squared(task.message_sensitivity(owner), task.numbers(owner))
+    weights = task.grid.sensitivity_squared(task.weights_sensitivity(owner), task.weights(owner)) if task.release else 0
+    return messages, weights

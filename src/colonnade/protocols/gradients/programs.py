@@ -1,0 +1,278 @@
+"""Logistic regression by noisy gradients of batches (SQM: Algorithm 3, once a round, on shares dealt once).
+
+Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee; so is the
+label. In every round each seat takes the rows of the round's batch and computes, on its shares alone,
+
+    g = sum over the batch of x (2 gamma^2 (1 - 2 y) + <w, x>),                      the sigmoid to degree 1, or
+    g = sum over the batch of x (24 gamma^6 (1 - 2 y) + 12 gamma^4 u - u^3), u = <w, x>,           to degree 3,
+
+for the public integer weights w. Every owner has dealt its share of the round's noise; the noisy sum is opened to
+the committee, and w takes a step. Noise and masks do not depend on w, so they are dealt for many rounds ahead, and
+a round costs local products and one opening. Only degree 3 lowers the degree of shares, twice a round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, ProtocolError
+from colonnade.mpc import Shares
+from colonnade.privacy.noise import discrete_gaussian, skellam
+from colonnade.privacy.noise.rounding import stochastic_round
+from colonnade.protocols.gradients.task import Descent, Gradients, Learned
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
+from colonnade.randomness import Stream, new_key
+
+_COINS = 1 << 18  # tossed at a time
+
+Batches = Iterator[NDArray[np.int64]]
+
+
+def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: Gradients) -> Learned:
+    """An owner's program; ``labels`` are zeros and ones in the order of the ids, at the label's owner."""
+    stream = Stream.fresh()
+    rows = agree_on_rows(me, task.owners, features)
+    check_count(rows, task.rows_at_most)
+    secret = _share_draw(me, features.ids, task)
+    seat = Seat(me, task, rows) if me.hand.seated else None
+    block = task.blocks[task.owners.index(me.name)]
+    for index, values in enumerate(_pieces(features, labels, block, task)):
+        with me.meter.phase("encode"):
+            whole = quantise(values, block, task, stream)
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(whole)
+        if seat:
+            seat.take_in(index, mine)
+    return _iterate(me, task, seat, secret, stream)
+
+
+def coordinator(me: Coordinator, task: Gradients) -> Learned:
+    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task.owners)
+    check_count(rows, task.rows_at_most)
+    if not me.hand.seated:
+        return _iterate(me, task, None, b"", None)
+    secret = bytes(me.link(task.owners[0]).recv("draw")["secret"])
+    seat = Seat(me, task, rows)
+    for index in range(-(-rows // task.block_rows)):
+        seat.take_in(index, None)
+    return _iterate(me, task, seat, secret, None)
+
+
+def reference(
+    whole: NDArray[np.int64], labels: NDArray[np.int64], weights: NDArray[np.int64], task: Gradients
+) -> NDArray[Any]:
+    """One round's integers in the clear, before noise: ``whole`` are a batch's rows, the intercept column included."""
+    x, y, g = whole.astype(object), labels.astype(object), task.gamma
+    u = x @ weights.T.astype(object)
+    score = 2 * g**2 * (1 - 2 * y) + u if task.expansion == 1 else 24 * g**6 * (1 - 2 * y) + 12 * g**4 * u - u**3
+    return np.asarray(x.T @ score).reshape(-1)
+
+
+def simulate(
+    tables: Mapping[str, NDArray[np.float64]], labels: NDArray[np.float64], task: Gradients, stream: Stream
+) -> Learned:
+    """What the protocol would publish, computed in one place: the same rounding, integers, batches and noise.
+
+    For evaluation on data that may lie in one place; a study never calls it.
+    """
+    parts = [quantise(tables[block.owner], block, task, stream)[:, : len(block.columns)] for block in task.blocks]
+    x = np.hstack([*parts, np.full((len(labels), 1), float(task.constant))])
+    signs = 1 - 2 * np.rint(labels)
+    exact = np.float64 if task.largest_sum(len(x)) < 2**53 else object
+    descent, g = Descent(task), task.gamma
+    ids = [str(index) for index in range(len(x))]
+    for batch in batches(task, len(x), _draw(task, stream.bytes(32), ids)):
+        rows, sign, w = x[batch].astype(exact), signs[batch].astype(exact), descent.whole.astype(exact)
+        u = rows @ w.T
+        score = 2 * g**2 * sign + u if task.expansion == 1 else 24 * g**6 * sign + 12 * g**4 * u - u**3
+        noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
+        descent.step((rows.T @ score).reshape(-1) + noise)
+    return descent.learned
+
+
+def quantise(values: NDArray[np.float64], block: Block, task: Gradients, stream: Stream) -> NDArray[np.float64]:
+    """Algorithm 2: scale and round at random, and enforce the bound on the integers; labels stay what they are."""
+    width = len(block.columns)
+    whole = stochastic_round(values[:, :width] * (float(task.gamma) * task.scale), stream)
+    over = np.einsum("ij,ij->i", whole, whole) > task.block_norm_squared(block)
+    whole[over] = 0.0  # only a row that the encoder failed to clip can get here
+    return np.hstack([whole, values[:, width:]])
+
+
+def noise_shares(task: Gradients, rounds: int, stream: Stream) -> NDArray[np.int64]:
+    """One owner's noise for so many rounds; audits attack this very function."""
+    share = Fraction(task.noise, len(task.owners))
+    draw = skellam if task.law == "skellam" else discrete_gaussian
+    return draw(share, (rounds, task.entries), stream)
+
+
+def batches(task: Gradients, rows: int, drawn: bytes) -> Batches:
+    """The positions of each round's people: by fresh coins, or the disjoint batches in turn."""
+    if task.sampling == "disjoint":
+        place = np.frombuffer(drawn, dtype="<u4")
+        members = [np.flatnonzero(place == index) for index in range(task.batches)]
+        yield from (members[number % task.batches] for number in range(task.rounds))
+        return
+    coins, some = Stream(drawn), max(1, _COINS // max(1, rows))
+    for start in range(0, task.rounds, some):
+        tosses = coins.uint32((min(some, task.rounds - start), rows)) <= np.uint32(task.threshold - 1)
+        yield from map(np.flatnonzero, tosses)
+
+
+def disjoint(ids: Sequence[str], batches: int, salt: bytes) -> NDArray[np.uint32]:
+    """Each person's batch, which follows from its id alone: nobody moves when somebody else goes."""
+    digests = b"".join(hashlib.blake2b(one.encode(), digest_size=8, key=salt).digest() for one in ids)
+    return (np.frombuffer(digests, dtype="<u8") % np.uint64(batches)).astype("<u4")
+
+
+class Seat:
+    """A committee member's work: it keeps the shares of all rows, and computes gradients of batches of them.
+
+    Beside a row stands the part of its score that its label decides, which is the same in every round.
+    """
+
+    def __init__(self, me: Role, task: Gradients, rows: int) -> None:
+        self.me, self.task, self.rows = me, task, rows
+        primes = len(task.committee.system.primes)
+        # A share is below 2^22, so half the memory does; all of a person's lie together, to be fetched at once.
+        self.kept = np.zeros((rows, primes, task.width + task.classes), dtype=np.int32)
+        self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 1)
+        self._batch = np.zeros((0, primes, task.width + task.classes))
+
+    def take_in(self, index: int, mine: Shares | None) -> None:
+        """The shares of one block of rows of every owner."""
+        task, start = self.task, 0
+        span = slice(index * task.block_rows, min(self.rows, (index + 1) * task.block_rows))
+        with self.me.meter.phase("receive"):
+            for block in task.blocks:
+                width = len(block.columns)
+                whole = width + (task.classes if block.owner == task.label_owner else 0)
+                own = mine if block.owner == self.me.name else None
+                shares = own or self.me.hand.receive(block.owner, (span.stop - span.start, whole))
+                self.kept[span, :, start : start + width] = shares.values[:, :, :width].transpose(1, 0, 2)
+                if block.owner == task.label_owner:
+                    labels = Shares(shares.values[:, :, width:], shares.degree)
+                    self.kept[span, :, task.width :] = self._label_part(labels).values.transpose(1, 0, 2)
+                start += width
+
+    def gradient(self, batch: NDArray[np.int64], weights: NDArray[np.int64]) -> Shares:
+        """The batch's gradient on shares, at the degree of a product of two inputs."""
+        hand, t = self.me.hand, self.task.trust.threshold
+        rows = self._rows(batch)
+        x, known = rows[:, :, : self.task.width], rows[:, :, self.task.width :]
+        u = Shares(hand.system.inner(x.transpose(0, 2, 1), hand.system.split(weights.T.astype(np.float64))), t)
+        score = hand.add([Shares(known, t), u if self.task.expansion == 1 else self._cubic(u)])
+        product = hand.inner(Shares(x, t), score)
+        return Shares(product.values.reshape(len(product.values), -1), product.degree)
+
+    def _label_part(self, y: Shares) -> Shares:
+        """What the label adds to a score: c (1 - 2 y)."""
+        hand, gamma = self.me.hand, self.task.gamma
+        c = 2 * gamma**2 if self.task.expansion == 1 else 24 * gamma**6
+        return hand.shift(hand.scale(y, -2 * c), c)
+
+    def _cubic(self, u: Shares) -> Shares:
+        """12 gamma^4 u - u^3, lowered to the degree of an input."""
+        hand = self.me.hand
+        square = hand.lower(hand.multiply(u, u))
+        rest = hand.shift(hand.scale(square, -1), 12 * self.task.gamma**4)
+        return hand.lower(hand.multiply(u, rest))
+
+    def _rows(self, batch: NDArray[np.int64]) -> NDArray[np.float64]:
+        """A batch's shares; where its size would show in messages, empty places follow."""
+        size = self.task.room(self.rows) if self.task.padded else len(batch)
+        if len(batch) > size:
+            raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
+        if size > len(self._batch):
+            self._batch = np.zeros((size, *self.kept.shape[1:]))
+        places = self._batch[:size]
+        places[: len(batch)] = self.kept[batch]
+        places[len(batch) :] = 0.0
+        return places.transpose(1, 0, 2)
+
+
+def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:
+    """All rounds: noise and masks some rounds ahead, then a gradient, an opening and a step each."""
+    descent = Descent(task)
+    members = batches(task, seat.rows, drawn) if seat else iter(())
+    for start in range(0, task.rounds, task.rounds_ahead):
+        rounds = min(task.rounds_ahead, task.rounds - start)
+        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
+        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
+        if seat and noise:
+            with me.meter.phase("iterate"):
+                for number in range(rounds):
+                    gradient = seat.gradient(next(members), descent.whole)
+                    mask = Shares(noise.values[:, number], noise.degree)
+                    descent.step(_open(me, gradient, mask, task))
+        me.progress("iterate", start + rounds, task.rounds)
+    return _publish(me, task, descent.learned if seat else None)
+
+
+def _open(me: Role, total: Shares, mask: Shares, task: Gradients) -> NDArray[Any]:
+    seats, shape = task.trust.committee, (task.entries,)
+    opened = me.reveal(
+        total, to=seats, event=task.event, shape=shape, bound=task.bound, mask=mask, through=_speaker(task)
+    )
+    if opened is None:
+        raise ProtocolError(f"{me.name} is not among those who may know the result")
+    return opened
+
+
+def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
+    """Whoever has no seat gets the weights from the first owner that has one."""
+    speaker = _speaker(task)
+    if learned is None:
+        weights = me.link(speaker).recv("weights")["weights"]
+        if not isinstance(weights, np.ndarray) or weights.shape != (task.classes, task.width):
+            raise ProtocolError(f"{speaker} sent weights of another shape than was due")
+        me.revealed.append(task.event)  # its record says what the weights are made of, though others opened it
+        return Learned(task, np.array(weights, dtype=np.float64))
+    if me.name == speaker:
+        for name in task.everyone:
+            if name not in task.trust.committee:
+                me.link(name).send("weights", weights=learned.weights)
+    return learned
+
+
+def _speaker(task: Gradients) -> str:
+    return next(name for name in task.trust.committee if name != COORDINATOR)
+
+
+def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
+    """The seed of the coins, or everyone's batch: the first owner draws it and tells the committee."""
+    first = task.owners[0]
+    if me.name != first:
+        return bytes(me.link(first).recv("draw")["secret"]) if me.hand.seated else b""
+    secret = _draw(task, new_key(), ids)
+    for seat in task.trust.committee:
+        if seat != me.name:
+            me.link(seat).send("draw", secret=secret)
+    return secret
+
+
+def _draw(task: Gradients, key: bytes, ids: Sequence[str]) -> bytes:
+    return key if task.sampling == "poisson" else disjoint(ids, task.batches, key).tobytes()
+
+
+def _pieces(
+    features: Rows, labels: NDArray[np.float64] | None, block: Block, task: Gradients
+) -> Iterator[NDArray[np.float64]]:
+    """An owner's rows some at a time, the label's owner with the labels beside them."""
+    start = 0
+    for values in features.blocks(task.block_rows):
+        if block.owner == task.label_owner:
+            if labels is None or labels.shape[1] != task.classes or not np.isin(labels, (0.0, 1.0)).all():
+                raise DataError(f"the label must be {task.classes} columns of zeros and ones in {block.owner}'s table")
+            values = np.hstack([values, labels[start : start + len(values)]])
+        start += len(values)
+        yield values

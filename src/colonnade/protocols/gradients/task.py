@@ -1,0 +1,362 @@
+"""The public task of iterative logistic regression, and what it publishes: known before and after the protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, PrivacyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import (
+    Budget,
+    DiscreteGaussianRelease,
+    Event,
+    PoissonSampled,
+    Repeated,
+    Sensitivity,
+    SkellamRelease,
+    Trust,
+    least_noise,
+)
+from colonnade.privacy.noise import TAIL
+from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
+from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
+from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.session import Cells
+
+PROTOCOL = "batch gradients 1"
+THEOREM = "gradient-sensitivity"
+COIN = 2**32
+OVERFLOW = Fraction(1, 2**128)
+_NOISE_REACH = 16  # deviations; the samplers cut their tails before
+_AHEAD = 2**18  # numbers of noise that an owner deals at a time
+
+Sampling = Literal["poisson", "disjoint"]
+NormalLaw = Literal["skellam", "discrete-gaussian"]
+
+
+@dataclass(frozen=True)
+class Gradients(JointRows):
+    """Rounds of noisy gradients of the logistic loss, its sigmoid replaced by a polynomial.
+
+    Owners scale their rows by ``scale`` and ``gamma`` and round them at random. ``blocks`` bound a row before
+    scaling; a public column of value ``intercept`` is the last one. ``expansion`` is the degree of the polynomial
+    for the sigmoid. ``classes`` labels are learned side by side, one against the rest.
+
+    * ``poisson``: each person joins each batch with chance ``batch / rows``, by coins that the owners know;
+    * ``disjoint``: a person's batch follows from its id and a salt, and the batches take turns.
+
+    ``rows`` is what everybody may know of the number of people. Sums are divided by ``batch``, never by the size
+    of a drawn batch.
+    """
+
+    blocks: tuple[Block, ...]
+    label_owner: str
+    classes: int
+    trust: Trust
+    gamma: int
+    scale: float
+    expansion: Literal[1, 3]
+    weight_bound: float
+    learning_rate: float
+    sampling: Sampling
+    rows: int
+    batch: int
+    rounds: int
+    noise: int
+    law: NormalLaw = "skellam"
+    rows_at_most: int = 2**24
+    intercept: float = 0.5
+    block_rows: int = 8192
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a round opens."""
+        return self.width * self.classes
+
+    @property
+    def constant(self) -> int:
+        """The intercept column as an integer."""
+        return round(self.gamma * self.scale * self.intercept)
+
+    @property
+    def program(self) -> Program:
+        """The integer program of one row's gradient."""
+        return "logistic" if self.expansion == 1 else "cubic"
+
+    @property
+    def divisor(self) -> int:
+        """By what an opened integer is divided to become a gradient."""
+        return gradient_scale(self.program, self.gamma)
+
+    def block_norm_squared(self, block: Block) -> int:
+        """The largest squared norm of one owner's rounded row."""
+        return rounded_norm_squared(self.gamma, [block.clip * self.scale], [len(block.columns)])
+
+    @cached_property
+    def norm_squared(self) -> int:
+        """The largest squared norm of a whole integer row."""
+        return sum(self.block_norm_squared(block) for block in self.blocks) + self.constant**2
+
+    @cached_property
+    def weights_squared(self) -> int:
+        """The largest squared norm of one class's rounded weights."""
+        return worst_weights_squared(self.program, self.gamma, self.width, self.weight_bound, "nearest")
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move one round's sum: every class by as much as one class alone."""
+        one = gradient_sensitivity(self.program, self.gamma, self.norm_squared, self.weights_squared, self.width)
+        k = self.classes
+        return Sensitivity(k * one.l1, k * one.l2_squared, k * one.replace_l1, k * one.replace_l2_squared)
+
+    @property
+    def threshold(self) -> int:
+        """A person is in a drawn batch when its 32-bit coin is below this number."""
+        return max(1, min(COIN, self.batch * COIN // self.rows))
+
+    @property
+    def padded(self) -> bool:
+        """Whether the committee sends messages about each person in a batch, so that sizes must not tell its size."""
+        return self.expansion == 3 and self.sampling == "poisson"
+
+    def room(self, rows: int) -> int:
+        """So many places a batch drawn from ``rows`` people gets: it is larger with chance :data:`OVERFLOW` at most.
+
+        Chernoff: a binomial count of mean m is above m + a with chance at most exp(-a^2 / (2 m + 2 a / 3)).
+        """
+        mean, nats = rows * self.threshold / COIN, -math.log(OVERFLOW)
+        return min(rows, math.ceil(mean + nats / 3 + math.sqrt(nats * nats / 9 + 2 * nats * mean)) + 1)
+
+    @property
+    def batches(self) -> int:
+        """How many disjoint batches there are."""
+        return max(1, -(-self.rows // self.batch))
+
+    @property
+    def epochs(self) -> int:
+        """How often one person's row is used when batches take turns."""
+        return -(-self.rounds // self.batches)
+
+    @cached_property
+    def event(self) -> Event:
+        """What all rounds reveal."""
+        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
+        share, moved = Fraction(self.noise, len(self.owners)), self.sensitivity
+        release = kind(
+            name="batch gradients",
+            shares=tuple((owner, share) for owner in self.owners),
+            dimension=self.entries,
+            l1=moved.l1,
+            l2_squared=moved.l2_squared,
+            replace_l1=moved.replace_l1,
+            replace_l2_squared=moved.replace_l2_squared,
+            # The tail counts for every number and share; a batch overflows once a round.
+            tail=TAIL + (OVERFLOW / (self.entries * len(self.owners)) if self.padded else 0),
+            theorem=THEOREM if self.sampling == "poisson" else f"{THEOREM}, fixed-batches",
+        )
+        if self.sampling == "disjoint":
+            return Repeated(release, self.epochs)
+        return Repeated(PoissonSampled(release, Fraction(self.threshold, COIN), self.coins), self.rounds)
+
+    @property
+    def coins(self) -> tuple[str, ...]:
+        """Who may know which people are in a drawn batch: the owners, and whoever computes on it."""
+        return (*self.owners, *(name for name in self.trust.committee if name not in self.owners))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed."""
+        return (self.event,)
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """Every round is one opening."""
+        return {self.event: self.rounds}
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude that an opened number can have."""
+        if (2 if self.law == "skellam" else 1) * self.noise > len(self.owners) << 117:
+            raise CapacityError(f"such noise does not fit 64-bit integers: lower gamma ({self.gamma})")
+        owners = len(self.owners)
+        return self.largest_sum(self.rows_at_most) + owners * _NOISE_REACH * (isqrt(2 * self.noise // owners) + 4)
+
+    def largest_sum(self, rows: int) -> int:
+        """The largest magnitude of a sum over so many people, before noise."""
+        inner = inner_product_bound(self.norm_squared, self.weights_squared)
+        return rows * (isqrt(self.norm_squared) + 1) * (math.ceil(score_bound(self.program, self.gamma, inner)) + 1)
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the bound needs."""
+        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+
+    @property
+    def rounds_ahead(self) -> int:
+        """For how many rounds noise and masks are dealt at a time."""
+        return max(1, min(64, self.rounds, _AHEAD // self.entries))
+
+    def calibrated(self, budgets: tuple[Budget, ...]) -> Gradients:
+        """The same with the least noise that keeps every budget."""
+        found = least_noise(
+            lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=len(self.owners)
+        )
+        return replace(self, noise=found)
+
+    @property
+    def noise_std(self) -> float:
+        """Deviation of the noise on a number of one round's mean gradient."""
+        variance = (2 if self.law == "skellam" else 1) * self.noise
+        return math.sqrt(variance) / self.divisor / self.batch
+
+    @property
+    def message_rounds(self) -> int:
+        """How often everybody waits for somebody: each round once, with two more where the degree is lowered."""
+        ahead = -(-self.rounds // self.rounds_ahead)
+        return 8 + self.rounds * (1 if self.expansion == 1 else 3) + 2 * ahead
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """What a participant shares, holds and opens."""
+        width = next((len(block.columns) for block in self.blocks if block.owner == name), 0)
+        labels = rows * self.classes if name == self.label_owner else 0
+        noise = self.rounds * self.entries if name in self.owners else 0
+        seats = self.trust.committee
+        seated = name in seats
+        lowered = 2 * self.rounds * self.room(rows) * self.classes if self.expansion == 3 and seated else 0
+        held = rows * (len(self.names) + self.classes) if seated else 0
+        opened = self.rounds * self.entries * (len(seats) - 1) if seated else 0
+        return Cells(rows * width + labels + noise + lowered, held, opened)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values for the record of a run."""
+        return {
+            "noise": str(self.noise),
+            "law": self.law,
+            "noise_std": self.noise_std,
+            "columns": len(self.names),
+            "gamma": self.gamma,
+            "expansion": self.expansion,
+            "sampling": self.sampling,
+            "rounds": self.rounds,
+            "batch": self.batch,
+            "rows": self.rows,
+            "weight_bound": self.weight_bound,
+            "primes": len(self.committee.system.primes),
+            "value_bits": self.bound.bit_length() + 1,
+            "system_bits": self.committee.system.bits,
+        }
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "blocks": [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks],
+            "label_owner": self.label_owner,
+            "classes": self.classes,
+            "seats": list(self.trust.committee),
+            "threshold": self.trust.threshold,
+            "gamma": self.gamma,
+            "scale": float(self.scale).hex(),
+            "constant": self.constant,
+            "expansion": self.expansion,
+            "weight_bound": float(self.weight_bound).hex(),
+            "learning_rate": float(self.learning_rate).hex(),
+            "sampling": [self.sampling, self.rows, self.batch, self.rounds, self.threshold],
+            "rows_at_most": self.rows_at_most,
+            "block_rows": self.block_rows,
+            "rounds_ahead": self.rounds_ahead,
+            "law": self.law,
+            "noise": str(self.noise),
+            "primes": list(self.committee.system.primes),
+        }
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= self.rows:
+            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch}")
+        if self.expansion not in (1, 3):
+            raise PrivacyError("the sigmoid is expanded to degree 1 or 3")
+        if self.rounds < 1 or self.classes < 1 or self.gamma < 1:
+            raise PrivacyError("rounds, classes and gamma must be positive whole numbers")
+        for value in (self.scale, self.weight_bound, self.learning_rate):
+            if not 0 < value < math.inf:
+                raise PrivacyError("scale, weight bound and learning rate must be positive numbers")
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The published result: the average of the last half of the weights, a row a class, the intercept last.
+
+    The weights belong to the scaled rows; :attr:`slopes` and :attr:`offsets` to the rows as they were before.
+    """
+
+    task: Gradients
+    weights: NDArray[np.float64]
+
+    @property
+    def slopes(self) -> NDArray[np.float64]:
+        """Weights of the unscaled columns, (classes, columns)."""
+        slopes: NDArray[np.float64] = self.weights[:, :-1] * self.task.scale
+        return slopes
+
+    @property
+    def offsets(self) -> NDArray[np.float64]:
+        """What is added to each class's score."""
+        offsets: NDArray[np.float64] = self.weights[:, -1] * (self.task.constant / self.task.gamma)
+        return offsets
+
+
+class Descent:
+    """The public half of the iteration: opened integers in, integer weights out. Equal at every participant.
+
+    Only operations that are rounded the same everywhere are used: elementwise arithmetic and ``fsum``.
+    """
+
+    def __init__(self, task: Gradients) -> None:
+        self.task = task
+        self.weights = np.zeros((task.classes, task.width))
+        self._total = np.zeros_like(self.weights)
+        self._done = 0
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """The weights as integers, whose norm the sensitivity counts on."""
+        whole = np.rint(self.weights * float(self.task.gamma)).astype(np.int64)
+        # The sum of up to 2^12 squares below 2^50 fits 64 bits.
+        narrow = self.task.width <= 2**12 and int(np.abs(whole).max()) < 2**25
+        for row in whole if narrow else whole.astype(object):
+            if int(row @ row) > self.task.weights_squared:
+                raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")
+        return whole
+
+    def step(self, opened: NDArray[Any]) -> None:
+        """One step against the opened gradient, back into the ball, and into the average."""
+        task = self.task
+        rate = task.learning_rate / task.batch
+        gradient = (opened / task.divisor).astype(np.float64).reshape(task.width, task.classes).T
+        self.weights = np.array([self._inside(row) for row in self.weights - rate * gradient])
+        self._done += 1
+        if self._done > task.rounds // 2:
+            self._total += self.weights
+
+    def _inside(self, row: NDArray[np.float64]) -> NDArray[np.float64]:
+        norm = math.sqrt(math.fsum(value * value for value in row.tolist()))
+        if norm <= self.task.weight_bound:
+            return row
+        # A trifle inside, so that rounding cannot lead out again.
+        return row * (self.task.weight_bound / norm * (1 - 2.0**-40))
+
+    @property
+    def learned(self) -> Learned:
+        """The average of the last half of the iterates."""
+        return Learned(self.task, self._total / (self.task.rounds - self.task.rounds // 2))

@@ -1,0 +1,1 @@
+"""Scores of new people by weights that every party keeps."""

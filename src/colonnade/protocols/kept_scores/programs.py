@@ -1,0 +1,117 @@
+"""Scores of new people by weights that every party keeps, for the eyes of the party with the label.
+
+Each other party blurs its own weights, makes the scores of its own columns with them, clips these, adds its own noise
+on a grid and sends them. The active party adds its own scores, which leave it in no form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, ProtocolError
+from colonnade.privacy.noise import discrete_gaussian
+from colonnade.protocols.exchange.shrink import believed
+from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.kept_scores.task import KeptScoresTask
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
+from colonnade.randomness import Stream
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class New(KnownPeople):
+    """One owner's rows of new people, with the constant, and its own weights for them."""
+
+    ids: Sequence[str]
+    rows: Matrix
+    weights: Vector
+    own_ids: Sequence[str] | None = None
+
+    @property
+    def scores(self) -> Vector:
+        """The exact scores, which never leave this owner."""
+        found: Vector = self.rows @ self.weights
+        return found
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the active party holds in the end: its own rows, and the others' scores as they arrived, noise and all."""
+
+    task: KeptScoresTask
+    new: New
+    received: Mapping[str, Vector]
+
+    def joint(self, kept: KeptWeights) -> Vector:
+        """The joint scores, by the factors and the expectations that the active party kept."""
+        parts = [kept.factors[name] * self.believed(name, kept.expected[name]) for name in self.received]
+        total: Vector = np.sum([self.new.scores, *parts], axis=0)
+        return total
+
+    def believed(self, name: str, expected: Vector) -> Vector:
+        """What a party's scores probably are: as expected by own columns, corrected as far as is not noise."""
+        foreseen, task = self.new.rows @ expected, self.task
+        news = self.received[name] - foreseen
+        found = believed(news, task.sender(name).score_clip, task.deviation(name) ** 2, task.blur(name) ** 2)
+        corrected: Vector = foreseen + found.middle + found.share * (news - news.mean())
+        return corrected
+
+
+def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
+    """An owner's program; only the active party comes back with anything."""
+    if new.rows.shape != (len(new.ids), len(new.weights)) or not np.isfinite(new.scores).all():
+        raise DataError(f"{me.name} must have one finite score for each of its rows")
+    told = None
+    if me.name != task.active:
+        with me.meter.phase("noise"):
+            told = noised(new, me.name, task, Stream.fresh())
+    rows = agree_on_rows(me, task.owners, new)
+    check_count(rows, task.rows_at_most)
+    me.progress("scores", 0, 1)
+    if told is not None:
+        me.tell((task.active,), "scores", told, event=task.score_event(me.name))
+        me.progress("scores", 1, 1)
+        return None
+    received = {name: task.grid.real(_received(me, name, rows)) for name in task.passives}
+    me.progress("scores", 1, 1)
+    return Answers(task, new, received)
+
+
+def coordinator(me: Coordinator, task: KeptScoresTask) -> None:
+    """The coordinator's program: it compares digests of ids."""
+    check_count(compare_rows(me, task.owners), task.rows_at_most)
+
+
+def simulate(new: Mapping[str, New], task: KeptScoresTask, stream: Stream) -> Answers:
+    """What the active party would hold, computed in one place: the same rounding and noise.
+
+    For evaluation on data that may lie in one place; a study never calls it.
+    """
+    told = {name: task.grid.real(noised(new[name], name, task, stream)) for name in task.passives}
+    return Answers(task, new[task.active], told)
+
+
+def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
+    """A message: scores by blurred weights, clipped, on the grid, with an owner's noise."""
+    variance, size = Fraction(task.weights_variance(name)), len(new.weights)
+    blurred = task.grid.real(task.grid.quantise(new.weights) + discrete_gaussian(variance, (size,), stream))
+    clip = task.sender(name).score_clip
+    clipped = np.clip(new.rows @ blurred, -clip, clip)
+    return task.grid.quantise(clipped) + discrete_gaussian(Fraction(task.score_variance(name)), (len(clipped),), stream)
+
+
+def _received(me: Owner, peer: str, size: int) -> Integers:
+    with me.meter.phase("receive"):
+        values = me.link(peer).recv("scores").get("values")
+    if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
+        raise ProtocolError(f"{peer} sent scores of another shape than was due")
+    return values

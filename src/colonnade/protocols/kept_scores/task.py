@@ -1,0 +1,225 @@
+"""The public task of scores by kept weights: whose scores are sent to whom, within which bounds, under which noise.
+
+Weights that were kept are not private: they say something about the people they were fitted to, and so would every
+score made with them. So each sender first blurs its weights, for this question alone, and makes the scores with the
+blurred ones. What is left to protect is then one score of each new person.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Budget, Event, Trust, least_noise
+from colonnade.privacy.noise.grid import Grid
+from colonnade.protocols.exchange.task import NOISE_UNIT, STEPS, told
+from colonnade.protocols.session import Cells
+
+PROTOCOL = "exchange-ask 1"
+_REACH = 16  # deviations; the samplers cut their tails before
+_STEEPEST = 6
+
+
+@dataclass(frozen=True)
+class Sender:
+    """An owner whose scores are sent: how many weights it has, and its public bounds.
+
+    ``drift`` is how far its weights move at most when one person was another in the fit, given all that the fit sent.
+    """
+
+    owner: str
+    weights: int
+    row_norm: float
+    score_clip: float
+    drift: float
+
+    @property
+    def lean(self) -> int:
+        """By which power of 2 the variance of the noise on weights is a larger multiple than that on scores.
+
+        At that ratio both add about as little to a score as is possible for what they cost together.
+        """
+        if not self.drift:
+            return _STEEPEST
+        square = (2 * Fraction(self.score_clip) / (Fraction(self.row_norm) * Fraction(self.drift))) ** 2
+        # The nearest power of 2, by comparisons that are exact and so alike on every machine.
+        return sum(square >= Fraction(2) ** (2 * k - 1) for k in range(1 - _STEEPEST, 1 + _STEEPEST)) - _STEEPEST
+
+
+@dataclass(frozen=True)
+class KeptScoresTask:
+    """The public task. All owners and the coordinator hold an equal one.
+
+    Every owner but ``active`` is one of ``senders``, in the order of the owners, and sends one clipped score a person,
+    in multiples of ``2^-bits``. The variance of the noise on scores is ``noise / 2^20`` times the square of what one
+    person's columns can move. ``model`` is a digest of the model that is used.
+    """
+
+    trust: Trust
+    active: str
+    senders: tuple[Sender, ...]
+    rows_at_most: int
+    noise: int = NOISE_UNIT
+    bits: int = 28
+    model: str = ""
+
+    law: ClassVar[str] = "discrete-gaussian"
+    message_rounds: ClassVar[int] = 7  # ready, go; salt, digests, verdict; scores
+
+    def __post_init__(self) -> None:
+        if self.active not in self.owners or tuple(sender.owner for sender in self.senders) != self.passives:
+            raise ValueError("every owner but the active one is a sender, in order")
+        for sender in self.senders:
+            if not (0 < sender.score_clip < math.inf and 0 <= sender.drift < math.inf):
+                raise StudyError(f"the bounds of {sender.owner} must be finite numbers, its clip of scores above 0")
+
+    # --- who
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns, in order."""
+        return self.trust.owners
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Who learns the result."""
+        return (self.active,)
+
+    @property
+    def passives(self) -> tuple[str, ...]:
+        """The owners whose scores are sent."""
+        return tuple(owner for owner in self.owners if owner != self.active)
+
+    def sender(self, owner: str) -> Sender:
+        """One owner's bounds."""
+        return self.senders[self.passives.index(owner)]
+
+    # --- noise and events
+
+    @property
+    def grid(self) -> Grid:
+        """On which multiples scores and blurred weights lie."""
+        return Grid(self.bits)
+
+    def _score_square(self, owner: str) -> int:
+        """Given the blurred weights, only the person's own score moves."""
+        return self.grid.sensitivity_squared(2 * Fraction(self.sender(owner).score_clip), 1)
+
+    def _weights_square(self, owner: str) -> int:
+        sender = self.sender(owner)
+        return self.grid.sensitivity_squared(Fraction(sender.drift), sender.weights)
+
+    def score_variance(self, owner: str) -> int:
+        """The variance of the noise on each score, in squared steps of the grid."""
+        return -(-self.noise * self._score_square(owner) // NOISE_UNIT)
+
+    def weights_variance(self, owner: str) -> int:
+        """The variance of the noise on each weight, in squared steps of the grid."""
+        exact = self.noise * Fraction(2) ** self.sender(owner).lean * self._weights_square(owner) / NOISE_UNIT
+        return math.ceil(exact)
+
+    def deviation(self, owner: str) -> float:
+        """The standard deviation of the noise on each score."""
+        return float(math.sqrt(self.score_variance(owner)) / (1 << self.bits))
+
+    def blur(self, owner: str) -> float:
+        """About the deviation that blurred weights give to a score: for a row of half the square of its bound."""
+        each = math.sqrt(self.weights_variance(owner)) / (1 << self.bits)
+        return float(self.sender(owner).row_norm * each * math.sqrt(0.5))
+
+    def score_event(self, owner: str) -> Event:
+        """What the scores of an owner tell about its columns of a new person."""
+        square = self._score_square(owner)
+        return self._event(f"new scores of {owner}", owner, self.rows_at_most, square, self.score_variance(owner))
+
+    def weights_event(self, owner: str) -> Event:
+        """What its blurred weights tell about its columns of somebody in the fit; they are sent as scores only."""
+        size, square = self.sender(owner).weights, self._weights_square(owner)
+        return self._event(f"blurred weights of {owner}", owner, size, square, self.weights_variance(owner))
+
+    def _event(self, name: str, owner: str, numbers: int, square: int, variance: int) -> Event:
+        return told(name, owner, numbers, square, variance, STEPS, (self.active,))
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is told, and what it is made of: who is both new and in the fit is told of by both."""
+        return tuple(made(owner) for owner in self.passives for made in (self.weights_event, self.score_event))
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """How often each event's numbers are told; blurred weights never are."""
+        return {self.score_event(owner): 1 for owner in self.passives}
+
+    def calibrated(self, budgets: tuple[Budget, ...]) -> KeptScoresTask:
+        """The same with the least noise that keeps every budget."""
+        found = least_noise(lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=1)
+        calibrated = replace(self, noise=found)
+        _ = calibrated.bound  # refused now, not in the middle
+        return calibrated
+
+    # --- what sessions, studies and records ask
+
+    @property
+    def committee(self) -> Committee:
+        """Nobody holds shares."""
+        return Committee((), 0, ResidueSystem.for_bound(1))
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of a number that is sent."""
+        reach = max(sender.score_clip for sender in self.senders) * (1 << self.bits)
+        widest = max(max(self.score_variance(owner), self.weights_variance(owner)) for owner in self.passives)
+        bound = math.ceil(reach) + _REACH * (math.isqrt(widest) + 1)
+        if bound >= 2**62:
+            raise CapacityError("such noise does not fit 64-bit integers: raise epsilon")
+        return bound
+
+    @property
+    def noise_std(self) -> float:
+        """The largest standard deviation of the noise on one party's score."""
+        return max(self.deviation(owner) for owner in self.passives)
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """Nothing is shared."""
+        return Cells(0, 0, 0)
+
+    def sent_by(self, name: str) -> int:
+        """How many numbers a participant sends, at most."""
+        return self.rows_at_most if name in self.passives else 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values for the record of a run."""
+        return {
+            "law": self.law,
+            "noise": str(self.noise),
+            "noise_std": self.noise_std,
+            "deviations": {owner: self.deviation(owner) for owner in self.passives},
+            "blurs": {owner: self.blur(owner) for owner in self.passives},
+            "to": self.active,
+            "rows_at_most": self.rows_at_most,
+        }
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "owners": list(self.owners),
+            "active": self.active,
+            "senders": [
+                [each.owner, each.weights, each.lean, *(v.hex() for v in (each.row_norm, each.score_clip, each.drift))]
+                for each in self.senders
+            ],
+            "rows_at_most": self.rows_at_most,
+            "bits": self.bits,
+            "law": self.law,
+            "noise": str(self.noise),
+            "model": self.model,
+        }

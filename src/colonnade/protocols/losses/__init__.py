@@ -1,0 +1,1 @@
+"""Losses of generalised linear models, and the labels that they take."""

@@ -1,0 +1,1 @@
+"""Second moments of all columns, in one release."""

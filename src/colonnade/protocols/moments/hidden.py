@@ -1,0 +1,88 @@
+"""Second moments over the people whom all owners hold, when nobody knows who they are.
+
+Alignment has given every row of every owner a place in one universe of slots; equal people have equal slots, and an
+owner knows those of its own rows only. Block by block over the slots
+
+1. each owner deals its integer rows x_p, zeros where it holds nobody, and its bit whether it holds somebody;
+2. the seats multiply the bits, two at a time: m = 1 where all owners hold the same person, else 0;
+3. they multiply the rows x = (x_1 .. x_P) by m, and lower the degree of the shares again: y = m x;
+4. with the public constant k as a last column they add (y, k m) (x, k)' to the sums, which is m (x, k) (x, k)'.
+
+At the end every owner deals its noise, and sums and noise are opened together. There is nothing that an owner could
+add up in the clear: it does not know which of its rows count. What is sent depends on the size of the universe alone.
+docs/theory/hidden-members.md says what this hides, and from whom.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.mpc import Shares
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.roles import Role
+
+
+class HiddenSeat:
+    """A committee member's work: the flags, the rows that they leave, and the products of those."""
+
+    def __init__(self, me: Role, task: Moments) -> None:
+        self.me, self.task, self.hand = me, task, me.hand
+        primes = len(task.committee.system.primes)
+        self.sums = Shares(np.zeros((primes, task.width, task.width)), 2 * task.trust.threshold)
+
+    def multiply(self, slots: int, mine: Shares | None) -> None:
+        """Take in one block of slots of every owner and add the products of the rows that all of them hold."""
+        with self.me.meter.phase("receive"):
+            rows, bits = self._received(slots, mine)
+        with self.me.meter.phase("match"):
+            flag = self._all_of(bits)
+        with self.me.meter.phase("mask"):
+            masked = self.hand.lower(self.hand.multiply(rows, flag))
+        with self.me.meter.phase("multiply"):
+            left = beside(masked, self.hand.scale(flag, self.task.constant))
+            right = beside(rows, self._constant(slots))
+            self.sums = self.hand.add([self.sums, self.hand.inner(left, right)])
+
+    def _received(self, slots: int, mine: Shares | None) -> tuple[Shares, Shares]:
+        """The rows of all owners side by side, and their bits."""
+        shares = []
+        for block in self.task.blocks:
+            shape = (slots, len(block.columns) + 1)
+            shares.append(mine if block.owner == self.me.name and mine else self.hand.receive(block.owner, shape))
+        rows, bits = ([_columns(share, part) for share in shares] for part in (slice(0, -1), slice(-1, None)))
+        return beside(*rows), beside(*bits)
+
+    def _all_of(self, bits: Shares) -> Shares:
+        """The product of all columns: half of them times the other half, until one is left."""
+        while (count := bits.shape[1]) > 1:
+            half = count // 2
+            pairs = self.hand.multiply(_columns(bits, slice(0, half)), _columns(bits, slice(half, 2 * half)))
+            bits = beside(self.hand.lower(pairs), _columns(bits, slice(2 * half, count)))
+        return bits
+
+    def _constant(self, slots: int) -> Shares:
+        """The public constant as a shared column: the polynomial that has this value everywhere."""
+        residues = self.hand.system.constant(self.task.constant, 3)
+        return Shares(np.broadcast_to(residues, (len(residues), slots, 1)), 0)
+
+    def total(self, mine: Shares | None) -> Shares:
+        """The sums as often as they are opened, and everybody's noise."""
+        task, hand = self.task, self.hand
+        rows, columns = np.triu_indices(task.width)
+        upper = Shares(self.sums.values[:, rows, columns], self.sums.degree)
+        parts = [hand.multiply(upper, Shares(hand.system.split(task.weights), 0))]
+        for owner in task.owners:
+            parts.append(mine if owner == self.me.name and mine else hand.receive(owner, (task.entries,)))
+        return hand.add(parts)
+
+
+def beside(*shares: Shares) -> Shares:
+    """Matrices with the same rows, side by side."""
+    if len(shares) == 1:
+        return shares[0]
+    degree = max(share.degree for share in shares)
+    return Shares(np.concatenate([share.values for share in shares], axis=2), degree)
+
+
+def _columns(shares: Shares, which: slice) -> Shares:
+    return Shares(shares.values[:, :, which], shares.degree)

@@ -1,0 +1,174 @@
+"""What one person can do to second moments: bounds that owners enforce on their integers, and what follows.
+
+Skellam and discrete Gaussian noise rest on the L2 norm of an owner's row, discrete Laplace noise on the L1 norm of
+each group of its columns (docs/theory/moments-sensitivity.md, docs/theory/functional-sensitivity.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
+from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
+from colonnade.protocols.rows import Block
+
+Law = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
+LAPLACE: Law = "discrete-laplace"
+
+
+@dataclass(frozen=True)
+class Level:
+    """The entries that get Laplace noise of one scale.
+
+    They are the products within the ``fresh`` owners' columns, of these with the ``lower`` owners' and with the
+    constant, and where ``top`` the square of the constant.
+    """
+
+    scale: int
+    fresh: tuple[str, ...]
+    lower: tuple[str, ...]
+    top: bool
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """Whose columns these entries depend on."""
+        return (*self.lower, *self.fresh)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on the integer rows of all owners, with a constant column.
+
+    With ``hidden`` one record of one owner decides whether a whole row is there (docs/theory/hidden-members.md).
+    """
+
+    blocks: tuple[Block, ...]
+    gamma: int
+    constant: int
+    law: Law
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        for block in self.blocks if self.law == LAPLACE else ():
+            if sum(width for width, _ in block.groups) != len(block.columns):
+                raise PrivacyError(
+                    f"Laplace noise needs the L1 radius of every column of {block.owner}: give groups that cover them"
+                )
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns, in order."""
+        return tuple(block.owner for block in self.blocks)
+
+    @property
+    def width(self) -> int:
+        """How many columns there are, with the constant."""
+        return sum(len(block.columns) for block in self.blocks) + 1
+
+    def groups(self, block: Block) -> tuple[tuple[int, int], ...]:
+        """Runs of an owner's columns and the largest L1 norm of their integers."""
+        return tuple((width, math.ceil(self.gamma * radius)) for width, radius in block.groups)
+
+    def block_norm_squared(self, block: Block) -> int:
+        """The largest squared norm of one owner's rounded row."""
+        if self.law == LAPLACE:
+            return sum(radius**2 for _, radius in self.groups(block))
+        return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
+
+    @cached_property
+    def norms_squared(self) -> dict[str, int]:
+        """The same for every owner."""
+        return {block.owner: self.block_norm_squared(block) for block in self.blocks}
+
+    @property
+    def norm_squared(self) -> int:
+        """The largest squared norm of a whole integer row."""
+        return sum(self.norms_squared.values()) + self.constant**2
+
+    @property
+    def entry(self) -> int:
+        """The largest magnitude of what one row adds to an opened entry: |2 x_i x_j| <= x_i^2 + x_j^2."""
+        if self.law != LAPLACE:
+            return self.norm_squared
+        radii = [radius for block in self.blocks for _, radius in self.groups(block)]
+        return max([self.constant, *radii]) ** 2
+
+    # --- L2, for noise close to Gaussian
+
+    def changed(self, owners: Collection[str]) -> tuple[int, int]:
+        """L1 and squared L2 of the full matrix when one person's columns of these owners are replaced."""
+        if self.hidden:  # then a whole row can be exchanged for another
+            moved = moments_sensitivity(self.norm_squared, self.width)
+            return moved.replace_l1, moved.replace_l2_squared
+        changing = sum(self.norms_squared[owner] for owner in owners)
+        return changed_columns_sensitivity(changing, self.norm_squared - changing, self.width)
+
+    # --- L1, for Laplace noise
+
+    @cached_property
+    def _radii(self) -> dict[str, Radii]:
+        return {block.owner: Radii.of(self.groups(block)) for block in self.blocks}
+
+    def radii(self, owners: Collection[str]) -> Radii:
+        """The groups of some owners."""
+        found = [self._radii[block.owner] for block in self.blocks if block.owner in owners]
+        return Radii(
+            tuple(radius for radii in found for radius in radii.alone),
+            tuple(radius for radii in found for radius in radii.several),
+        )
+
+    def added_l1(self, level: Level) -> int:
+        """L1 of a level's entries of one row."""
+        beside = self.radii(level.lower).total + self.constant
+        return math.floor(grouped_l1(self.radii(level.fresh), beside) + self.constant**2 * level.top)
+
+    def replaced_l1(self, level: Level, owners: Collection[str]) -> int:
+        """How far a level's entries move when one person's columns of these owners are replaced."""
+        if self.hidden:  # then a whole row can be exchanged for another, appear or disappear
+            return max(self._replaced_l1(level, self.owners), self.added_l1(level))
+        return self._replaced_l1(level, owners)
+
+    def _replaced_l1(self, level: Level, owners: Collection[str]) -> int:
+        fresh, lower = (self.radii(set(side) & set(owners)) for side in (level.fresh, level.lower))
+        kept, below = (self.radii(set(side) - set(owners)).total for side in (level.fresh, level.lower))
+        fixed = kept + below + self.constant
+        # Either as if all pairs of these owners were in the level, or the two kinds of its pairs one by one.
+        together = grouped_replace_l1(fresh + lower, fixed)
+        apart = grouped_replace_l1(fresh, fixed) + 2 * (fresh.total + kept) * lower.total
+        return math.floor(min(together, apart))
+
+    def changed_l1(self, owners: Collection[str]) -> int:
+        """How far all entries of the upper triangle move when one person's columns of these owners are replaced."""
+        return self.replaced_l1(Level(1, self.owners, (), top=True), owners)
+
+    def size(self, level: Level) -> int:
+        """How many entries a level has."""
+        fresh, lower = (
+            sum(len(b.columns) for b in self.blocks if b.owner in side) for side in (level.fresh, level.lower)
+        )
+        return fresh * (fresh + 1) // 2 + fresh * (lower + 1) + level.top
+
+
+def levels(scales: dict[str, int]) -> Iterator[Level]:
+    """Levels of scales that owners named: an entry between two owners gets the larger one."""
+    distinct = sorted(set(scales.values()))
+    for scale in distinct:
+        fresh = tuple(owner for owner, own in scales.items() if own == scale)
+        lower = tuple(owner for owner, own in scales.items() if own < scale)
+        yield Level(scale, fresh, lower, top=scale == distinct[-1])
+
+
+def laplace_reach(scale: int) -> int:
+    """No draw of a discrete Laplace law, nor of a share of it, is larger: where the samplers cut off the far end.
+
+    They stop at the first strip beyond which less than 2^-128 of the mass lies. For both laws that is the case from
+    t (129 log 2 + log(4 t)) on, and no strip is wider than t.
+    """
+    logarithm = -(-7 * (4 * scale).bit_length() // 10)  # log 2 < 7/10
+    return scale * (92 + logarithm) + 2

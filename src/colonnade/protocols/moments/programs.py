@@ -1,0 +1,294 @@
+"""Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
+
+Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee. The
+committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Own blocks
+never pass through the multiplication: their owner computes them in the clear and deals them as one input
+together with its noise. A public constant column gives the count and the means in the same release.
+
+The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above it, which is the full matrix
+with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
+same way; discrete Laplace noise is added to each x_i x_j once.
+
+Where nobody knows whom all owners hold, the seats compute own blocks too (``moments_hidden``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError, StudyError
+from colonnade.mpc import Shares
+from colonnade.privacy.noise import discrete_gaussian, discrete_laplace_share, skellam
+from colonnade.privacy.noise.rounding import stochastic_round
+from colonnade.protocols.moments.hidden import HiddenSeat, beside
+from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.randomness import Stream
+from colonnade.tables.places import Spread
+
+_FEW = 8
+
+
+def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
+    """An owner's program."""
+    stream = Stream.fresh()
+    with me.meter.phase("noise"):
+        noise = noise_share(task, stream)
+    _check_places(table, task)
+    rows = agree_on_rows(me, task.owners, table)
+    check_count(rows, task.rows_at_most, task.hidden)
+    own = OwnBlock(task, me.name)
+    seat = _seat(me, task)
+    blocks, sizes = own.blocks(table, stream), _sizes(rows, task)
+    for index, size in enumerate(sizes):
+        with me.meter.phase("encode"):
+            whole = next(blocks)
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(whole)
+        if not task.hidden:
+            with me.meter.phase("own block"):
+                own.add(whole)
+        if seat:
+            seat.multiply(size, mine)
+        me.progress("multiply", index + 1, len(sizes))
+    with me.meter.phase("deal"):
+        mine = me.hand.deal(own.entries() + noise)
+    return _open(me, seat.total(mine) if seat else None, task)
+
+
+def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
+    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task.owners)
+    check_count(rows, task.rows_at_most, task.hidden)
+    seat = _seat(me, task)
+    if seat is None:
+        return _open(me, None, task)
+    sizes = _sizes(rows, task)
+    for index, size in enumerate(sizes):
+        seat.multiply(size, None)
+        me.progress("multiply", index + 1, len(sizes))
+    return _open(me, seat.total(None), task)
+
+
+def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
+    """The same integers in the clear, before noise.
+
+    The tables hold what owners deal: where members are hidden, a row a slot, and last whether there is anybody.
+    """
+    parts = [tables[owner].astype(object) for owner in task.owners]
+    held = np.ones((len(parts[0]), 1), dtype=object)
+    if task.hidden:
+        held = np.prod([part[:, -1:] for part in parts], axis=0)
+        parts = [part[:, :-1] for part in parts]
+    joint = np.hstack([*parts, np.full(held.shape, task.constant, dtype=object)])
+    gram = (held * joint).T @ joint
+    return np.array(gram[np.triu_indices(task.width)] * task.weights, dtype=np.int64)
+
+
+def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: Stream) -> NoisyMoments:
+    """What the protocol would publish, computed in one place: the same rounding, integers and noise.
+
+    For evaluation on data that may lie in one place; a study never calls it. The rows are those of the people whom all
+    owners hold, whether or not owners would know that.
+    """
+    whole = [OwnBlock(task, owner).quantise(tables[owner], stream) for owner in task.owners]
+    joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
+    entries = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
+    for _ in task.owners:
+        entries += noise_share(task, stream)
+    return NoisyMoments(task, entries)
+
+
+def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int64]:
+    """X'X of integer rows of bounded norm, exactly: blocks whose sums stay below 2^53."""
+    gram = np.zeros((whole.shape[1], whole.shape[1]), dtype=np.int64)
+    step = max(1, 2**53 // max(1, norm_squared))
+    for start in range(0, len(whole), step):
+        part = whole[start : start + step]
+        gram += (part.T @ part).astype(np.int64)
+    return gram
+
+
+def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
+    """One owner's noise for all entries, such as Sk(mu/P) on the diagonal and Sk(2 mu/P) above it."""
+    if not task.own_noise:
+        return entry_noise(task, task.weights, stream)
+    noise = np.zeros(task.entries, dtype=np.int64)
+    for level, here in zip(task.levels, task.opened_together, strict=True):
+        noise[here] = entry_noise(task, task.weights[here], stream, level.scale)
+    return noise
+
+
+def entry_noise(
+    task: Moments, copies: NDArray[np.int64], stream: Stream, scale: int | None = None
+) -> NDArray[np.int64]:
+    """One owner's noise for entries that stand so often in the full matrix; audits attack this very function.
+
+    ``scale`` is that of the entries where owners named their own; the noise of the task is the default.
+    """
+    noise = np.zeros(copies.shape, dtype=np.int64)
+    for often in np.flatnonzero(np.bincount(copies)).tolist():
+        here = copies == often
+        noise[here] = _drawn(task, often, int(here.sum()), stream, scale or task.noise)
+    return noise
+
+
+def _drawn(task: Moments, often: int, count: int, stream: Stream, scale: int) -> NDArray[np.int64]:
+    if task.law == "skellam":
+        return skellam(often * task.share, count, stream)  # these add up within the law, the others do not
+    if task.law == "discrete-gaussian":
+        draws = discrete_gaussian(task.share, (often, count), stream)
+    else:
+        draws = discrete_laplace_share(scale, len(task.owners) - task.known, (often, count), stream)
+    return np.asarray(draws.sum(axis=0), dtype=np.int64)
+
+
+class OwnBlock:
+    """What an owner computes alone: its rounded rows, its Gram block, its sums."""
+
+    def __init__(self, task: Moments, owner: str) -> None:
+        self.task = task
+        self.span = task.span(owner)
+        self.first = owner == task.owners[0]
+        block = task.blocks[task.owners.index(owner)]
+        self.limit = task.block_norm_squared(block)
+        self.groups = task.limits.groups(block) if task.laplace else ()
+        width = self.span.stop - self.span.start
+        self.gram = np.zeros((width, width), dtype=np.int64)
+        self.sums = np.zeros(width, dtype=np.int64)
+        self.rows = 0
+
+    def blocks(self, table: Rows, stream: Stream) -> Iterator[NDArray[np.float64]]:
+        """The integers that are dealt: rounded rows; where members are hidden, of all slots, and last who is there."""
+        step = self.task.rows_per_block
+        if table.places is None:
+            for rows in table.blocks(step):
+                yield self.quantise(rows, stream)
+            return
+        for rows, present in Spread(table, table.places).blocks(step):
+            yield np.column_stack([self.quantise(rows, stream), present])
+
+    def quantise(self, rows: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
+        """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
+        whole = stochastic_round(rows * float(self.task.gamma), stream)
+        over = np.einsum("ij,ij->i", whole, whole) > self.limit
+        start = 0
+        for width, radius in self.groups:
+            over |= np.abs(whole[:, start : start + width]).sum(axis=1) > radius
+            start += width
+        if over.any():
+            whole[over] = 0.0  # only a row that the encoder failed to clip can get here
+        return whole
+
+    def add(self, whole: NDArray[np.float64]) -> None:
+        """Add a block of integer rows, exactly."""
+        self.gram += exact_gram(whole, self.limit)
+        self.sums += whole.sum(axis=0).astype(np.int64)
+        self.rows += len(whole)
+
+    def entries(self) -> NDArray[np.int64]:
+        """This owner's part of the released vector."""
+        width, constant = self.task.width, self.task.constant
+        full = np.zeros((width, width), dtype=np.int64)
+        full[self.span, self.span] = self.gram
+        full[self.span, width - 1] = constant * self.sums
+        if self.first:
+            full[width - 1, width - 1] = constant**2 * self.rows
+        entries: NDArray[np.int64] = full[np.triu_indices(width)] * self.task.weights
+        return entries
+
+
+class Seat:
+    """A committee member's work: products of shares between every two owners."""
+
+    def __init__(self, me: Role, task: Moments) -> None:
+        self.me, self.task = me, task
+        primes = len(task.committee.system.primes)
+        self.cross = np.zeros((primes, task.width, task.width))
+        self.pairs = _pairs(len(task.owners))
+
+    def multiply(self, rows: int, mine: Shares | None) -> None:
+        """Take in one block of rows of every owner and add its products between owners."""
+        blocks, hand = self.task.blocks, self.me.hand
+        with self.me.meter.phase("receive"):
+            shares = [
+                mine if block.owner == self.me.name and mine else hand.receive(block.owner, (rows, len(block.columns)))
+                for block in blocks
+            ]
+        with self.me.meter.phase("multiply"):
+            for left, right in self.pairs:
+                product = hand.inner(beside(*shares[left]), beside(*shares[right]))
+                self.cross[:, self._columns(left), self._columns(right)] += product.values
+            hand.system.reduce(self.cross)
+
+    def _columns(self, owners: slice) -> slice:
+        spans = [self.task.span(block.owner) for block in self.task.blocks[owners]]
+        return slice(spans[0].start, spans[-1].stop)
+
+    def total(self, mine: Shares | None) -> Shares:
+        """Products between owners, own blocks and noise, added up on shares."""
+        me, task = self.me, self.task
+        rows, columns = np.triu_indices(task.width)
+        products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
+        parts = [products if task.laplace else me.hand.scale(products, 2)]
+        for owner in task.owners:
+            parts.append(mine if owner == me.name and mine else me.hand.receive(owner, (task.entries,)))
+        return me.hand.add(parts)
+
+
+def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
+    if not me.hand.seated:
+        return None
+    return HiddenSeat(me, task) if task.hidden else Seat(me, task)
+
+
+def _check_places(table: Rows, task: Moments) -> None:
+    """Rows that were aligned in one way are not computed on in the other."""
+    if task.hidden and table.places is None:
+        raise StudyError(
+            "the study hides whom all parties hold, and this table was not aligned so: align it with hidden = true"
+        )
+    if table.places is not None and not task.hidden:
+        raise StudyError(
+            "this table was aligned so that nobody knows whom all parties hold, and the study does not hide that: "
+            "plan the study with hidden = true"
+        )
+
+
+def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
+    entries = np.zeros(task.entries, dtype=np.int64)
+    with me.meter.phase("open"):
+        for event, here in zip(task.events, task.opened_together, strict=True):
+            part = None if total is None else Shares(total.values[:, here], total.degree)
+            opened = me.reveal(part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound)
+            if opened is None:
+                raise ProtocolError(f"{me.name} is not among those who may know the result")
+            entries[here] = opened.astype(np.int64)
+    return NoisyMoments(task, entries)
+
+
+def _pairs(owners: int) -> list[tuple[slice, slice]]:
+    """Every two owners once: one by one where they are few, else in few large products."""
+    if owners > _FEW:
+        return list(_halves(0, owners))
+    return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]
+
+
+def _halves(start: int, stop: int) -> Iterator[tuple[slice, slice]]:
+    """One half of the owners against the other, then the same within each half."""
+    if stop - start < 2:
+        return
+    middle = (start + stop) // 2
+    yield slice(start, middle), slice(middle, stop)
+    yield from _halves(start, middle)
+    yield from _halves(middle, stop)
+
+
+def _sizes(rows: int, task: Moments) -> list[int]:
+    step = task.rows_per_block
+    return [min(step, rows - start) for start in range(0, rows, step)]

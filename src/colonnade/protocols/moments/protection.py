@@ -1,0 +1,92 @@
+"""What published second moments tell about each party's columns alone, and noise chosen party by party.
+
+A party asks about people whose columns elsewhere are known to everybody: one person's columns with this party are
+replaced, and whoever sees the published result must not be able to tell. It is less than what is promised about a
+whole person, since fewer columns move less (docs/theory/functional-sensitivity.md, moments-sensitivity.md). Where
+nobody knows who takes part it is no less: a party's record decides whether a whole row is there
+(docs/theory/hidden-members.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+
+from colonnade.errors import StudyError
+from colonnade.privacy import Budget, Event, Observer, epsilon, least_noise, views
+from colonnade.privacy.observers import check_epsilon
+from colonnade.protocols.moments.limits import LAPLACE
+from colonnade.protocols.moments.releases import Normal
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.roles import COORDINATOR
+
+
+def protection(task: Moments, delta: float) -> dict[str, float]:
+    """For each party the epsilon, at ``delta``, of the published result about its columns alone."""
+    found = {}
+    for owner in task.owners:
+        ways = (_seen(task, events, delta) for events in _about(task, owner))
+        found[owner] = min(ways)
+    return found
+
+
+def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float) -> Moments:
+    """The task with the least noise under which no party's columns cost more than the epsilon it names.
+
+    With Laplace noise each party gets a scale of its own, and an entry between two parties the larger one; with the
+    other laws, and where each record moves all entries because members are hidden, there is one noise for all.
+    """
+    if set(epsilons) != set(draft.owners):
+        raise StudyError(
+            f"every party names an epsilon about its own columns, and nobody else does: {', '.join(draft.owners)}"
+        )
+    for value in epsilons.values():
+        check_epsilon(value)
+    if draft.laplace:
+        scales = tuple(_least_scale(draft, owner, epsilons[owner]) for owner in draft.owners)
+        return replace(draft, noise=max(scales), own_noise=() if draft.hidden else scales)
+    noise = max(_least_noise(draft, owner, Budget(COORDINATOR, epsilons[owner], delta)) for owner in draft.owners)
+    return replace(draft, noise=noise)
+
+
+def _least_scale(draft: Moments, owner: str, allowed: float) -> int:
+    """Everything that a party's columns move gets noise of at least this scale, so epsilon is their L1 over it."""
+    return max(1, ceil(draft.limits.changed_l1([owner]) / Fraction(allowed)))
+
+
+def _least_noise(draft: Moments, owner: str, budget: Budget) -> int:
+    def events(noise: int) -> Sequence[Event]:
+        return _normal(replace(draft, noise=noise), owner)
+
+    return least_noise(events, draft.trust, [budget], owners=draft.parts)
+
+
+def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
+    """Descriptions of the release under this relation; each of them bounds what it costs."""
+    if task.law != LAPLACE:
+        return [_normal(task, owner)]
+    levels = [level for level in task.levels if task.hidden or owner in level.about]
+    by_level = [
+        replace(event, replace_l1=task.limits.replaced_l1(level, [owner]), others=(), about=())
+        for level, event in zip(task.levels, task.events, strict=True)
+        if level in levels
+    ]
+    # All entries that move, as if each had the least noise among them.
+    at_once = replace(
+        by_level[0], replace_l1=task.limits.changed_l1([owner]), dimension=sum(event.dimension for event in by_level)
+    )
+    return [by_level, [at_once]]
+
+
+def _normal(task: Moments, owner: str) -> list[Event]:
+    event = task.event
+    assert isinstance(event, Normal)  # noqa: S101 - for the type checker
+    l1, l2_squared = task.limits.changed([owner])
+    return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
+
+
+def _seen(task: Moments, events: Sequence[Event], delta: float) -> float:
+    # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
+    return epsilon(views(events, Observer.coordinator(), task.trust), delta).epsilon

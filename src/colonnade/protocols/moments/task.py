@@ -1,0 +1,342 @@
+"""The public task of second moments, and the published result: what is known before and after the protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, PrivacyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Budget, Trust, least_noise
+from colonnade.protocols.moments.limits import LAPLACE, Law, Level, Limits, laplace_reach, levels
+from colonnade.protocols.moments.releases import Release, laplace_release, normal_release
+from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.session import Cells
+
+__all__ = ["Block", "Law", "Moments", "NoisyMoments", "calibrated"]
+
+PROTOCOL = "second moments 2"
+_NOISE_REACH = 16  # deviations; the samplers cut their tails before
+_LARGEST_MESSAGE = 2**27
+
+
+@dataclass(frozen=True)
+class Moments(JointRows):
+    """The public task. All owners and the coordinator hold an equal one.
+
+    ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
+    all owners' shares together. Of Laplace noise a whole variable is left when the shares of ``known`` owners are
+    subtracted (other laws ignore that number). With ``own_noise``, one scale an owner, an entry between two owners
+    gets the larger of theirs; ``noise`` is then the largest of all. With ``hidden`` nobody knows whom all owners hold:
+    rows are dealt for every slot of a common universe, whose size then counts as the number of rows.
+    """
+
+    blocks: tuple[Block, ...]
+    trust: Trust
+    gamma: int
+    constant: int
+    rows_at_most: int
+    noise: int
+    law: Law = "skellam"
+    known: int = 0
+    own_noise: tuple[int, ...] = ()
+    block_rows: int = 8192
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.known < len(self.blocks):
+            raise PrivacyError(
+                f"fewer than all {len(self.blocks)} owners can know each other's noise, not {self.known}"
+            )
+        if self.own_noise and not (
+            self.laplace and len(self.own_noise) == len(self.blocks) and self.noise == max(self.own_noise)
+        ):
+            raise PrivacyError("own_noise is for Laplace noise: one scale an owner, the largest of which is the noise")
+
+    @property
+    def laplace(self) -> bool:
+        """Whether the noise is discrete Laplace, which opens each entry as it is: once, with weight one."""
+        return self.law == LAPLACE
+
+    @property
+    def entries(self) -> int:
+        """How many numbers are opened: the upper triangle."""
+        return self.width * (self.width + 1) // 2
+
+    @cached_property
+    def weights(self) -> NDArray[np.int64]:
+        """By which number each entry of the upper triangle is multiplied before it gets its noise.
+
+        An entry off the diagonal stands twice in the full matrix, and both copies are opened as one sum.
+        """
+        rows, columns = np.triu_indices(self.width)
+        return np.where((rows == columns) | self.laplace, 1, 2)
+
+    def span(self, owner: str) -> slice:
+        """Where an owner's columns lie."""
+        start = 0
+        for block in self.blocks:
+            if block.owner == owner:
+                return slice(start, start + len(block.columns))
+            start += len(block.columns)
+        raise KeyError(owner)
+
+    # --- bounds and noise
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What one row can hold."""
+        return Limits(self.blocks, self.gamma, self.constant, self.law, self.hidden)
+
+    @property
+    def norm_squared(self) -> int:
+        """The largest squared norm of a whole integer row."""
+        return self.limits.norm_squared
+
+    def block_norm_squared(self, block: Block) -> int:
+        """The largest squared norm of one owner's rounded row."""
+        return self.limits.block_norm_squared(block)
+
+    @property
+    def parts(self) -> int:
+        """Into how many equal shares the noise is split: its parameter must be a multiple of this number."""
+        return 1 if self.laplace else len(self.owners)
+
+    @property
+    def share(self) -> Fraction:
+        """One owner's share of the noise: of its parameter, or for Laplace noise of a whole variable."""
+        return Fraction(1, len(self.owners) - self.known) if self.laplace else Fraction(self.noise, len(self.owners))
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The entries by their scale, for Laplace noise."""
+        scales = self.own_noise or (self.noise,) * len(self.owners)
+        return tuple(levels(dict(zip(self.owners, scales, strict=True))))
+
+    @cached_property
+    def scales(self) -> NDArray[np.int64]:
+        """The scale of each entry of the upper triangle, for Laplace noise."""
+        own = self.own_noise or (self.noise,) * len(self.owners)
+        widths = [len(block.columns) for block in self.blocks]
+        columns = np.append(np.repeat(np.array(own, dtype=np.int64), widths), 0)
+        rows, others = np.triu_indices(self.width)
+        found: NDArray[np.int64] = np.maximum(columns[rows], columns[others])
+        found[-1] = max(own)  # the constant's square
+        return found
+
+    def variance(self, scale: int = 0) -> float:
+        """Variance of the noise of all owners on an opened entry of weight one."""
+        if not self.laplace:
+            return float(2 * self.noise if self.law == "skellam" else self.noise)
+        return float(len(self.owners) * self.share) / 2 / math.sinh(1 / (2 * (scale or self.noise))) ** 2
+
+    @property
+    def noise_std(self) -> float:
+        """Largest standard deviation of the noise on an entry of X'X, in the units of the columns."""
+        return math.sqrt(self.variance()) / self.gamma**2
+
+    # --- what is revealed
+
+    @cached_property
+    def events(self) -> tuple[Release, ...]:
+        """Everything that is revealed."""
+        if self.laplace:
+            return tuple(laplace_release(self.limits, level, self.share) for level in self.levels)
+        return (normal_release(self.limits, self.share),)
+
+    @property
+    def event(self) -> Release:
+        """What the one opening reveals, where there is only one."""
+        if len(self.events) > 1:
+            raise PrivacyError("owners who named their own noise have several releases, one for each scale")
+        return self.events[0]
+
+    @cached_property
+    def opened_together(self) -> tuple[NDArray[np.int64], ...]:
+        """For each event, which entries of the upper triangle it opens."""
+        if not self.laplace:
+            return (np.arange(self.entries),)
+        return tuple(np.flatnonzero(self.scales == level.scale) for level in self.levels)
+
+    # --- what it takes
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude an opened entry can have, noise included."""
+        owners = len(self.owners)
+        if self.laplace:
+            noise = owners * laplace_reach(self.noise)
+        else:
+            variance = (4 if self.law == "skellam" else 2) * self.noise
+            noise = owners * _NOISE_REACH * (isqrt(variance // owners) + 4)
+        bound = self.rows_at_most * self.limits.entry + noise
+        if bound >= 2**62:
+            raise CapacityError(
+                f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}), "
+                f"the row limit ({self.rows_at_most}) or the clips"
+            )
+        return bound
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the bound needs."""
+        system = ResidueSystem.for_bound(self.bound)
+        if 3 * self.entries * len(system.primes) > _LARGEST_MESSAGE:
+            raise CapacityError(
+                f"{len(self.names)} encoded columns give {self.entries} entries, more than one message can carry: use "
+                "fewer columns or group the values of categories"
+            )
+        return Committee(self.trust.committee, self.trust.threshold, system)
+
+    @property
+    def rows_per_block(self) -> int:
+        """How many rows are dealt at a time: as many as fit a message of the widest owner, or of a seat that lowers."""
+        widest = self.width if self.hidden else max(len(block.columns) for block in self.blocks)
+        return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * widest * len(self.committee.system.primes))))
+
+    @property
+    def message_rounds(self) -> int:
+        """How often somebody waits for somebody else, in a study of one block of rows."""
+        lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
+        return 6 + lowered + 2 * len(self.events)  # ready, go; salt, digests, verdict; shares; then zero and opening
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
+        own = next((len(block.columns) for block in self.blocks if block.owner == name), None)
+        seated, flags = name in self.trust.committee, len(self.owners) if self.hidden else 0
+        lowered = rows * (len(self.names) + flags - 1) if self.hidden else 0
+        dealers = self.trust.committee[: 2 * self.trust.threshold + 1]
+        dealt = 0 if own is None else rows * (own + self.hidden) + self.entries
+        return Cells(
+            dealt=dealt + lowered * (name in dealers),
+            held=rows * (len(self.names) + flags) + lowered * len(dealers) if seated else 0,
+            opened=self.entries * (len(self.everyone) - (name in self.everyone)) if seated else 0,
+        )
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "blocks": [
+                [block.owner, list(block.columns), block.clip.hex(), [[width, str(r)] for width, r in block.groups]]
+                for block in self.blocks
+            ],
+            "seats": list(self.trust.committee),
+            "threshold": self.trust.threshold,
+            "gamma": self.gamma,
+            "constant": self.constant,
+            "rows_at_most": self.rows_at_most,
+            "rows_per_block": self.rows_per_block,
+            "law": self.law,
+            "noise": str(self.noise),
+            "known": self.known,
+            "own_noise": [str(scale) for scale in self.own_noise],
+            "primes": list(self.committee.system.primes),
+            **({"hidden": True} if self.hidden else {}),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says about the task."""
+        named = {owner: str(scale) for owner, scale in zip(self.owners, self.own_noise, strict=False)}
+        return {
+            "law": self.law,
+            "noise": str(self.noise),
+            **({"own_noise": named} if named else {}),
+            "noise_std": self.noise_std,
+            "gamma": self.gamma,
+            "constant": self.constant,
+            "columns": len(self.names),
+            **({"hidden": True} if self.hidden else {}),
+            "primes": len(self.committee.system.primes),
+            "value_bits": self.bound.bit_length() + 1,
+            "system_bits": self.committee.system.bits,
+        }
+
+
+def calibrated(draft: Moments, budgets: Sequence[Budget]) -> Moments:
+    """The task with the least noise that keeps all budgets."""
+    if draft.own_noise:
+        raise PrivacyError("where owners named their own noise there is none left to choose; drop one of the two")
+
+    def events(noise: int) -> tuple[Release, ...]:
+        return replace(draft, noise=noise).events
+
+    return replace(draft, noise=least_noise(events, draft.trust, budgets, owners=draft.parts))
+
+
+@dataclass(frozen=True)
+class NoisyMoments:
+    """The published result: integers as opened, and what follows from them without looking at data again."""
+
+    task: Moments
+    opened: NDArray[np.int64]
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """The noisy second-moment matrix of (x, constant), in the units of the encoded columns."""
+        return self._symmetric(self.opened / (self.task.weights * float(self.task.gamma) ** 2))
+
+    @cached_property
+    def deviations(self) -> NDArray[np.float64]:
+        """The standard deviation of the noise on each entry of the matrix."""
+        task = self.task
+        if task.laplace:
+            known = {scale: math.sqrt(task.variance(scale)) for scale in np.unique(task.scales).tolist()}
+            found = np.array([known[scale] for scale in task.scales.tolist()])
+        else:
+            # The noise of a sum of two copies has twice the variance and is halved with it.
+            found = np.sqrt(task.variance() / task.weights)
+        return self._symmetric(found / float(task.gamma) ** 2)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, without the constant."""
+        return self.task.names
+
+    @property
+    def constant(self) -> float:
+        """The constant column's value, in the units of the encoded columns."""
+        return self.task.constant / self.task.gamma
+
+    @property
+    def second_moments(self) -> NDArray[np.float64]:
+        """X'X."""
+        return self.matrix[:-1, :-1]
+
+    @property
+    def count(self) -> float:
+        """The noisy number of rows, never below one."""
+        return max(1.0, float(self.matrix[-1, -1]) / self.constant**2)
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """The noisy column means."""
+        means: NDArray[np.float64] = self.matrix[-1, :-1] / (self.constant * self.count)
+        return means
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """The noisy covariance matrix: centring after the fact costs nothing."""
+        covariance: NDArray[np.float64] = self.second_moments / self.count - np.outer(self.means, self.means)
+        return covariance
+
+    def with_label(self, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """X'X and X'y, where y is the named column and X the others."""
+        index = self.task.names.index(label)
+        rest = np.delete(np.arange(len(self.task.names)), index)
+        return self.second_moments[np.ix_(rest, rest)], self.second_moments[rest, index]
+
+    def _symmetric(self, upper: NDArray[np.float64]) -> NDArray[np.float64]:
+        full = np.zeros((self.task.width, self.task.width))
+        full[np.triu_indices(self.task.width)] = upper
+        return full + np.triu(full, 1).T

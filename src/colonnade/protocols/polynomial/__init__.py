@@ -1,0 +1,1 @@
+"""Sums of polynomials over all people."""

@@ -1,0 +1,338 @@
+"""The public task of polynomial sums, and the published result: what is known before and after the protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Budget, DiscreteGaussianRelease, Sensitivity, SkellamRelease, Trust, least_noise
+from colonnade.privacy.noise import TAIL
+from colonnade.privacy.noise.rounding import MODES, RoundingMode
+from colonnade.privacy.sensitivity.monomials import (
+    Domain,
+    monomial_maximum,
+    monomials_sensitivity,
+    others_sensitivity,
+    polynomial_maxima,
+)
+from colonnade.privacy.sensitivity.norms import enforced_norm_squared
+from colonnade.protocols.polynomial.circuit import Layout, Program, Schedule, integer_program, lay_out, schedule
+from colonnade.protocols.polynomial.expressions import Monomial, Terms, written
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.session import Cells
+
+THEOREM = "polynomial-sensitivity"
+PROTOCOL = "polynomial sums 1"
+LAWS = ("skellam", "discrete-gaussian")
+Law = Literal["skellam", "discrete-gaussian"]
+Polynomial = tuple[tuple[Monomial, Fraction], ...]
+_NOISE_REACH = 16  # deviations; the samplers cut their tails before
+_LARGEST = 2**62
+_LARGEST_MESSAGE = 2**27
+_BLOCK_CELLS = 2**22
+_MOST_TERMS = 20_000
+_FEW_OWNERS = 8
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The columns of one owner that the polynomials name, and the bounds that the owner enforces on a row of them.
+
+    ``sources`` counts the table columns they are encoded from: the parts of a category are one. ``unsigned`` says
+    which of them are never negative.
+    """
+
+    owner: str
+    columns: tuple[str, ...]
+    clip: float
+    sources: int
+    unsigned: tuple[bool, ...]
+
+
+def frozen(terms: Terms) -> Polynomial:
+    """A polynomial as a value, its terms in order."""
+    return tuple(sorted(terms.items()))
+
+
+@dataclass(frozen=True)
+class Polynomials:
+    """The public task. All owners and the coordinator hold an equal one.
+
+    ``noise`` is mu of Skellam noise or the variance of discrete Gaussian noise, all owners' shares together, on
+    every sum alike.
+    """
+
+    holdings: tuple[Holding, ...]
+    trust: Trust
+    polynomials: tuple[Polynomial, ...]
+    gamma: int
+    rows_at_most: int
+    noise: int
+    rounding: RoundingMode = "stochastic"
+    law: Law = "skellam"
+    block_rows: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.rounding not in MODES:
+            raise StudyError(f"unknown rounding {self.rounding!r}; choose from {', '.join(MODES)}")
+        if self.law not in LAWS:
+            raise StudyError(f"unknown noise {self.law!r} for polynomial sums; choose from {', '.join(LAWS)}")
+        if not self.polynomials or not all(self.polynomials):
+            raise StudyError("every expression must be more than zero: an expression that vanishes says nothing")
+        if (terms := sum(map(len, self.polynomials))) > _MOST_TERMS:
+            raise StudyError(f"the expressions have {terms} terms together; the limit is {_MOST_TERMS}")
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who takes part with columns and noise, in order."""
+        return tuple(holding.owner for holding in self.holdings)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Who learns the result."""
+        return (*self.owners, COORDINATOR)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns that the polynomials name, owner by owner."""
+        return tuple(f"{holding.owner}.{column}" for holding in self.holdings for column in holding.columns)
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The polynomials in one way of writing them."""
+        return tuple(written(dict(polynomial)) for polynomial in self.polynomials)
+
+    def span(self, owner: str) -> slice:
+        """Where an owner's columns lie."""
+        index = self.owners.index(owner)
+        start = sum(len(holding.columns) for holding in self.holdings[:index])
+        return slice(start, start + len(self.holdings[index].columns))
+
+    # --- the integer program
+
+    @cached_property
+    def program(self) -> Program:
+        """Integer coefficients at one scale."""
+        return integer_program([dict(polynomial) for polynomial in self.polynomials], self.names, self.gamma)
+
+    @cached_property
+    def holder(self) -> tuple[int, ...]:
+        """The owner of each column, by number."""
+        return tuple(index for index, holding in enumerate(self.holdings) for _ in holding.columns)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What each owner computes alone, and what is multiplied on shares."""
+        return lay_out(self.program, self.holder)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The products on shares, in rounds: as many factors at once as a sharing that can be opened has room for."""
+        at_once = (len(self.trust.committee) - 1) // self.trust.threshold
+        return schedule(self.layout.products, self.layout.dealt, at_once)
+
+    @property
+    def degree(self) -> int:
+        """The degree of the sharing that is opened."""
+        return self.schedule.longest * self.trust.threshold
+
+    # --- bounds and noise
+
+    def norm_squared(self, index: int) -> int:
+        """The largest squared norm of one owner's integer row; the owner enforces it."""
+        held = self.holdings[index]
+        return enforced_norm_squared(self.gamma, held.clip, len(held.columns), held.sources, self.rounding)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Which integer rows there can be."""
+        unsigned = [never for holding in self.holdings for never in holding.unsigned]
+        norms = tuple(self.norm_squared(index) for index in range(len(self.holdings)))
+        return Domain(self.holder, norms, self.gamma, frozenset(i for i, never in enumerate(unsigned) if never))
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move the sums."""
+        return _sensitivity(replace(self, noise=0))  # it does not depend on the noise, and takes long
+
+    @property
+    def share(self) -> Fraction:
+        """The noise of one owner."""
+        return Fraction(self.noise, len(self.owners))
+
+    @cached_property
+    def event(self) -> SkellamRelease | DiscreteGaussianRelease:
+        """What the one opening reveals."""
+        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
+        moved = self.sensitivity
+        return kind(
+            name="polynomial sums",
+            shares=tuple((owner, self.share) for owner in self.owners),
+            dimension=len(self.polynomials),
+            l1=moved.l1,
+            l2_squared=moved.l2_squared,
+            replace_l1=moved.replace_l1,
+            replace_l2_squared=moved.replace_l2_squared,
+            tail=float(TAIL),
+            theorem=THEOREM,
+            others=self.others,
+        )
+
+    @cached_property
+    def others(self) -> tuple[tuple[str, int, int], ...]:
+        """For owners with monomials of their own columns alone, what a change of the others' columns can move."""
+        return _others(replace(self, noise=0))
+
+    @property
+    def events(self) -> tuple[SkellamRelease | DiscreteGaussianRelease, ...]:
+        """Everything that is revealed."""
+        return (self.event,)
+
+    @property
+    def variance(self) -> int:
+        """Of the noise on an opened integer."""
+        return 2 * self.noise if self.law == "skellam" else self.noise
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on a published number."""
+        return float(Fraction(math.isqrt(self.variance << 64), 1 << 32) / self.program.scale)
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest number that can occur without noise: a sum over all rows, or a factor of one row."""
+        factors = [factor for own in self.layout.factors.values() for factor in own]
+        single = max((monomial_maximum(factor, self.domain) for factor in factors), default=0)
+        return max(single, self.rows_at_most * max(polynomial_maxima(self.program.outputs, self.domain)))
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude an opened sum can have, with its noise."""
+        owners = len(self.owners)
+        bound = self.largest + owners * _NOISE_REACH * (math.isqrt(self.variance // owners) + 4)
+        if bound >= _LARGEST:
+            raise CapacityError(
+                f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}), "
+                f"rows_at_most ({self.rows_at_most}) or the degree ({self.program.degree})"
+            )
+        return bound
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the bound needs."""
+        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+
+    @property
+    def rows_per_block(self) -> int:
+        """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
+        wide = max([*map(len, self.layout.factors.values()), *map(len, self.schedule.levels), 1])
+        nodes = self.layout.dealt + sum(map(len, self.schedule.levels)) + len(self.layout.cross)
+        primes = len(self.committee.system.primes)
+        return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * wide * primes), _BLOCK_CELLS // max(1, nodes)))
+
+    # --- what others want to know
+
+    @property
+    def message_rounds(self) -> int:
+        """How often somebody waits for somebody else, in a study of one block of rows."""
+        return 8 + len(self.schedule.levels)  # ready, go; salt, digests, verdict; shares; zero; opening
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
+        sums, lowered = len(self.polynomials), rows * sum(map(len, self.schedule.levels))
+        seats, dealt = self.trust.committee, 0
+        if name in self.owners:
+            dealt = rows * len(self.layout.factors.get(self.owners.index(name), ())) + sums
+        if name not in seats:
+            return Cells(dealt, 0, 0)
+        held = rows * self.layout.dealt + sums * len(self.owners) + lowered * len(seats)
+        return Cells(dealt + lowered, held, sums * (len(self.everyone) - (name in self.everyone)))
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "holdings": [[h.owner, list(h.columns), h.clip.hex(), h.sources, list(h.unsigned)] for h in self.holdings],
+            "polynomials": list(self.expressions),
+            "seats": list(self.trust.committee),
+            "threshold": self.trust.threshold,
+            "gamma": self.gamma,
+            "rounding": self.rounding,
+            "law": self.law,
+            "noise": str(self.noise),
+            "rows_at_most": self.rows_at_most,
+            "rows_per_block": self.rows_per_block,
+            "primes": list(self.committee.system.primes),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says about the task."""
+        return {
+            "law": self.law,
+            "noise": str(self.noise),
+            "noise_std": self.noise_std,
+            "gamma": self.gamma,
+            "rounding": self.rounding,
+            "columns": len(self.names),
+            "expressions": len(self.polynomials),
+            "degree": self.program.degree,
+            "products": len(self.layout.cross),
+            "lowerings": len(self.schedule.levels),
+            "primes": len(self.committee.system.primes),
+            "value_bits": self.bound.bit_length() + 1,
+            "system_bits": self.committee.system.bits,
+        }
+
+
+@lru_cache(maxsize=8)
+def _sensitivity(task: Polynomials) -> Sensitivity:
+    return monomials_sensitivity(task.program.outputs, task.domain)
+
+
+@lru_cache(maxsize=8)
+def _others(task: Polynomials) -> tuple[tuple[str, int, int], ...]:
+    if len(task.owners) > _FEW_OWNERS:
+        return ()
+    found = [
+        (task.owners[index], *others_sensitivity(task.program.outputs, task.domain, index))
+        for index in sorted(task.layout.own)
+    ]
+    whole = task.sensitivity
+    return tuple(
+        (owner, min(l1, whole.replace_l1), min(square, whole.replace_l2_squared)) for owner, l1, square in found
+    )
+
+
+def calibrated(draft: Polynomials, budgets: Sequence[Budget]) -> Polynomials:
+    """The task with the least noise that keeps all budgets."""
+    noise = least_noise(lambda noise: replace(draft, noise=noise).event, draft.trust, budgets, owners=len(draft.owners))
+    return replace(draft, noise=noise)
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """The published result: integers as opened, and the sums they stand for."""
+
+    task: Polynomials
+    opened: NDArray[np.int64]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The noisy sums, in encoded units."""
+        return np.array([float(Fraction(int(value), self.task.program.scale)) for value in self.opened])
+
+    @property
+    def deviations(self) -> NDArray[np.float64]:
+        """The standard deviation of the noise on each."""
+        return np.full(len(self.opened), self.task.noise_std)

@@ -1,0 +1,187 @@
+"""Rows of all owners side by side: whose columns they are, and that all owners hold the same people in one order.
+
+Without an alignment the owners share an id column and each sorts its rows by id; after one, ids are the opaque common
+ones. The owners share a salt that the coordinator does not see, and the coordinator compares salted digests that it
+cannot look behind: nobody holds both another's digest and the salt. Where members are hidden the lists differ, and
+owners compare which universe their slots belong to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.randomness import new_key
+from colonnade.tables.ids import packed
+from colonnade.tables.places import Places
+
+_CHUNK = 1 << 14
+_LONGEST_VERDICT = 500
+
+
+class Rows(Protocol):
+    """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The sorted ids."""
+
+    @property
+    def places(self) -> Places | None:
+        """The slots of the rows, in their order, where nobody knows whom all owners hold."""
+
+    def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
+        """The encoded rows in that order, some at a time."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of one owner: public names, and the bounds on a row that the owner enforces.
+
+    ``clip`` bounds the L2 norm. ``groups`` are runs of columns, in order, with a bound on the L1 norm of each; only
+    discrete Laplace noise needs them.
+    """
+
+    owner: str
+    columns: tuple[str, ...]
+    clip: float
+    groups: tuple[tuple[int, Fraction], ...] = ()
+
+
+class JointRows:
+    """A task about the rows of all owners side by side, with a public constant as their last column."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns, in order."""
+        return tuple(block.owner for block in self.blocks)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Who learns the result."""
+        return (*self.owners, COORDINATOR)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the joint matrix, without the constant."""
+        return tuple(f"{block.owner}.{column}" for block in self.blocks for column in block.columns)
+
+    @property
+    def width(self) -> int:
+        """The columns of the joint matrix, with the constant as the last one."""
+        return len(self.names) + 1
+
+
+class Listed(Protocol):
+    """Rows with ids, or with places in a universe."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The rows' ids, in order."""
+
+    @property
+    def places(self) -> Places | None:
+        """The rows' slots, where members are hidden."""
+
+
+class KnownPeople:
+    """Rows for somebody who knows whose they are, so members are never hidden.
+
+    ``own_ids`` is what an owner itself calls these people, where that is something else than all call them.
+    """
+
+    ids: Sequence[str]
+    own_ids: Sequence[str] | None
+
+    @property
+    def places(self) -> None:
+        """None: nobody has a slot."""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The people, as their owner calls them."""
+        return tuple(self.ids if self.own_ids is None else self.own_ids)
+
+
+def agree_on_rows(me: Owner, owners: Sequence[str], rows: Listed) -> int:
+    """An owner's side: the common number of rows or slots, or a :class:`StudyError` at everyone."""
+    size, ids = _described(rows)
+    first, *rest = owners
+    if me.name == first:
+        salt = new_key()
+        for owner in rest:
+            me.link(owner).send("rows-salt", salt=salt)
+    else:
+        salt = me.link(first).recv("rows-salt")["salt"]
+    me.link(COORDINATOR).send("rows", rows=size, digest=digest(salt, ids))
+    problem = str(me.link(COORDINATOR).recv("rows-verdict")["problem"])
+    if problem:
+        raise StudyError(problem[:_LONGEST_VERDICT])
+    return size
+
+
+def compare_rows(me: Coordinator, owners: Sequence[str]) -> int:
+    """The coordinator's side: it learns the number of rows and whether the lists are equal."""
+    answers = {owner: me.link(owner).recv("rows") for owner in owners}
+    first = owners[0]
+    problem = next((mismatch(first, answers[first], o, a) for o, a in answers.items() if a != answers[first]), "")
+    for owner in owners:
+        me.link(owner).send("rows-verdict", problem=problem)
+    if problem:
+        raise StudyError(problem)
+    return int(answers[first]["rows"])
+
+
+def _described(rows: Listed) -> tuple[int, Sequence[str]]:
+    """How many rows there are, and what must be equal at all owners."""
+    if rows.places is not None:
+        return rows.places.size, [f"hidden {rows.places.token.hex()}"]
+    ids = rows.ids
+    return len(ids), ids
+
+
+def check_count(rows: int, most: int, hidden: bool = False) -> None:
+    """Refuse a number of rows for which the arithmetic was not sized; where members are hidden all lists count."""
+    if not rows:
+        raise CapacityError("the tables have no rows in common, so there is nothing to compute")
+    if hidden and rows > most:
+        raise CapacityError(
+            f"the lists of all parties have {rows} rows together, which count while nobody knows who matched, and the "
+            f"study allows 1 to {most}: raise rows_at_most"
+        )
+    if rows > most:
+        raise CapacityError(f"the tables have {rows} rows and the study allows 1 to {most}: raise rows_at_most")
+
+
+def digest(salt: bytes, ids: Sequence[str]) -> bytes:
+    """A digest of the sorted list in which no two lists can run together."""
+    state = hashlib.sha256(salt)
+    for start in range(0, len(ids), _CHUNK):
+        for piece in packed(ids, start, start + _CHUNK):
+            state.update(piece)
+    return state.digest()
+
+
+def mismatch(first: str, own: Mapping[str, Any], owner: str, answer: Mapping[str, Any]) -> str:
+    """The sentence that everyone sees; it names no person."""
+    if own.get("rows") != answer.get("rows"):
+        return (
+            f"{first} and {owner} do not hold the same people: {first} has {own.get('rows')} rows and {owner} has "
+            f"{answer.get('rows')}; let the study align them ([align] in the study file, or align(on=...)), or bring "
+            "both tables to the same ids"
+        )
+    return (
+        f"{first} and {owner} have equally many rows but different ids; check that both use the same id column, "
+        "written the same way, or let the study align them ([align] in the study file, or align(on=...))"
+    )

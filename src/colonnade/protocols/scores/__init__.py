@@ -1,0 +1,1 @@
+"""Scores of new people by a public model, for one party."""

@@ -1,0 +1,125 @@
+"""Scores of people about whom nobody holds all columns, for the eyes of one party.
+
+Every owner computes its part of each person's scores from its own columns and the public weights. All but the
+entitled party round their parts to a grid, add their share of the noise (if any) and deal them to the
+committee, which adds up what it holds and opens the sum to the entitled party alone. That party adds its own part
+in the clear: its columns leave it in no form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError
+from colonnade.mpc import Shares
+from colonnade.privacy.noise import skellam
+from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.scores.task import Scores
+from colonnade.randomness import Stream
+
+
+@dataclass(frozen=True)
+class Parts(KnownPeople):
+    """One owner's summands: the ids that all have in common, and a row of numbers for each of them, one a class."""
+
+    ids: Sequence[str]
+    values: NDArray[np.float64]
+    own_ids: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class OpenedScores:
+    """What the entitled party holds in the end: the others' sum as it was opened, and its own part, by its own ids."""
+
+    task: Scores
+    ids: tuple[str, ...]
+    others: NDArray[np.int64]
+    own: NDArray[np.float64]
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """The scores in the units of the model, without its intercept."""
+        total: NDArray[np.float64] = self.own + self.others / float(self.task.gamma)
+        return total
+
+
+def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
+    """An owner's program; only the entitled party comes back with anything."""
+    if parts.values.shape != (len(parts.ids), task.classes):
+        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows")
+    whole = None
+    if me.name in task.dealers:
+        with me.meter.phase("encode"):
+            whole = quantise(parts.values, task, me.name)
+        with me.meter.phase("noise"):
+            whole += noise_share(task, len(whole), Stream.fresh())
+    rows = agree_on_rows(me, task.owners, parts)
+    check_count(rows, task.rows_at_most)
+    mine = None
+    if whole is not None:
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(whole)
+    opened = _open(me, rows, mine, task)
+    return None if opened is None else OpenedScores(task, parts.called, opened, parts.values)
+
+
+def coordinator(me: Coordinator, task: Scores) -> None:
+    """The coordinator's program: it compares digests of ids and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task.owners)
+    check_count(rows, task.rows_at_most)
+    _open(me, rows, None, task)
+
+
+def reference(parts: Mapping[str, NDArray[np.float64]], task: Scores) -> NDArray[np.int64]:
+    """The same integers in the clear, before noise."""
+    whole = [quantise(parts[name], task, name).astype(object) for name in task.dealers]
+    return np.array(sum(whole[1:], start=whole[0]), dtype=np.int64)
+
+
+def simulate(parts: Mapping[str, Parts], task: Scores, stream: Stream) -> OpenedScores:
+    """What the entitled party would hold, computed in one place: the same rounding, integers and noise.
+
+    For evaluation on data that may lie in one place; a study never calls it.
+    """
+    own = parts[task.to]
+    opened = reference({name: parts[name].values for name in task.dealers}, task)
+    for _ in task.dealers:
+        opened += noise_share(task, len(opened), stream)
+    return OpenedScores(task, own.called, opened, own.values)
+
+
+def quantise(values: NDArray[np.float64], task: Scores, name: str) -> NDArray[np.int64]:
+    """Round to the grid, and enforce the bounds on the integers themselves."""
+    part = task.part(name)
+    if not np.isfinite(values).all():
+        raise DataError(f"the scores of {name} are not all finite numbers: look at its table and the model's weights")
+    low, high = (np.array(ends, dtype=np.float64) for ends in (part.low, part.high))
+    clipped = np.clip(np.rint(values * float(task.gamma)), low, high).astype(np.int64)
+    # Ends beyond 2^53 are not floats, so the last word is had by integers.
+    return np.clip(clipped, np.array(part.low, dtype=np.int64), np.array(part.high, dtype=np.int64))
+
+
+def noise_share(task: Scores, rows: int, stream: Stream) -> NDArray[np.int64]:
+    """One dealer's noise: Sk(noise / dealers) on every score."""
+    return skellam(task.share, (rows, task.classes), stream)
+
+
+def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.int64] | None:
+    shape, total = (rows, task.classes), None
+    if me.hand.seated:
+        with me.meter.phase("receive"):
+            total = me.hand.add(
+                [mine if name == me.name and mine else me.hand.receive(name, shape) for name in task.dealers]
+            )
+    me.progress("open", 0, 1)
+    with me.meter.phase("open"):
+        opened = me.reveal(
+            total, to=(task.to,), event=task.event, shape=shape, bound=task.bound, degree=task.trust.threshold
+        )
+    me.progress("open", 1, 1)
+    return None if opened is None else opened.astype(np.int64)

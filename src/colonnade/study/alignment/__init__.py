@@ -1,0 +1,1 @@
+"""How a study finds the people whom all parties hold."""

@@ -1,0 +1,84 @@
+"""The alignment of a study as one participant plays it: in the study's own session, before anything is spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.errors import ProtocolError, StorageError
+from colonnade.protocols import align
+from colonnade.protocols.align import Aligned, Aligning
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.study.alignment.store import Store
+from colonnade.study.policy import PartyConfig
+from colonnade.study.record import RunRecord
+from colonnade.study.spec import Study
+from colonnade.tables import Table
+
+
+class Matching:
+    """An owner's part: what it kept of an earlier alignment, and how it comes to aligned rows."""
+
+    def __init__(self, study: Study, config: PartyConfig, table: Table, record: RunRecord) -> None:
+        self._task, self._table, self._record = study.aligning, table, record
+        self._store: Store | None = None
+        self._kept: Aligned | None = None
+        if self._task is not None and table.keys is not None:
+            self._task.check_length(len(table.keys))
+        if study.content.align is not None and study.content.align.reuse and table.keys is not None:
+            self._store = Store(config.alignments, study, config.name)
+            self._kept = self._store.find(table.keys, record.note)
+
+    def owner(self, me: Owner) -> Table:
+        """The rows of the people that all parties hold; without ``[align]`` the table as it is."""
+        task, keys = self._task, self._table.keys
+        if task is None or keys is None:
+            return self._table
+        start = time.monotonic()
+        with me.meter.phase("align"):
+            played = align.owner(me, keys, task, b"" if self._kept is None else self._kept.token)
+        aligned = self._kept if played.reused else played
+        if aligned is None:
+            raise ProtocolError("the coordinator named an earlier alignment that this party does not hold")
+        if not aligned.reused:
+            self._keep(aligned)
+        matched = None if task.hidden else aligned.size
+        left_out = {"missing": keys.missing, "repeated": keys.repeated}
+        _write_down(self._record, task, aligned.reused, start, matched, {"rows": self._table.rows, **left_out})
+        return aligned.table(self._table)
+
+    def _keep(self, aligned: Aligned) -> None:
+        """An alignment that cannot be kept is made again some day; that is no reason to end a study."""
+        if self._store is None or self._table.keys is None:
+            return
+        try:
+            self._store.keep(self._table.keys, aligned)
+        except StorageError as error:
+            self._record.note("the alignment cannot be kept", reason=str(error))
+
+
+def align_as_coordinator(me: Coordinator, study: Study, record: RunRecord) -> None:
+    """The coordinator's part of the alignment, where the study has one.
+
+    What it alone knows of hidden members stays out of a record that owners may be shown.
+    """
+    if study.aligning is None:
+        return
+    start = time.monotonic()
+    with me.meter.phase("align"):
+        matched = align.coordinator(me, study.aligning)
+    count = None if study.aligning.hidden else matched.count
+    _write_down(record, study.aligning, matched.reused, start, count, {"rows": matched.sizes})
+
+
+def _write_down(
+    record: RunRecord, task: Aligning, reused: bool, start: float, matched: int | None, counts: Mapping[str, Any]
+) -> None:
+    """Counts, and nothing else of an alignment, in ``run.json`` and ``events.jsonl``."""
+    seconds = round(time.monotonic() - start, 3)
+    found = {"matched": matched, **counts, "reused": reused, "seconds": seconds}
+    settings: dict[str, Any] = {"mode": task.mode, "hidden": task.hidden, "on": [key.name for key in task.keys]}
+    settings |= {} if task.pad_to is None else {"pad_to": task.pad_to}
+    record.note("alignment used again" if reused else "aligned", **found)
+    record.add(alignment=settings | found)

@@ -1,0 +1,145 @@
+"""One end-to-end TLS 1.3 session, over memory buffers instead of a socket."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from hashlib import sha256
+
+from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, StudyError
+from colonnade.wire.identity import Certificate, Identity, fingerprint_of
+
+_VERSION = b"colonnade wire 2"
+_ONE_RECORD = 1 << 14
+_REFUSALS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
+
+
+class TlsSession:
+    """TLS with one pinned peer. Not safe for use by two threads at once; the channel locks it."""
+
+    def __init__(self, identity: Identity, peer: Certificate, topic: bytes = b"") -> None:
+        identity.certificate.check_dates()
+        peer.check_dates()
+        self._peer = peer
+        self.is_client = identity.name < peer.name
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = _context(identity, peer, self.is_client).wrap_bio(
+            self._incoming, self._outgoing, server_side=not self.is_client
+        )
+        self._shaken = False
+        self._own_greeting = _VERSION + sha256(topic).digest()
+        self._greeting = b""
+        self.ready = False
+
+    def feed(self, sealed: memoryview) -> None:
+        """Take sealed bytes from the peer."""
+        self._incoming.write(sealed)
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether there is anything to decrypt or to read."""
+        return bool(self._incoming.pending or self._tls.pending())
+
+    def drain(self) -> bytes:
+        """Sealed bytes for the peer, if there are any."""
+        return self._outgoing.read()
+
+    def advance(self) -> None:
+        """Go on with the handshake as far as what was fed allows."""
+        try:
+            if not self._shaken:
+                self._tls.do_handshake()
+                self._check_peer()
+                self._shaken = True
+                self._tls.write(self._own_greeting)
+            # In TLS 1.3 a client is done before the server has judged it: wait for the other's word.
+            self._greeting += self._tls.read(len(self._own_greeting) - len(self._greeting))
+            if len(self._greeting) == len(self._own_greeting):
+                self._check_greeting()
+                self.ready = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise self._translate(error) from None
+
+    def seal(self, pieces: Sequence[bytes | memoryview]) -> bytes:
+        """Encrypt some pieces in a row."""
+        if sum(map(len, pieces)) <= _ONE_RECORD:
+            pieces = [b"".join(pieces)]
+        try:
+            for piece in pieces:
+                self._tls.write(piece)
+        except ssl.SSLError as error:
+            raise self._translate(error) from None
+        return self._outgoing.read()
+
+    def unseal_into(self, target: memoryview) -> int:
+        """Decrypt what is there into ``target`` and say how many bytes that were."""
+        filled = 0
+        try:
+            while filled < len(target):
+                # One call returns one record at most.
+                count = self._tls.read(len(target) - filled, target[filled:])
+                if not count:
+                    raise ProtocolError(f"{self._peer.name} ended the sealed session")
+                filled += int(count)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise self._translate(error) from None
+        return filled
+
+    def unseal_some(self, target: memoryview) -> int:
+        """Decrypt one record at most; zero where none is whole."""
+        try:
+            count = int(self._tls.read(len(target), target))
+        except ssl.SSLWantReadError:
+            return 0
+        except ssl.SSLError as error:
+            raise self._translate(error) from None
+        if not count:
+            raise ProtocolError(f"{self._peer.name} ended the sealed session")
+        return count
+
+    def _check_peer(self) -> None:
+        found = self._tls.getpeercert(binary_form=True)
+        if found != self._peer.der:
+            raise IdentityError(
+                f"whoever answers as {self._peer.name} is not who the study names: "
+                f"expected {self._peer.fingerprint}, found {fingerprint_of(found or b'')}"
+            )
+
+    def _check_greeting(self) -> None:
+        if not self._greeting.startswith(_VERSION):
+            raise ProtocolError(f"{self._peer.name} speaks another version of the wire protocol")
+        if self._greeting != self._own_greeting:
+            raise StudyError(
+                f"{self._peer.name} holds another version of the study: give everyone the same study file, the same "
+                "schemas and the same release of Colonnade, and start again"
+            )
+
+    def _translate(self, error: ssl.SSLError) -> ColonnadeError:
+        peer, reason = self._peer, error.reason or ""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return IdentityError(
+                f"whoever answers as {peer.name} does not hold the certificate that the study names for it "
+                f"(expected {peer.fingerprint}): {error.verify_message}"
+            )
+        if "ALERT" in reason and any(refusal in reason for refusal in _REFUSALS):
+            return IdentityError(
+                f"{peer.name} does not accept our certificate; compare the fingerprints in both study files"
+            )
+        return ProtocolError(f"the sealed session with {peer.name} was damaged on its way ({reason})")
+
+
+def _context(identity: Identity, peer: Certificate, is_client: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if is_client else ssl.PROTOCOL_TLS_SERVER)
+    context.check_hostname = False  # the certificate itself is pinned
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_verify_locations(cadata=peer.der)
+    with identity.pem_file() as path:
+        context.load_cert_chain(path)
+    if not is_client:
+        context.num_tickets = 0
+    return context

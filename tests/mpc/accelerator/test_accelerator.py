@@ -1,0 +1,252 @@
+"""The torch path beside the CPU path, bit for bit: on a GPU where there is one, else on CPU tensors."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from threading import current_thread
+from threading import enumerate as enumerate_threads
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from colonnade.errors import ColonnadeError
+from colonnade.mpc import accelerator
+from colonnade.mpc.accelerator import LOOK, SETTING, pays
+from colonnade.mpc.accelerator import device as accelerator_device
+from colonnade.mpc.accelerator.device import Accelerator
+from colonnade.mpc.accelerator.held import HeldRows
+from colonnade.mpc.residues import PRIMES, ResidueSystem
+
+Array = NDArray[np.float64]
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+with_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed here")
+systems = st.integers(1, 3).map(lambda count: ResidueSystem(PRIMES[:count]))
+seeds = st.integers(0, 2**31)
+
+
+@pytest.fixture(scope="module", params=["cpu", "auto"])
+def device(request: pytest.FixtureRequest) -> Accelerator:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SETTING, request.param)
+        found = accelerator.find()
+    if found is None:
+        pytest.skip("there is no GPU with fast float64 here" if HAS_TORCH else "torch is not installed here")
+    return found
+
+
+def extreme(system: ResidueSystem, shape: tuple[int, ...], seed: int) -> Array:
+    """Residues of which most have the largest magnitude, some are zero, and some are anything."""
+    rng = np.random.default_rng(seed)
+
+    def row(prime: int) -> Array:
+        half = prime // 2
+        worst = rng.choice([-half, half, half - 1, 0], shape, p=[0.3, 0.4, 0.2, 0.1])
+        return np.where(rng.random(shape) < 0.8, worst, rng.integers(-half, half, shape, endpoint=True)).astype(float)
+
+    return np.stack([row(prime) for prime in system.primes])
+
+
+def same(got: Array, want: Array) -> bool:
+    """Equal in every bit, the sign of zero too."""
+    return got.dtype == want.dtype and got.shape == want.shape and got.tobytes() == want.tobytes()
+
+
+@settings(deadline=None)
+@given(systems, st.integers(0, 9000), st.integers(1, 5), st.integers(1, 5), seeds)
+def test_inner_products_have_the_bits_of_the_cpu_path(
+    device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
+) -> None:
+    left, right = extreme(system, (rows, a), seed), extreme(system, (rows, b), seed + 1)
+    want = system.inner(left, right)
+    assert same(device.inner(left, right, system.primes), want)
+    placed = device.inner(device.place(left), device.place(right), system.primes)
+    assert same(device.fetch(placed), want)
+    assert same(device.fetch(device.inner(device.place(left), right, system.primes)), want)
+
+
+@settings(deadline=None)
+@given(systems, st.integers(1, 4), st.integers(1, 5000), st.integers(1, 4), seeds)
+def test_matrix_products_have_the_bits_of_the_cpu_path(
+    device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
+) -> None:
+    left, right = extreme(system, (rows, a), seed), extreme(system, (a, b), seed + 1)
+    want = system.inner(left.transpose(0, 2, 1), right)
+    assert same(device.matmul(left, right, system.primes), want)
+    assert same(device.fetch(device.matmul(device.place(left), device.place(right), system.primes)), want)
+
+
+@pytest.mark.parametrize("rows", [2047, 2048, 2049, 3 * 2048, 20_001])
+def test_the_worst_product_is_exact_in_every_batch(
+    device: Accelerator, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = ResidueSystem(PRIMES[:2])
+    left = np.stack([np.full((rows, 3), p // 2, dtype=float) for p in system.primes])
+    want = system.inner(left, -left)
+    assert want[0, 0, 0] == (-rows * (PRIMES[0] // 2) ** 2 + PRIMES[0] // 2) % PRIMES[0] - PRIMES[0] // 2
+    assert same(device.inner(left, -left, system.primes), want)
+    monkeypatch.setattr(accelerator_device, "_BATCH", 2 * 9)  # two blocks at a time
+    monkeypatch.setattr(accelerator_device, "_SLAB", 3 * 5000)  # 5000 rows at a time from the host
+    assert same(device.inner(left, -left, system.primes), want)
+    assert same(device.fetch(device.inner(device.place(left), device.place(-left), system.primes)), want)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [np.asfortranarray, lambda x: x[::2, 1:], lambda x: np.broadcast_to(x[0], x.shape), lambda x: x[:0]],
+    ids=["columns first", "strided", "broadcast", "empty"],
+)
+def test_arrays_come_back_as_they_were_placed(device: Accelerator, form: Callable[[Array], Array]) -> None:
+    array = form(np.arange(35.0).reshape(5, 7))
+    array.flags.writeable = False
+    assert same(device.fetch(device.place(array)), array.copy(order="C"))
+
+
+@pytest.mark.parametrize("count", [2**21 - 1, 2**22 + 3])
+def test_large_arrays_come_back_as_they_were_placed(device: Accelerator, count: int) -> None:
+    array = np.arange(count, dtype=np.int64)
+    assert np.array_equal(device.fetch(device.place(array)), array)
+
+
+def test_a_device_that_computes_wrongly_is_found_out(device: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device.is_exact()
+    product = device.torch.bmm
+
+    def with_fewer_bits(left: object, right: object, *, out: object) -> object:
+        return product(left, right, out=out).copy_(product(left, right).float())
+
+    monkeypatch.setattr(device.torch, "bmm", with_fewer_bits)
+    assert not device.is_exact()
+
+
+def test_only_products_that_pay_for_the_way_leave_the_cpu() -> None:
+    assert pays((4, 195_666, 117), (4, 195_666, 117))
+    assert pays((4, 801, 6844), (4, 801, 13_687))
+    assert not pays((4, 8192, 33), (4, 8192, 67))
+    assert not pays((4, 20_000_000, 10), (4, 20_000_000, 10)), "moving so many numbers takes longer"
+    assert not pays((4, 100, 100), (4, 100, 100))
+
+
+@with_torch
+def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SETTING, "cpu")
+    system = ResidueSystem(PRIMES[:1])
+    left = extreme(system, (9000, 128), 1)
+    got = accelerator.offload(left, left, system.primes)
+    monkeypatch.setenv(SETTING, "off")
+    assert accelerator.offload(left, left, system.primes) is None
+    assert got is not None
+    assert same(got, system.inner(left, left))
+
+
+def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SETTING, "gpu")
+    with pytest.raises(ColonnadeError, match="auto, cpu and off"):
+        accelerator.find()
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """As in a process that has not looked yet, on a machine with a driver; who has begun to look."""
+    begun: list[str] = []
+    monkeypatch.setattr(accelerator, "_search", accelerator._Search())
+    monkeypatch.setattr(accelerator, "_has_driver", lambda: True)
+    monkeypatch.setattr(accelerator, "find", lambda: begun.append(current_thread().name))
+    monkeypatch.setenv(SETTING, "auto")
+    return begun
+
+
+def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]) -> None:
+    accelerator.expect(LOOK - 2)
+    accelerator.expect(1)
+    assert search == []
+    accelerator.expect(1)
+    accelerator.expect(LOOK)
+    for thread in enumerate_threads():
+        if thread.name == "accelerator":
+            thread.join()
+    assert search == ["accelerator"]
+
+
+def test_products_that_stay_on_the_cpu_count_as_work(search: list[str]) -> None:
+    left = np.zeros((1, 9000, 128))
+    assert accelerator.offload(left, left, PRIMES[:1]) is None
+    assert accelerator._search.multiplications == 9000 * 128**2
+    assert search == []
+
+
+def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off(
+    search: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SETTING, "off")
+    accelerator.expect(2 * LOOK)
+    monkeypatch.setattr(accelerator, "_search", accelerator._Search())
+    monkeypatch.setenv(SETTING, "auto")
+    monkeypatch.setattr(accelerator, "_has_driver", lambda: False)
+    accelerator.expect(2 * LOOK)
+    assert search == []
+    assert accelerator.found() is None
+
+
+def test_a_forked_process_looks_for_its_own(search: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    old = accelerator._search
+    old.begun = True
+    monkeypatch.setattr(accelerator.os, "getpid", lambda: old.process + 1)
+    assert accelerator._of_this_process() is not old
+    assert not accelerator._search.begun
+
+
+@with_torch
+def test_rows_that_are_kept_give_the_same_products_with_a_device_and_when_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system = ResidueSystem(PRIMES[:2])
+    rows = extreme(system, (50, 40), 1).astype(np.int32)
+    public = system.split(np.arange(80.0).reshape(40, 2))
+    monkeypatch.setenv(SETTING, "off")
+    want = HeldRows(system, [rows[:, :30], rows[:, 30:]], 7).products(public)
+    monkeypatch.setenv(SETTING, "cpu")
+    kept = HeldRows(system, [rows[:, :30], rows[:, 30:]], 7)
+    assert same(kept.products(public), want)
+    assert kept._placed
+
+    def failing(*_: object) -> None:
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(Accelerator, "inner", failing)
+    assert same(kept.products(public), want)
+    assert not kept._placed
+
+
+def loads_torch(setting: str, program: str) -> str:
+    """What a fresh process with this setting prints, and whether it loaded torch."""
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import os, sys; os.environ['{SETTING}'] = '{setting}'\n{program}\nprint('torch' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return ended.stdout.strip()
+
+
+FIND = "from colonnade.mpc import accelerator; print(accelerator.find())"
+
+
+def test_importing_or_refusing_an_accelerator_does_not_load_torch() -> None:
+    assert loads_torch("auto", "import colonnade, colonnade.mpc.accelerator") == "False"
+    assert loads_torch("off", FIND) == "None\nFalse"
+
+
+def test_there_is_no_accelerator_without_torch() -> None:
+    assert loads_torch("cpu", f"sys.modules['torch'] = None\n{FIND}\ndel sys.modules['torch']") == "None\nFalse"

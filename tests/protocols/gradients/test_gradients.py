@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.errors import CapacityError, DataError, PrivacyError
+from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, Trust, parse_budgets
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.gradients.task import COIN, OVERFLOW, Descent, Gradients
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.rows import Block
+from colonnade.protocols.session import play
+from colonnade.randomness import Stream
+from colonnade.wire import Room, codec
+
+
+class Rows:
+    places = None
+
+    def __init__(self, values):
+        self.values = values
+        self.ids = [f"p{i:05}" for i in range(len(values))]
+
+    def blocks(self, rows):
+        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
+
+
+def make_task(widths=(2, 1, 2), seats=None, threshold=1, **changes):
+    owners = tuple(f"o{i}" for i in range(len(widths)))
+    seats = seats or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
+    blocks = tuple(Block(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
+    task = Gradients(
+        blocks,
+        label_owner=owners[-1],
+        classes=1,
+        trust=Trust(owners, seats, threshold),
+        gamma=64,
+        scale=1 / math.sqrt(len(owners) + 0.25),
+        expansion=1,
+        weight_bound=4.0,
+        learning_rate=2.0,
+        sampling="poisson",
+        rows=40,
+        batch=10,
+        rounds=7,
+        noise=3 * len(owners),
+        rows_at_most=1000,
+        block_rows=16,
+    )
+    return replace(task, **changes)
+
+
+def make_tables(task, rows, seed):
+    rng = np.random.default_rng(seed)
+    tables = {}
+    for block in task.blocks:
+        values = rng.uniform(-1, 1, (rows, len(block.columns)))
+        tables[block.owner] = values / np.maximum(1, np.linalg.norm(values, axis=1, keepdims=True))
+    return tables, rng.integers(0, 2, (rows, task.classes)).astype(float)
+
+
+def execute(in_threads, task, tables, labels):
+    def role(kind, name, links):
+        return kind(name, links, task.committee, planned=task.openings)
+
+    def program(name):
+        own = labels if name == task.label_owner else None
+        return lambda links: gradients.owner(role(Owner, name, links), Rows(tables[name]), own, task)
+
+    programs = {name: program(name) for name in tables}
+    programs[COORDINATOR] = lambda links: gradients.coordinator(role(Coordinator, COORDINATOR, links), task)
+    return in_threads(programs)
+
+
+def plain(task, tables, labels, drawn):
+    """The whole iteration in the clear, on the reference's integers."""
+    constant = np.full((len(labels), 1), task.constant)
+    parts = [np.rint(tables[o] * (task.gamma * task.scale)) for o in task.owners]
+    whole = np.hstack([*parts, constant]).astype(np.int64)
+    descent, opened = Descent(task), []
+    for batch in gradients.batches(task, len(labels), drawn):
+        opened.append(gradients.reference(whole[batch], labels[batch].astype(np.int64), descent.whole, task))
+        descent.step(opened[-1])
+    return opened, descent.learned
+
+
+settings_ = st.sampled_from(
+    [
+        ((2, 1), None, 1, {}),
+        ((2, 1, 2), None, 1, {"classes": 3}),
+        ((2, 1), None, 1, {"expansion": 3, "gamma": 16}),
+        ((1, 1, 1, 2, 1), None, 2, {"expansion": 3, "gamma": 16, "classes": 2}),
+        ((1,) * 9, tuple(f"o{i}" for i in (1, 3, 4, 6, 8)), 2, {"sampling": "disjoint"}),
+        ((3, 2, 2), None, 1, {"gamma": 2**14, "sampling": "disjoint", "rounds": 11}),
+        ((1,) * 7, None, 3, {"law": "discrete-gaussian"}),
+        ((2, 0, 1), None, 1, {}),
+    ]
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(setting=settings_, rows=st.integers(1, 60), seed=st.integers(0, 2**31))
+def test_every_opened_gradient_equals_the_plaintext_reference(in_threads, setting, rows, seed):
+    widths, seats, threshold, changes = setting
+    task = make_task(widths, seats, threshold, **changes)
+    tables, labels = make_tables(task, rows, seed)
+    seen: dict[str, list] = {}
+    key = bytes(range(32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
+        patch.setattr(gradients, "stochastic_round", lambda values, stream: np.rint(values))
+        patch.setattr(gradients, "new_key", lambda: key)
+        real = gradients._open
+
+        def kept(me, *rest):
+            seen.setdefault(me.name, []).append(real(me, *rest))
+            return seen[me.name][-1]
+
+        patch.setattr(gradients, "_open", kept)
+        results = execute(in_threads, task, tables, labels)
+    ids = Rows(labels).ids
+    drawn = gradients._draw(task, key, ids)
+    want, learned = plain(task, tables, labels, drawn)
+    assert set(seen) == set(task.trust.committee)
+    for opened in seen.values():
+        assert all((got == right).all() for got, right in zip(opened, want, strict=True))
+    assert set(results) == {*task.owners, COORDINATOR}
+    for result in results.values():
+        assert np.array_equal(result.weights, learned.weights)
+
+
+def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
+    task = make_task(rounds=3)
+    drawn, opened, real, opening = [], [], gradients.noise_shares, gradients._open
+
+    def watched(task, rounds, stream):
+        drawn.append(real(task, rounds, stream))
+        return drawn[-1]
+
+    def kept(me, *rest):
+        opened.append((me.name, opening(me, *rest)))
+        return opened[-1][1]
+
+    monkeypatch.setattr(gradients, "noise_shares", watched)
+    monkeypatch.setattr(gradients, "_open", kept)
+    monkeypatch.setattr(gradients, "batches", lambda task, rows, drawn: iter([np.arange(0)] * task.rounds))
+    tables, labels = make_tables(task, 20, 1)
+    execute(in_threads, task, tables, labels)
+    assert len(drawn) == 3
+    at_first = [value for name, value in opened if name == "o0"]
+    assert np.array_equal(at_first, sum(drawn))
+    assert np.any(sum(drawn))
+
+
+def test_simulation_publishes_what_the_protocol_would(monkeypatch):
+    task = make_task(noise=3, rounds=9)
+    tables, labels = make_tables(task, 50, 3)
+    monkeypatch.setattr(gradients, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
+    with_seed = Stream(bytes(32))
+    key = Stream(bytes(32)).bytes(32)
+    learned = gradients.simulate(tables, labels, task, with_seed)
+    _, want = plain(task, tables, labels, key)
+    assert np.array_equal(learned.weights, want.weights)
+
+
+def test_it_learns_without_noise_to_speak_of():
+    task = make_task((2, 2), rows=2000, batch=200, rounds=400, rows_at_most=4000, noise=2, gamma=1024, weight_bound=8.0)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.7, 0.7, (2000, 4))
+    y = (rng.random(2000) < 1 / (1 + np.exp(-(x @ [3.0, -2.0, 1.0, 0.0] + 0.5)))).astype(float)[:, None]
+    learned = gradients.simulate({"o0": x[:, :2], "o1": x[:, 2:]}, y, task, Stream(bytes(32)))
+    design = np.hstack([x, np.ones((2000, 1))])
+    exact = np.linalg.solve(design.T @ design / 4, design.T @ (y[:, 0] - 0.5))
+    found = np.append(learned.slopes[0], learned.offsets[0])
+    assert np.allclose(found, exact, atol=0.25)
+
+
+@pytest.mark.parametrize(("expansion", "weights"), [(1, 4.0), (3, 4.0)])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_no_person_moves_a_round_by_more_than_its_sensitivity(expansion, weights, data):
+    task = make_task(expansion=expansion, weight_bound=weights, gamma=16)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    rows = []
+    for _ in range(2):
+        values = {o: rng.normal(size=(1, len(b.columns))) for o, b in zip(task.owners, task.blocks, strict=True)}
+        values = {o: v / np.linalg.norm(v) for o, v in values.items()}
+        parts = [gradients.quantise(values[b.owner], b, task, Stream.fresh()) for b in task.blocks]
+        rows.append(np.hstack([*parts, [[task.constant]]]).astype(np.int64))
+    descent = Descent(task)
+    direction = rows[0][0] if data.draw(st.booleans()) else rng.normal(size=task.width)
+    direction = direction / np.linalg.norm(direction) * task.weight_bound * (1 - 1e-12)
+    descent.weights = direction[None] * data.draw(st.sampled_from([-1, 1]))
+    labels = [np.array([[data.draw(st.integers(0, 1))]]) for _ in rows]
+    first, second = (gradients.reference(x, y, descent.whole, task) for x, y in zip(rows, labels, strict=True))
+    moved, limit = first - second, task.sensitivity
+    assert sum(int(v) ** 2 for v in first) <= limit.l2_squared
+    assert sum(abs(int(v)) for v in first) <= limit.l1
+    assert sum(int(v) ** 2 for v in moved) <= limit.replace_l2_squared
+    assert sum(abs(int(v)) for v in moved) <= limit.replace_l1
+
+
+def test_the_event_says_what_happens():
+    task = make_task(batch=10, rows=1000, rounds=50)
+    event = task.event
+    assert isinstance(event, Repeated)
+    assert event.times == 50
+    assert isinstance(event.event, PoissonSampled)
+    assert event.event.rate == Fraction(10 * COIN // 1000, COIN)
+    assert set(event.event.coins) == set(task.owners)
+    assert task.openings == {event: 50}
+    two = make_task((2, 1))
+    assert COORDINATOR in two.event.event.coins  # it computes on the batch, so it knows it
+    fixed = make_task(sampling="disjoint", rows=100, batch=10, rounds=25)
+    assert fixed.event.times == 3
+    assert fixed.openings == {fixed.event: 25}
+
+
+def test_parties_pay_for_known_coins_and_the_analyst_does_not():
+    task = make_task(rows=1000, batch=10, rounds=300, gamma=1024)
+    task = task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+    said = Statement.of(task.events, task.trust, 1e-5)
+    analyst, party = said.epsilon(Observer.analyst(), 1e-5), said.epsilon(Observer.party("o0"), 1e-5)
+    assert analyst <= 1.0 < party
+    fixed = replace(task, sampling="disjoint")
+    assert Statement.of(fixed.events, task.trust, 1e-5).epsilon(Observer.party("o0"), 1e-5) < party
+
+
+def test_weights_outside_the_bound_reveal_nothing():
+    descent = Descent(make_task())
+    descent.weights[:] = 4.0
+    with pytest.raises(PrivacyError, match="longer than"):
+        descent.whole  # noqa: B018
+    descent.step(np.zeros(descent.task.entries))
+    assert sum(v * v for v in descent.whole[0].tolist()) <= descent.task.weights_squared
+
+
+def test_coins_have_the_stated_rate():
+    task = make_task(rows=1000, batch=130, rounds=400)
+    sizes = np.array([len(batch) for batch in gradients.batches(task, 1000, bytes(32))])
+    assert abs(sizes.mean() - 130) < 4 * math.sqrt(130 * 0.87 / 400)
+    assert abs(sizes.std() - math.sqrt(130 * 0.87)) < 2.0
+
+
+def test_nobody_changes_batch_when_another_leaves():
+    ids = [f"id{i}" for i in range(500)]
+    places = gradients.disjoint(ids, 7, bytes(32))
+    without = gradients.disjoint([one for one in ids if one != "id250"], 7, bytes(32))
+    assert np.array_equal(np.delete(places, 250), without)
+    assert np.bincount(places, minlength=7).min() > 40
+
+
+def test_the_room_of_a_padded_batch_is_never_too_small():
+    from scipy import stats
+
+    task = make_task(expansion=3, gamma=16)
+    for rows in (30, 1000, 100000):
+        for batch in (1, 10, 30):
+            sized = replace(task, rows=rows, batch=batch)
+            assert stats.binom.sf(sized.room(rows), rows, sized.threshold / COIN) <= float(OVERFLOW)
+            assert sized.room(rows) <= rows
+
+
+def test_messages_do_not_tell_the_size_of_a_drawn_batch(in_threads, monkeypatch):
+    """Degree 3 sends shares of each person in a batch; padding makes all rounds alike."""
+    task = make_task(expansion=3, gamma=16, rounds=4)
+    tables, labels = make_tables(task, 60, 2)
+    sizes = set()
+    real = gradients.Seat._cubic
+
+    def watched(self, u):
+        sizes.add(u.shape)
+        return real(self, u)
+
+    monkeypatch.setattr(gradients.Seat, "_cubic", watched)
+    execute(in_threads, task, tables, labels)
+    assert sizes == {(task.room(60), 1)}
+
+
+def test_labels_that_are_no_zeros_and_ones_are_refused_before_a_share_leaves(in_threads):
+    task = make_task()
+    tables, labels = make_tables(task, 10, 0)
+    with pytest.raises(DataError, match="zeros and ones"):
+        execute(in_threads, task, tables, labels + 0.5)
+
+
+def test_more_rows_than_the_study_allows_are_refused(in_threads):
+    task = make_task(rows_at_most=5, rows=5, batch=2)
+    tables, labels = make_tables(task, 10, 0)
+    with pytest.raises(CapacityError, match="rows_at_most"):
+        execute(in_threads, task, tables, labels)
+
+
+@pytest.mark.parametrize("gamma", [16, 2**10])
+def test_no_message_has_a_length_that_depends_on_a_value(gamma):
+    """Degree 3, where the opened numbers may be too large for 64 bits: two tables, the same lengths."""
+    task = make_task(expansion=3, gamma=gamma, rounds=2, rows_at_most=60, noise=3 * 10**12)
+
+    def lengths(seed):
+        sent = []
+        real = codec.encode_parts
+
+        def watched(value):
+            parts = real(value)
+            sent.append((value[0], sum(map(len, parts))))
+            return parts
+
+        tables, labels = make_tables(task, 60, seed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(codec, "encode_parts", watched)
+            over_channels(task, tables, labels)
+        return sorted(sent)
+
+    tables, labels = make_tables(task, 60, 1)
+    assert all(played.revealed == task.events for played in over_channels(task, tables, labels))
+    assert (task.bound >= 2**63) == (gamma > 16)
+    assert lengths(1) == lengths(2)
+
+
+def over_channels(task, tables, labels):
+    """The same over real channels."""
+    names = (*task.owners, COORDINATOR)
+    room = Room(names)
+
+    def program(name):
+        if name == COORDINATOR:
+            return lambda me: gradients.coordinator(me, task)
+        own = labels if name == task.label_owner else None
+        return lambda me: gradients.owner(me, Rows(tables[name]), own, task)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        parts = [pool.submit(play, room.place(name), task, program(name)) for name in names]
+        return [part.result() for part in parts]

@@ -1,0 +1,439 @@
+"""Second moments over people whom all owners hold, when nobody knows who they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
+from colonnade.models.pca import PCA
+from colonnade.models.polynomial import PolynomialSum
+from colonnade.models.prediction import JointPrediction
+from colonnade.models.regression.design import weighted_rows
+from colonnade.models.regression.linear import LinearRegression
+from colonnade.models.regression.logistic import LogisticRegression
+from colonnade.privacy import Observer, Trust, epsilon, views
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.protection import protection, with_own_budgets
+from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.tables import Schema, category, flag, number, read_table
+from colonnade.tables.places import Places
+
+LAWS = ("skellam", "discrete-gaussian", "discrete-laplace")
+HALF = Fraction(1, 2)
+GROUPS = ((1, Fraction(1)), (1, HALF), (2, Fraction(1)))
+TOKEN = bytes(16)
+
+
+class Rows:
+    """Encoded rows in slots, as a table would give them."""
+
+    def __init__(self, values, slots, size, token=TOKEN):
+        self.values = np.asarray(values, dtype=float)
+        self.ids = [f"p{i:06d}" for i in range(len(self.values))]
+        self.places = Places(np.asarray(slots, dtype=np.int64), size, token)
+
+    def blocks(self, rows):
+        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
+
+
+def make_task(owners=2, seats=None, threshold=1, law="skellam", **changes):
+    """Each owner has a number, a centred flag and a category of two values."""
+    names = tuple(f"o{i}" for i in range(owners))
+    seats = seats or (names if owners > 2 else (*names, COORDINATOR))
+    blocks = tuple(Block(name, ("n", "f", "c=a", "c=b"), 1.5, GROUPS) for name in names)
+    task = Moments(blocks, Trust(names, seats, threshold), 64, 32, 1000, noise=6 * owners, law=law, hidden=True)
+    return replace(task, **changes)
+
+
+def random_rows(rng, rows):
+    hot = np.eye(2)[rng.integers(0, 2, rows)]
+    return np.column_stack([rng.uniform(-1, 1, rows), rng.choice([-0.5, 0.5], rows), hot])
+
+
+def random_tables(task, size, chance, seed):
+    """Everybody holds each of the slots with this chance, and at least one."""
+    rng = np.random.default_rng(seed)
+    tables = {}
+    for owner in task.owners:
+        slots = np.flatnonzero(rng.random(size) < chance)
+        slots = slots if len(slots) else rng.integers(0, size, 1)
+        tables[owner] = Rows(random_rows(rng, len(slots)), slots, size)
+    return tables
+
+
+def dealt(table, gamma):
+    """The integers that an owner deals, where rounding is to the nearest."""
+    whole = np.zeros((table.places.size, table.values.shape[1] + 1), dtype=np.int64)
+    whole[table.places.slots, :-1] = np.rint(table.values * gamma)
+    whole[table.places.slots, -1] = 1
+    return whole
+
+
+def joined(task, tables):
+    """The plain join: the rows of the slots that are in every table."""
+    found = sorted(set.intersection(*(set(table.places.slots.tolist()) for table in tables.values())))
+    return {owner: dealt(tables[owner], task.gamma)[found, :-1] for owner in task.owners}
+
+
+def execute(in_threads, task, tables, links=None, rounded=True):
+    """What everybody opened, and the noise that was drawn for it; rounding is to the nearest."""
+    drawn, real = [], moments.noise_share
+
+    def role(kind, name, given):
+        if links is not None:
+            links[name] = given
+        return kind(name, given, task.committee, planned=dict.fromkeys(task.events, 1))
+
+    programs = {name: (lambda given, n=name: moments.owner(role(Owner, n, given), tables[n], task)) for name in tables}
+    programs[COORDINATOR] = lambda given: moments.coordinator(role(Coordinator, COORDINATOR, given), task)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moments, "noise_share", lambda *given: drawn.append(real(*given)) or drawn[-1])
+        if rounded:
+            patch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+        results = in_threads(programs)
+    assert len(drawn) == len(task.owners)
+    return results, sum(drawn)
+
+
+COMMITTEES = [
+    (2, None, 1),
+    (3, None, 1),
+    (3, ("o2", COORDINATOR, "o0"), 1),
+    (4, None, 1),
+    (4, ("o3", "o1", COORDINATOR), 1),
+    (5, None, 2),
+]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    committee=st.sampled_from(COMMITTEES),
+    law=st.sampled_from(LAWS),
+    size=st.integers(1, 30),
+    chance=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
+    block=st.integers(1, 40),
+    seed=st.integers(0, 2**31),
+)
+def test_the_secure_sums_are_those_of_the_plain_join(in_threads, committee, law, size, chance, block, seed):
+    owners, seats, threshold = committee
+    task = make_task(owners, seats, threshold, law, block_rows=block)
+    tables = random_tables(task, size, chance, seed)
+    results, noise = execute(in_threads, task, tables)
+    plain = moments.reference({name: dealt(table, task.gamma) for name, table in tables.items()}, task)
+    assert np.array_equal(plain, moments.reference(joined(task, tables), replace(task, hidden=False)))
+    assert set(results) == {*task.owners, COORDINATOR}
+    for result in results.values():
+        assert np.array_equal(result.opened, plain + noise)
+
+
+def test_owners_who_named_their_noise(in_threads):
+    task = make_task(3, law="discrete-laplace", noise=11, own_noise=(5, 11, 3), known=1)
+    tables = random_tables(task, 40, 0.8, 3)
+    results, noise = execute(in_threads, task, tables)
+    want = moments.reference(joined(task, tables), replace(task, hidden=False))
+    assert np.array_equal(results["o1"].opened, want + noise)
+    assert len(task.events) == 3
+
+
+def test_large_numbers_of_many_slots_stay_exact(in_threads):
+    task = make_task(3, gamma=2**18, constant=2**17, rows_at_most=2**20, block_rows=700)
+    tables = random_tables(task, 2500, 0.9, 5)
+    results, noise = execute(in_threads, task, tables)
+    want = moments.reference(joined(task, tables), replace(task, hidden=False))
+    assert np.array_equal(results[COORDINATOR].opened, want + noise)
+
+
+def test_nobody_in_common_leaves_nothing_but_noise(in_threads):
+    task = make_task(2)
+    rng = np.random.default_rng(0)
+    tables = {"o0": Rows(random_rows(rng, 5), range(5), 10), "o1": Rows(random_rows(rng, 4), range(6, 10), 10)}
+    results, noise = execute(in_threads, task, tables)
+    assert np.array_equal(results["o0"].opened, noise)
+    assert noise.any()
+
+
+def test_the_count_is_the_noisy_number_of_matches(in_threads):
+    task = make_task(3, constant=64)
+    tables = random_tables(task, 200, 0.8, 1)
+    matches = len(joined(task, tables)["o0"])
+    results, noise = execute(in_threads, task, tables, rounded=False)
+    found: NoisyMoments = results["o2"]
+    assert 80 < matches < 130
+    assert found.count == pytest.approx(matches + noise[-1] / 64**2, abs=1e-9)
+    assert found.means.shape == (12,)
+
+
+def test_what_is_sent_has_the_same_sizes_whoever_matches(in_threads):
+    """Same lists, same universe: only the slots differ, so that all, some or none are in common."""
+    task, rng = make_task(3, block_rows=7), np.random.default_rng(2)
+    values = {name: random_rows(rng, 10) for name in task.owners}
+    sizes = []
+    for step in (0, 3, 10):
+        links = {}
+        tables = {name: Rows(values[name], np.arange(10) + step * i, 30) for i, name in enumerate(task.owners)}
+        execute(in_threads, task, tables, links)
+        sizes.append({name: {to: _sizes(link.sent) for to, link in given.items()} for name, given in links.items()})
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert sum(len(sent) for given in sizes[0].values() for sent in given.values()) > 60
+
+
+def _sizes(sent):
+    """Lengths of everything, but numbers as they are."""
+    return [{key: found if isinstance(found, int) else np.size(found) for key, found in one.items()} for one in sent]
+
+
+def test_shares_of_the_same_rows_differ_from_run_to_run(in_threads):
+    task = make_task(2)
+    tables = random_tables(task, 12, 0.7, 8)
+    words = []
+    for _ in range(2):
+        links = {}
+        execute(in_threads, task, tables, links)
+        words.append([fields["words"].tobytes() for fields in links["o0"][COORDINATOR].sent if "words" in fields])
+    assert len(words[0]) == len(words[1]) >= 3
+    assert not set(words[0]) & set(words[1])
+
+
+def test_rows_and_study_must_hide_both_or_neither(in_threads):
+    task = make_task(2)
+    tables = random_tables(task, 10, 0.7, 4)
+    with pytest.raises(StudyError, match="plan the study with hidden = true"):
+        execute(in_threads, replace(task, hidden=False), tables)
+    for table in tables.values():
+        table.places = None
+    with pytest.raises(StudyError, match="align it with hidden = true"):
+        execute(in_threads, task, tables)
+
+
+# --- what one record can do
+
+
+def people_tables(rng, task, people, chance):
+    """Integer rows by person for each owner, who holds each person with this chance."""
+    held = {}
+    for owner in task.owners:
+        rows = np.rint(random_rows(rng, people) * task.gamma).astype(np.int64)
+        rows[:, 0] = rng.choice([-task.gamma, task.gamma], people)
+        held[owner] = {i: rows[i] for i in range(people) if rng.random() < chance}
+    return held
+
+
+def opened(task, held):
+    """What would be opened without noise: one row for each person whom all hold."""
+    common = sorted(set.intersection(*(set(rows) for rows in held.values())))
+    parts = {owner: np.array([held[owner][i] for i in common]) for owner in task.owners}
+    return moments.reference(parts, replace(task, hidden=False)) if common else np.zeros(task.entries, dtype=np.int64)
+
+
+TASKS = [
+    make_task(3),
+    make_task(3, law="discrete-laplace"),
+    make_task(3, law="discrete-laplace", noise=11, own_noise=(5, 11, 3)),
+    make_task(3, law="discrete-laplace", constant=2000),
+    make_task(2, law="discrete-laplace", constant=2000, noise=11, own_noise=(5, 11)),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_one_persons_records_move_each_release_by_no_more_than_it_says(seed):
+    """With some owners a person's record becomes another one, of the same or of another person."""
+    rng = np.random.default_rng(seed)
+    for task in TASKS:
+        held, fresh = people_tables(rng, task, 5, 0.7), people_tables(rng, task, 5, 1.0)
+        one, other = rng.integers(0, 5, 2).tolist()
+        changed = {}
+        for owner, rows in held.items():
+            replaced = rng.random() < 0.5 and one in rows and (other == one or other not in rows)
+            kept = {i: row for i, row in rows.items() if i != one or not replaced}
+            changed[owner] = kept | {other: fresh[owner][other]} if replaced else rows
+        change = np.abs(opened(task, held) - opened(task, changed))
+        for event, here in zip(task.events, task.opened_together, strict=True):
+            assert change[here].sum() <= event.replace_l1
+            if not task.laplace:
+                assert (change.astype(object) ** 2 // task.weights).sum() <= event.replace_l2_squared
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_what_an_owner_holds_itself_does_not_stay_the_same(law):
+    """The counter-example of docs/theory/hidden-members.md.
+
+    Nearly all of a row is with o0. Its own columns are known to it, and while it knows who takes part, a change with
+    o1 moves little. Hidden, o1 decides which of o0's rows take part, and that moves nearly everything.
+    """
+    names, wide = ("o0", "o1", "o2"), ((1, Fraction(4)),) * 2
+    blocks = (Block("o0", ("a", "b"), 4.0, wide), *(Block(n, ("c",), 1.0, ((1, Fraction(1)),)) for n in names[1:]))
+    hidden = Moments(blocks, Trust(names, names, 1), 64, 1, 1000, noise=30, law=law, hidden=True)
+    known = replace(hidden, hidden=False)
+    (owner, l1, square), *_ = known.event.others
+    assert owner == "o0"
+    assert hidden.event.others == ()
+    before = {"o0": {1: [256, 0], 2: [0, 256]}, "o1": {1: [0]}, "o2": {1: [0], 2: [0]}}
+    after = {**before, "o1": {2: [0]}}  # one record of o1 is about another person now
+    change = np.abs(opened(hidden, before) - opened(hidden, after)).astype(object)
+    moved = (change**2 // hidden.weights).sum()
+    if law == "discrete-laplace":
+        assert l1 < change.sum() <= hidden.event.replace_l1
+    else:
+        assert square < moved <= hidden.event.replace_l2_squared
+        assert moved > 0.9 * 2 * 256**4
+    # So the same noise costs o0 a smaller epsilon where it knows who takes part, and hidden it costs as a person does.
+    noise = 10**6 if law == "discrete-laplace" else 3 * 10**10
+    loud = [replace(task, noise=noise, known=int(task.laplace)) for task in (known, hidden)]
+    seen = [epsilon(views(task.events, Observer.party("o0"), task.trust), 1e-6).epsilon for task in loud]
+    assert seen[0] < 0.8 * seen[1]
+
+
+def test_a_row_that_disappears_may_move_more_than_one_that_is_replaced():
+    """A large constant: replaced rows keep it, a row that is gone takes it along."""
+    hidden = make_task(3, law="discrete-laplace", constant=2000)
+    assert replace(hidden, hidden=False).event.replace_l1 < hidden.event.l1 == hidden.event.replace_l1
+
+
+def test_every_record_moves_the_entries_of_all_scales():
+    """So nobody's columns are left out of a release, though its entries are those of others."""
+    hidden = make_task(3, law="discrete-laplace", noise=11, own_noise=(5, 11, 3), known=1)
+    known = replace(hidden, hidden=False)
+    assert known.events[0].about == ("o2",)
+    assert all(event.about == () and event.others == () for event in hidden.events)
+    assert all(event.theorem == "functional-sensitivity, hidden-members" for event in hidden.events)
+    assert make_task(2).event.theorem == "moments-sensitivity, hidden-members"
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_about_one_partys_record_the_result_tells_as_much_as_about_a_person(law):
+    task = make_task(3, law=law, noise=200_000 if law == "discrete-laplace" else 3 * 10**9)
+    found = protection(task, 1e-6)
+    whole = epsilon(views(task.events, Observer.coordinator(), task.trust), 1e-6).epsilon
+    assert set(found) == set(task.owners)
+    assert list(found.values()) == pytest.approx([whole] * 3)
+    assert max(protection(replace(task, hidden=False), 1e-6).values()) < whole
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_strictest_party_decides_for_all(law):
+    wanted = {"o0": 0.5, "o1": 3.0, "o2": 2.0}
+    task = with_own_budgets(make_task(3, law=law), wanted, 1e-6)
+    found = protection(task, 1e-6)
+    assert task.own_noise == ()
+    assert max(found.values()) == pytest.approx(0.5, rel=1e-3)
+    assert max(found.values()) <= 0.5
+    own = make_task(3, law="discrete-laplace", noise=10**6, own_noise=(10**6, 10**5, 10**6))
+    assert protection(own, 1e-6)["o0"] > protection(replace(own, own_noise=()), 1e-6)["o0"]
+
+
+# --- what it takes
+
+
+def test_facts_and_loads():
+    for owners, waits in ((2, 10), (3, 11), (4, 11), (5, 12)):
+        assert make_task(owners).message_rounds == waits  # 8, one for the rows, and the flags two at a time
+    task = make_task(3)
+    assert task.facts["hidden"] is True
+    assert "hidden" not in replace(task, hidden=False).facts
+    assert task.agreement != replace(task, hidden=False).agreement
+    seat, hub = task.cells("o0", 100), task.cells(COORDINATOR, 100)
+    assert seat.dealt == 100 * 5 + task.entries + 100 * (12 + 2)
+    assert seat.held == 100 * 15 + 3 * 100 * (12 + 2)
+    assert (hub.dealt, hub.held, hub.opened) == (0, 0, 0)
+    outside = make_task(4, ("o3", "o1", COORDINATOR)).cells("o0", 100)
+    assert (outside.dealt, outside.held) == (500 + 153, 0)
+
+
+def test_a_wide_study_is_masked_in_smaller_blocks():
+    task = make_task(3, gamma=4096, rows_at_most=2**20)
+    wide = replace(task, blocks=tuple(replace(b, columns=tuple(map(str, range(1500)))) for b in task.blocks))
+    primes = len(wide.committee.system.primes)
+    assert 2**26 < 3 * 4501 * wide.rows_per_block * primes <= 2**27
+    assert wide.rows_per_block < replace(wide, hidden=False).rows_per_block
+
+
+# --- models
+
+SCHEMAS = {
+    "bank": Schema({"age": number(0, 100), "card": flag(), "grade": number(0, 10, scale="unit")}),
+    "shop": Schema({"visits": number(0, 50, scale="unit"), "kind": category(["a", "b", "c"])}),
+    "clinic": Schema({"bmi": number(10, 50), "smoker": flag()}),
+}
+
+
+def cells(rng, rows):
+    return {
+        "bank": {"age": rng.uniform(0, 100, rows), "card": rng.random(rows) < 0.3, "grade": rng.uniform(0, 10, rows)},
+        "shop": {"visits": rng.uniform(0, 50, rows), "kind": rng.choice(["a", "b", "c"], rows)},
+        "clinic": {"bmi": rng.uniform(10, 50, rows), "smoker": rng.random(rows) < 0.5},
+    }
+
+
+def placed_tables(size=24, seed=0):
+    """Every party's table with its rows in slots, and where the members are in each."""
+    rng = np.random.default_rng(seed)
+    columns, tables, slots = cells(rng, size), {}, {}
+    for party, schema in SCHEMAS.items():
+        slots[party] = np.sort(rng.permutation(size)[: 3 * size // 4])
+        own = {name: pa.array(np.asarray(values)[slots[party]]) for name, values in columns[party].items()}
+        table = read_table(pa.table({"id": pa.array(map(str, range(len(slots[party])))), **own}), schema, id="id")
+        tables[party] = table.placed(np.arange(table.rows), slots[party], size, TOKEN)
+    members = sorted(set.intersection(*(set(found.tolist()) for found in slots.values())))
+    return tables, {party: np.searchsorted(found, members) for party, found in slots.items()}
+
+
+@pytest.mark.parametrize("method", ["one-shot", "functional"])
+def test_a_regression_on_hidden_members_is_that_on_the_members(in_threads, method):
+    """Columns are centred at public middles, and still nobody who is absent counts for anything."""
+    model = LinearRegression(epsilon=1.0, label="bank.grade", method=method, rows_at_most=1000)
+    task = replace(model.plan(Roster.of(SCHEMAS, hidden=True)), block_rows=7)
+    assert task.hidden
+    tables, members = placed_tables()
+    rows = {party: weighted_rows(party, table.sorted_by_id(), model.label, task) for party, table in tables.items()}
+    results, noise = execute(in_threads, task, rows)
+    matrices = {party: np.vstack(list(found.blocks(100)))[members[party]] for party, found in rows.items()}
+    whole = {party: np.rint(matrix * task.gamma).astype(np.int64) for party, matrix in matrices.items()}
+    want = moments.reference(whole, replace(task, hidden=False))
+    assert 5 < len(matrices["bank"]) < 18
+    assert np.array_equal(results["shop"].opened, want + noise)
+    # Absent people are zeros also after centring, which moves present ones.
+    (block,) = moments.OwnBlock(replace(task, block_rows=100), "shop").blocks(rows["shop"], moments.Stream.fresh())
+    absent = block[:, -1] == 0
+    assert absent.sum() == 6
+    assert not block[absent].any()
+    assert block[~absent].any(axis=1).all()
+
+
+def test_plans_know_whether_members_are_hidden():
+    roster, plain = Roster.of(SCHEMAS, hidden=True), Roster.of(SCHEMAS)
+    models = [
+        PCA(epsilon=1.0),
+        LinearRegression(epsilon=1.0, label="bank.grade"),
+        LinearRegression(epsilon=1.0, label="bank.grade", method="functional"),
+        LogisticRegression(epsilon=1.0, label="clinic.smoker", method="one-shot"),
+        LogisticRegression(epsilon=1.0, label="clinic.smoker", rows=1000),
+    ]
+    for model in models:
+        task = model.plan(roster)
+        assert isinstance(task, Moments)
+        assert task.hidden
+        assert not getattr(model.plan(plain), "hidden", False)
+    assert [found.method for found in models[-1].forecast(roster)].count("sqm") == 0
+    assert [found.method for found in models[-1].forecast(plain)].count("sqm") == 1
+
+
+def test_what_needs_to_know_the_members_says_what_works_instead():
+    roster = Roster.of(SCHEMAS, hidden=True)
+    fitted = LinearRegression(epsilon=1.0, label="bank.grade")
+    for model in (
+        LogisticRegression(epsilon=1.0, label="clinic.smoker", method="sqm", rows=1000),
+        PolynomialSum("bank.age * shop.visits", epsilon=1.0),
+        JointPrediction(fitted, to="bank", exact=True),
+    ):
+        with pytest.raises(StudyError, match=r"hidden alignment works with pca, linear and logistic \(one-shot"):
+            model.plan(roster)

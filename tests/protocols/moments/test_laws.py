@@ -1,0 +1,362 @@
+"""Second moments under each law of noise: exact sums, noise that is what it says, bounds that are kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.errors import CapacityError, PrivacyError
+from colonnade.privacy import Observer, Trust, epsilon, parse_budgets, views
+from colonnade.privacy.noise.laws import Laplace, Polya
+from colonnade.privacy.noise.strips import strips
+from colonnade.privacy.observers import most_known
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.limits import laplace_reach
+from colonnade.protocols.moments.programs import OwnBlock
+from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.study.plan import MomentsOf
+
+LAWS = ("skellam", "discrete-gaussian", "discrete-laplace")
+HALF = Fraction(1, 2)
+OWN = (5, 11, 5)
+
+
+class Rows:
+    places = None
+
+    def __init__(self, values):
+        self.values = np.asarray(values, dtype=float)
+        self.ids = [f"p{i:06d}" for i in range(len(self.values))]
+
+    def blocks(self, rows):
+        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
+
+
+def make_task(law="skellam", owners=3, **changes):
+    """Each owner has a number, a centred flag and a category of two values."""
+    names = tuple(f"o{i}" for i in range(owners))
+    seats = names[:3] if owners > 2 else (*names, COORDINATOR)
+    groups = ((1, Fraction(1)), (1, HALF), (2, Fraction(1)))
+    blocks = tuple(Block(name, ("n", "f", "c=a", "c=b"), 1.5, groups) for name in names)
+    task = Moments(blocks, Trust(names, seats, 1), 64, 32, 1000, noise=6 * owners, law=law)
+    return replace(task, **changes)
+
+
+def random_rows(rng, rows):
+    hot = np.eye(2)[rng.integers(0, 2, rows)]
+    return np.column_stack([rng.uniform(-1, 1, rows), rng.choice([-0.5, 0.5], rows), hot])
+
+
+def execute(in_threads, task, tables):
+    def role(kind, name, links):
+        return kind(name, links, task.committee, planned=dict.fromkeys(task.events, 1))
+
+    programs = {name: (lambda links, n=name: moments.owner(role(Owner, n, links), tables[n], task)) for name in tables}
+    programs[COORDINATOR] = lambda links: moments.coordinator(role(Coordinator, COORDINATOR, links), task)
+    return in_threads(programs)
+
+
+TASKS = [
+    *(make_task(law, owners) for law in LAWS for owners in (2, 3)),
+    make_task("discrete-laplace", known=2),
+    make_task("discrete-laplace", noise=11, own_noise=OWN, known=1),
+]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.law}-{len(task.owners)}-{task.known}")
+def test_the_secure_sums_equal_the_reference(in_threads, task):
+    rng = np.random.default_rng(4)
+    tables = {name: random_rows(rng, 23) for name in task.owners}
+    drawn, real = [], moments.noise_share
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moments, "noise_share", lambda *given: drawn.append(real(*given)) or drawn[-1])
+        patch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+        results = execute(in_threads, task, {name: Rows(values) for name, values in tables.items()})
+    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
+    want = moments.reference(whole, task) + sum(drawn)
+    assert len(drawn) == len(task.owners)
+    assert all(np.array_equal(result.opened, want) for result in results.values())
+    joint = np.hstack([*tables.values(), np.full((23, 1), 0.5)])
+    plain = NoisyMoments(task, moments.reference(whole, task))
+    np.testing.assert_allclose(plain.matrix, joint.T @ joint, atol=23 / 32)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_simulation_publishes_the_same_numbers(law, stream):
+    task = make_task(law, noise=3)
+    rng = np.random.default_rng(1)
+    tables = {name: random_rows(rng, 400) for name in task.owners}
+    found = moments.simulate(tables, task, stream)
+    joint = np.hstack([*tables.values(), np.full((400, 1), 0.5)])
+    np.testing.assert_allclose(found.matrix, joint.T @ joint, atol=1.0)
+    assert found.count == pytest.approx(400, abs=2)
+    assert (found.constant, found.names) == (0.5, task.names)
+
+
+def total_noise(task, draws, stream):
+    return np.array([sum(moments.noise_share(task, stream) for _ in task.owners) for _ in range(draws)])
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.law}-{len(task.owners)}-{task.known}")
+def test_the_deviations_are_those_of_the_noise(task, stream):
+    noise = total_noise(task, 300, stream) / task.weights / task.gamma**2
+    stated = NoisyMoments(task, np.zeros(task.entries, dtype=np.int64)).deviations[np.triu_indices(task.width)]
+    ratio = np.mean(noise**2, axis=0) / stated**2
+    assert np.all((ratio > 0.4) & (ratio < 2.5))
+    for same in np.unique(stated):
+        assert np.mean(ratio[stated == same]) == pytest.approx(1, abs=0.2)
+    assert stated.max() == pytest.approx(task.noise_std)
+
+
+def masses(law, noise, copies, support):
+    """Exact masses of the noise of all owners on an entry that stands so often in the full matrix."""
+    size = np.arange(-support, support + 1)
+    if law == "discrete-laplace":
+        mass = np.exp(-np.abs(size) / noise)
+    elif law == "discrete-gaussian":
+        each = np.exp(-(size**2) / (2 * noise / 2))
+        mass = each / each.sum()
+        total = np.array([1.0])
+        for _ in range(2 * copies):  # two owners
+            total = np.convolve(total, mass)
+        middle = len(total) // 2
+        mass = total[middle - support : middle + support + 1]
+    else:
+        mean = copies * noise
+        count = np.arange(4 * support)
+        poisson = np.exp(count * math.log(mean) - mean - np.array([math.lgamma(k + 1) for k in count]))
+        full = np.convolve(poisson, poisson[::-1])
+        middle = len(full) // 2
+        mass = full[middle - support : middle + support + 1]
+    return mass / mass.sum()
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_noise_has_the_law_it_says(law, stream):
+    """Two owners' shares together: a chi-square test against the exact masses, on and off the diagonal."""
+    task = make_task(law, owners=2, noise=4)
+    noise = total_noise(task, 600, stream)
+    for copies in np.unique(task.weights).tolist():
+        seen = noise[:, task.weights == copies].ravel()
+        support = 9
+        inside = seen[np.abs(seen) <= support]
+        counts = np.bincount(inside + support, minlength=2 * support + 1)
+        wanted = masses(law, 4, copies, 60)[60 - support : 60 + support + 1]
+        wanted = wanted / wanted.sum() * len(inside)
+        statistic = float(np.sum((counts - wanted) ** 2 / wanted))
+        assert statistic < 2 * support + 5 * math.sqrt(4 * support)
+
+
+def test_owners_who_named_their_noise_get_the_larger_of_two(stream):
+    task = make_task("discrete-laplace", noise=11, own_noise=OWN)
+    assert [level.scale for level in task.levels] == [5, 11]
+    assert [event.name for event in task.events] == ["second moments, scale 5", "second moments, scale 11"]
+    assert task.events[0].about == ("o0", "o2")
+    assert sum(event.dimension for event in task.events) == task.entries
+    full = np.zeros((task.width, task.width), dtype=int)
+    full[np.triu_indices(task.width)] = task.scales
+    assert full[0, 0] == full[0, 8] == full[0, -1] == full[8, -1] == 5
+    assert full[0, 4] == full[4, 8] == full[4, 4] == full[4, -1] == full[-1, -1] == 11
+    for event, here in zip(task.events, task.opened_together, strict=True):
+        assert len(here) == event.dimension
+        assert set(task.scales[here]) == {event.scale}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 2**50), st.sampled_from([1, 1, 2, 3, 9]))
+def test_no_draw_exceeds_the_reach(scale, parts):
+    exact = Fraction(scale)
+    law = Laplace(exact) if parts == 1 else Polya(exact, parts)
+    assert strips(law).end - 1 <= laplace_reach(scale) < 2 * strips(law).end
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_bound_covers_data_and_noise(law, stream):
+    task = make_task(law, rows_at_most=10)
+    worst = {name: np.tile([1.0, 0.5, 1.0, 0.0], (10, 1)) for name in task.owners}
+    whole = {name: (values * task.gamma).astype(np.int64) for name, values in worst.items()}
+    assert np.abs(moments.reference(whole, task)).max() < task.bound
+    quiet = make_task(law, rows_at_most=1, noise=3)
+    loud = make_task(law, rows_at_most=1, noise=3 * 10**6)
+    assert np.abs(total_noise(loud, 20, stream)).max() < loud.bound - quiet.bound
+    with pytest.raises(CapacityError, match="lower gamma"):
+        _ = make_task(law, noise=2**126).committee
+
+
+def test_laplace_rows_outside_the_radii_become_zero(stream):
+    task = make_task("discrete-laplace")
+    own = OwnBlock(task, "o1")
+    fine = [1.0, 0.5, 0.0, 1.0]
+    rows = np.array([fine, [1.01, 0, 0, 0], [0, 0.6, 0, 0], [0, 0, 0.6, 0.6], [0, 0, -0.6, 0.6]])
+    whole = own.quantise(rows, stream)
+    assert whole[0].tolist() == [64, 32, 0, 64]
+    assert not whole[1:].any()
+    # Within the L2 bound all of these rows would have passed.
+    assert make_task().block_norm_squared(task.blocks[1]) > max((whole**2).sum(axis=1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_legitimate_rows_are_never_lost_to_rounding(seed, gamma):
+    rng = np.random.default_rng(seed)
+    task = make_task("discrete-laplace", gamma=gamma, constant=1)
+    rows = random_rows(rng, 50)
+    rows[:, 0] = rng.choice([-1.0, 1.0, rng.uniform(-1, 1)], 50)
+    whole = OwnBlock(task, "o0").quantise(rows, moments.Stream.fresh())
+    assert whole[:, 2:].sum(axis=1).tolist() == [gamma] * 50
+
+
+def test_a_table_of_zeros_is_nothing_but_noise(stream):
+    for law in LAWS:
+        task = make_task(law, constant=1, noise=3)
+        tables = {name: np.zeros((2, 4)) for name in task.owners}
+        found = moments.simulate(tables, task, stream)
+        assert np.abs(found.opened[:-1]).mean() < 20
+
+
+# --- sensitivities
+
+
+def largest_rows(rng):
+    """Corners of what the owners enforce."""
+    row = []
+    for _ in range(3):
+        hot = [0, 0]
+        hot[rng.integers(0, 2)] = int(rng.choice([64, 64, 0]))
+        row += [int(rng.choice([-64, 64, 0])), int(rng.choice([-32, 32])), *hot]
+    return np.array(row)
+
+
+LAPLACE_TASKS = [
+    make_task("discrete-laplace"),
+    make_task("discrete-laplace", noise=11, own_noise=OWN),
+    make_task("discrete-laplace", noise=11, own_noise=(3, 5, 11)),
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_one_person_moves_each_release_by_no_more_than_it_says(seed):
+    rng = np.random.default_rng(seed)
+    one, other = largest_rows(rng), largest_rows(rng)
+    for task in LAPLACE_TASKS:
+        for event, here in zip(task.events, task.opened_together, strict=True):
+            upper = np.triu_indices(task.width)
+
+            def entries(row, here=here, upper=upper):
+                z = np.append(row, 32)
+                return np.outer(z, z)[upper][here]
+
+            assert np.abs(entries(one)).sum() <= event.l1
+            assert np.abs(entries(one) - entries(other)).sum() <= event.replace_l1
+            for owner, l1, _ in event.others:
+                kept = other.copy()
+                kept[task.span(owner)] = one[task.span(owner)]
+                assert np.abs(entries(one) - entries(kept)).sum() <= l1
+            mixed = one.copy()
+            for owner in set(task.owners) - set(event.about or task.owners):
+                mixed[task.span(owner)] = other[task.span(owner)]
+            assert np.array_equal(entries(mixed), entries(one))
+    for law in ("skellam", "discrete-gaussian"):
+        task = make_task(law)
+        z, w = np.append(one, 32), np.append(other, 32)
+        change = np.outer(z, z) - np.outer(w, w)
+        assert (change**2).sum() <= task.event.replace_l2_squared
+        assert np.abs(change).sum() <= task.event.replace_l1
+
+
+def test_an_owner_of_most_columns_learns_less():
+    """What others hold is a small part, so replacing it moves little: 8 R S instead of 2 (R + S)^2."""
+    task = make_task()
+    large = replace(task.blocks[0], clip=6.0)
+    event = replace(task, blocks=(large, *task.blocks[1:])).event
+    assert [owner for owner, *_ in event.others] == ["o0"]
+    assert event.others[0][2] < event.replace_l2_squared
+    assert task.event.others == ()
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_calibrated_noise_keeps_the_budgets_and_no_less_would(law):
+    task = make_task(law)
+    budgets = parse_budgets(0.5, 1e-6, task.trust)
+    draft = replace(task, known=most_known(task.trust, budgets))
+    found = calibrated(draft, budgets)
+    assert found.noise % found.parts == 0
+
+    def worst(noise):
+        events = replace(draft, noise=noise).events
+        seen = budgets[0].observers(task.trust)
+        return max(epsilon(views(events, observer, task.trust), 1e-6).epsilon for observer in seen)
+
+    assert worst(found.noise) <= 0.5
+    assert worst(found.noise * 999 // 1000 // found.parts * found.parts) > 0.5
+
+
+def test_laplace_noise_is_pure_and_costs_its_scale():
+    task = make_task("discrete-laplace", noise=200_000)
+    seen = epsilon(views(task.events, Observer.analyst(), task.trust), 1e-9)
+    assert seen.route == "pure"
+    assert seen.epsilon == pytest.approx(task.event.l1 / 200_000, rel=1e-6)
+    # With nobody's share assumed known, an owner alone is left with less than a whole variable.
+    assert math.isinf(epsilon(views(task.events, Observer.party("o0"), task.trust), 1e-9).epsilon)
+    safe = replace(task, known=1)
+    assert math.isfinite(epsilon(views(safe.events, Observer.party("o0"), task.trust), 1e-9).epsilon)
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(PrivacyError, match="L1 radius"):
+        _ = make_task("discrete-laplace", blocks=(*make_task().blocks[:2], Block("o2", ("x",), 1.0))).limits
+    with pytest.raises(PrivacyError, match="fewer than all"):
+        make_task("discrete-laplace", known=3)
+    with pytest.raises(PrivacyError, match="own_noise"):
+        make_task("skellam", noise=11, own_noise=OWN)
+    with pytest.raises(PrivacyError, match="own_noise"):
+        make_task("discrete-laplace", noise=12, own_noise=OWN)
+    named = make_task("discrete-laplace", noise=11, own_noise=OWN)
+    with pytest.raises(PrivacyError, match="several releases"):
+        _ = named.event
+    with pytest.raises(PrivacyError, match="none left to choose"):
+        calibrated(named, parse_budgets(1.0, 1e-5))
+
+
+def test_facts_and_loads():
+    task = make_task("discrete-laplace", noise=11, own_noise=OWN)
+    assert task.facts["own_noise"] == {"o0": "5", "o1": "11", "o2": "5"}
+    assert (task.facts["law"], task.facts["noise"]) == ("discrete-laplace", "11")
+    assert (task.message_rounds, make_task().message_rounds) == (10, 8)
+    assert "own_noise" not in make_task().facts
+    seat, hub = task.cells("o0", 100), task.cells(COORDINATOR, 100)
+    assert (seat.dealt, seat.held, seat.opened) == (400 + task.entries, 1200, 3 * task.entries)
+    assert (hub.dealt, hub.held, hub.opened) == (0, 0, 0)
+    pair = make_task(owners=2).cells(COORDINATOR, 100)
+    assert (pair.dealt, pair.held) == (0, 800)
+
+
+def test_the_agreement_tells_laws_groups_and_scales_apart():
+    task = make_task("discrete-laplace")
+    wider = replace(task.blocks[0], groups=((1, Fraction(2)), *task.blocks[0].groups[1:]))
+    others = [
+        make_task("discrete-gaussian"),
+        replace(task, known=1),
+        replace(task, blocks=(wider, *task.blocks[1:])),
+        replace(task, noise=11, own_noise=OWN),
+        replace(task, noise=11, own_noise=(11, 5, 5)),
+    ]
+    assert len({str(other.agreement) for other in [task, *others]}) == 6
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_noise_by_its_error_or_as_a_multiple(law):
+    plan = MomentsOf(make_task(law, known=1), rows=1000)
+    by_error = plan.with_error(0.5)
+    assert 0.49 < by_error.error <= 0.5
+    by_multiple = plan.with_multiplier(2.0)
+    assert 2.0 <= by_multiple.multiplier < 2.001
+    assert by_multiple.error == pytest.approx(by_multiple.task.noise_std / 1000)
