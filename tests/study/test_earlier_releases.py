@@ -1,0 +1,403 @@
+"""What release 0.1.0 wrote stays readable, and studies that it agreed on stay the same studies.
+
+``tests/fixtures`` holds what that release wrote, ``tests/fixtures/make.py`` says how. Whatever is moved or renamed in
+the code, only the imports below may have to follow. A test that fails here means that participants of two releases
+would not agree, or that somebody's file cannot be used any more.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.cli.fitted import summary
+from colonnade.cli.show import preflight as shown
+from colonnade.errors import ColonnadeError
+from colonnade.models import Estimator
+from colonnade.privacy import Ledger, Observer, parse_budgets
+from colonnade.report import render
+from colonnade.study import PartyConfig, Study, preflight
+from colonnade.study.alignments import Store
+from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
+from colonnade.tables import Schema, read_table
+from colonnade.wire.codec import decode, encode
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+PARTIES = ("bank", "shop", "clinic")
+
+# --- comparing
+
+
+def plain(value: Any) -> Any:
+    """A value as it comes out of JSON."""
+    return json.loads(json.dumps(value))
+
+
+def read(path: str) -> Any:
+    return json.loads((FIXTURES / path).read_text(encoding="utf-8"))
+
+
+def differences(found: Any, expected: Any, where: str = "") -> list[str]:
+    """Where two plain values differ; floats may differ by one part in a billion."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        missing = [f"{where}.{key} is in one of them alone" for key in sorted(set(found) ^ set(expected))]
+        both = [key for key in expected if key in found]
+        return missing + [line for key in both for line in differences(found[key], expected[key], f"{where}.{key}")]
+    if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        pairs = enumerate(zip(found, expected, strict=True))
+        return [line for place, (a, b) in pairs for line in differences(a, b, f"{where}[{place}]")]
+    if isinstance(expected, float) and isinstance(found, float):
+        same = math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-300)
+        return [] if same else [f"{where}: {found!r} and not {expected!r}"]
+    same = type(found) is type(expected) and found == expected
+    return [] if same else [f"{where}: {found!r} and not {expected!r}"]
+
+
+# --- studies
+
+
+@cache
+def study_of(name: str) -> Study:
+    return Study.load(FIXTURES / "studies" / f"{name}.toml")
+
+
+def agreed(study: Study) -> dict[str, Any]:
+    """What participants must have in common, to the last digit."""
+    events = [event.to_dict() for event in study.events]
+    found = {"digest": study.digest, "agreement": study.task.agreement, "events": events}
+    if study.aligning is not None:
+        found["aligning"] = study.aligning.agreement
+    return plain(found)
+
+
+def priced(study: Study) -> dict[str, Any]:
+    """What people are told of a study beforehand, as values and as text."""
+    answer, statement = preflight(study), study.statement.to_dict()
+    values = answer.to_dict()
+    assert values["statement"] == statement
+    assert values["digest"] == study.digest
+    assert statement["events"] == [event.to_dict() for event in study.events]
+    # What is written once is not written again: the events are in what was agreed.
+    values["statement"] = {name: value for name, value in statement.items() if name != "events"}
+    return plain({"preflight": unmeasured(values), "text": untimed(shown(answer)).splitlines()})
+
+
+def unmeasured(value: Any) -> Any:
+    """Plain values without those that another machine would find otherwise; their keys stay."""
+    if isinstance(value, dict):
+        found = {key: "measured" if key == "seconds" else unmeasured(inside) for key, inside in value.items()}
+        if found.get("instead"):
+            found["instead"] = [found["instead"][0], "measured"]
+        return found
+    return [unmeasured(inside) for inside in value] if isinstance(value, list | tuple) else value
+
+
+def untimed(text: str) -> str:
+    text = re.sub(r"(about [\d,.]+ s|less than 0\.1 s)\b", "MEASURED s", text)
+    return re.sub(r"\([\d,.]+ times", "(MEASURED times", text)
+
+
+QUESTIONS: dict[str, Callable[[Study], Any]] = {
+    "epsilon at a multiplier": lambda study: epsilons(study, Amount(multiplier=2.0)),
+    "epsilon at a multiplier of 900 rows": lambda study: epsilons(study, Amount(multiplier=2.0), 900),
+    "epsilon at an error of 900 rows": lambda study: epsilons(study, Amount(error=0.05), 900),
+    "epsilon at an error": lambda study: epsilons(study, Amount(error=0.05)),
+    "rows at an error": lambda study: least_rows(study, Amount(error=0.05)),
+    "rounds at a multiplier": lambda study: most_rounds(study, Amount(multiplier=2.0)),
+}
+
+
+def answered(study: Study, question: str) -> dict[str, Any]:
+    """The answer to an inverse question, or the sentence that says why there is none."""
+    try:
+        values = QUESTIONS[question](study).to_dict()
+    except ColonnadeError as error:
+        return {"error": [type(error).__name__, str(error)]}
+    statement = values["statement"]
+    # What each observer would learn; the words that go with it are those of the study, which are compared above.
+    rows = [[row[name] for name in ("observer", "adjacency", "epsilon", "delta", "route")] for row in statement["rows"]]
+    return {"answer": plain(values | {"statement": {"events": statement["events"], "rows": rows}})}
+
+
+STUDIES = read("studies.json") if (FIXTURES / "studies.json").exists() else {}
+PLANS = read("plans.json") if (FIXTURES / "plans.json").exists() else {}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_participants_of_both_releases_agree_on_a_study(name):
+    for key, value in agreed(study_of(name)).items():
+        assert value == STUDIES[name]["agreed"][key], key
+    assert set(agreed(study_of(name))) == set(STUDIES[name]["agreed"])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_people_are_told_the_same_of_a_study(name):
+    assert not differences(priced(study_of(name)), STUDIES[name]["priced"])
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_inverse_questions_have_the_same_answers(name):
+    found = {question: answered(study_of(name), question) for question in PLANS[name]}
+    assert not differences(found, PLANS[name])
+
+
+# --- models
+
+
+def new_people() -> dict[str, Path]:
+    """A few people, of whom no model was made."""
+    return {name: FIXTURES / "people" / f"{name}.csv" for name in PARTIES}
+
+
+def load_model(name: str) -> Estimator:
+    """A saved model; where parties kept weights, these are beside it."""
+    model = Estimator.load(FIXTURES / "models" / f"{name}.json")
+    for path in sorted((FIXTURES / "models").glob(f"{name}.kept.*.json")):
+        model.load_kept(path)
+    return model
+
+
+def used(model: Any) -> dict[str, Any]:
+    """What a saved model still says and does; what it holds is compared where it is saved again."""
+    people = new_people()
+    found: dict[str, Any] = {"class": type(model).__name__, "parameters": model.get_params(), "repr": repr(model)}
+    found |= {"schemas": {name: schema.digest for name, schema in model.schemas_.items()}, "summary": summary(model)}
+    if hasattr(model, "transform"):
+        found["transform"] = model.transform(people).tolist()
+    if hasattr(model, "predict"):
+        found["scores"] = model.scores(people).tolist()
+        found["predict"] = model.predict(people).tolist()
+        found["parts"] = {name: model.partial(name, people[name]).tolist() for name in model.schemas_}
+        if getattr(model, "_released", True) is not None:
+            found["export"] = {name: value for name, value in model.to_json().items() if name != "privacy"}
+    if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
+        found["chances"] = model.predict_proba(people).tolist()
+    if hasattr(model, "guarantees_"):
+        found["digest"] = model.digest
+        found["guarantees"] = model.guarantees_.to_dict()
+    if getattr(model, "ids_", None) is not None:
+        joint = model.joint
+        found["joint"] = [list(joint.ids), joint.scores.tolist(), joint.predictions.tolist()]
+    return plain(found)
+
+
+def page(name: str, model: Any) -> str:
+    """The report of a model, without the version of the software, and without the style that all pages share."""
+    html = render(run_of(name, model), model.privacy_, model)
+    html = re.sub(r"colonnade \d+(\.\w+)+", "colonnade VERSION", html)
+    return re.sub(r"(<style>).*?(</style>)", r"\1\2", html, flags=re.DOTALL)
+
+
+def run_of(name: str, model: Any) -> dict[str, Any]:
+    """A small record of a run, as a coordinator could have written it."""
+    owners = list(model.schemas_)
+    phases = {"encode": {"wall": 0.25, "cpu": 0.125, "rounds": 0, "messages": 0, "bytes": 0}}
+    phases["open"] = {"wall": 0.5, "cpu": 0.25, "rounds": 1, "messages": 8, "bytes": 4096}
+    traffic = {"sent": 4096, "received": 8192, "sealed_sent": 5000, "sealed_received": 9000, "messages": 8, "rounds": 1}
+    facts = {"columns": ["a", "b"], "seat": True, "phases": phases, "traffic": traffic, "seconds": 1.5}
+    noise = {"law": "skellam", "noise": "30000000", "noise_std": 6.5, "gamma": 4096, "rows_at_most": 1000}
+    aligned = {"mode": "dh", "hidden": False, "on": ["person_id"], "matched": 40, "rows": dict.fromkeys(owners, 50)}
+    return {
+        "participant": "coordinator",
+        "study": f"earlier {name}",
+        "digest": "7f3a" * 16,
+        "started": "2025-05-01T09:00:00.000+00:00",
+        "ended": "2025-05-01T09:00:02.000+00:00",
+        "seconds": 2.0,
+        "status": "finished",
+        "platform": "Python 3.11.9 on x86_64",
+        "processors": 2,
+        "participants": [*owners, "coordinator"],
+        "alignment": aligned | {"reused": False, "seconds": 0.75},
+        "task": {"kind": model.kind, **noise, "columns": 6, "primes": 3, "value_bits": 55, "system_bits": 65},
+        "parties": dict.fromkeys(owners, facts),
+        "coordinator": facts | {"columns": [], "seat": False},
+    }
+
+
+MODELS = sorted(path.name.removesuffix(".used.json") for path in (FIXTURES / "models").glob("*.used.json"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_says_and_does_the_same(name):
+    assert not differences(used(load_model(name)), read(f"models/{name}.used.json"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_is_saved_again_as_it_was(name, tmp_path):
+    path = load_model(name).save(tmp_path / "model.json")
+    assert path.read_bytes() == (FIXTURES / "models" / f"{name}.json").read_bytes()
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if list((FIXTURES / "models").glob(f"{name}.kept.*"))])
+def test_kept_weights_belong_to_their_model_and_are_kept_again_as_they_were(name, tmp_path):
+    model = load_model(name)
+    for party in model.schemas_:
+        path = model.save_kept(tmp_path / f"{party}.json", party)
+        assert path.read_bytes() == (FIXTURES / "models" / f"{name}.kept.{party}.json").read_bytes()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_report_is_the_same_page(name):
+    expected = gzip.decompress((FIXTURES / "reports" / f"{name}.html.gz").read_bytes()).decode()
+    assert page(name, load_model(name)) == expected
+
+
+# --- a ledger
+
+
+def ledger_facts(path: Path, now: str) -> dict[str, Any]:
+    """All that a ledger says at some moment."""
+    ledger = Ledger(path, clock=lambda: datetime.fromisoformat(now))
+    observers = [Observer.analyst(), Observer.coordinator(), *map(Observer.party, PARTIES)]
+    entries = [
+        {
+            "id": entry.id,
+            "study": entry.study,
+            "digest": entry.digest,
+            "created": entry.created,
+            "state": entry.state,
+            "events": [event.to_dict() for event in entry.events],
+            "trust": entry.trust.to_json(),
+        }
+        for entry in ledger.entries()
+    ]
+    spent = {seen.label: [ledger.spent(seen, 1e-5), ledger.spent(seen, 1e-5, days=30)] for seen in observers}
+    return plain({"now": now, "head": ledger.head, "changes": len(ledger.lines()), "entries": entries, "spent": spent})
+
+
+def test_a_ledger_is_read_verified_and_written_on(tmp_path):
+    path, expected = tmp_path / "ledger.sqlite", read("ledger/earlier-ledger.json")
+    shutil.copyfile(FIXTURES / "ledger" / "earlier-ledger.db", path)
+    ledger = Ledger(path)
+    ledger.verify(expected["head"])
+    assert ledger.chained
+    assert ledger.head == expected["head"]
+    found = ledger_facts(path, expected["now"])
+    assert found["entries"] == expected["entries"]
+    assert not differences(found, expected)
+    study = study_of("pca-moments")
+    caps = parse_budgets({"analyst": 50.0}, 1e-5)
+    before = ledger.spent(Observer.analyst(), 1e-5)
+    entry = ledger.reserve("another", study.digest, study.events, study.trust, caps)
+    ledger.commit(ledger.mark_sent(entry))
+    ledger.verify(expected["head"])
+    assert ledger.entries()[-1].state == "committed"
+    assert ledger.spent(Observer.analyst(), 1e-5) > before
+    assert ledger.head != expected["head"]
+
+
+# --- a party's configuration and its alignments
+
+
+def party_of(study: str) -> tuple[PartyConfig, Study]:
+    return PartyConfig.load(FIXTURES / "party" / "party.toml"), study_of(study)
+
+
+def allowed() -> dict[str, Any]:
+    """What a party file says."""
+    config, _ = party_of("align-hidden")
+    content = config.content.model_dump(mode="json")
+    caps = [[cap.selector, cap.epsilon, cap.delta] for cap in config.caps]
+    periods = [[p.days, [[cap.selector, cap.epsilon, cap.delta] for cap in p.budgets]] for p in config.periods]
+    return plain({"content": content, "caps": caps, "periods": periods, "approval": config.approval})
+
+
+def alignment(study: str) -> dict[str, Any]:
+    """What a party finds of an earlier alignment, by the keys in its table."""
+    config, loaded = party_of(study)
+    table = config.table(loaded.roster.schemas[config.name], loaded.aligning.plan)
+    notes: list[str] = []
+    store = Store(config.alignments, loaded, config.name)
+    found = store.find(table.keys, notes.append)
+    assert found is not None, notes
+    lists = {name: None if (held := getattr(found, name)) is None else held.tolist() for name in ("index", "slots")}
+    keys = [value.hex() for value in table.keys.values]
+    rows = {"token": found.token.hex(), "size": found.size, "rows": found.rows.tolist(), "reused": found.reused}
+    return {"file": store.path.name, "keys": keys, **rows, **lists}
+
+
+ALIGNED = ("align-hidden", "align-composite")
+
+
+def test_a_party_file_says_the_same():
+    assert not differences(allowed(), read("party/party.json"))
+    for name in (*ALIGNED, "pca-moments", "glm-alternating"):
+        config, study = party_of(name)
+        config.check(study)
+
+
+@pytest.mark.parametrize("name", ALIGNED)
+def test_an_earlier_alignment_is_found_again(name):
+    assert alignment(name) == read(f"party/{name}.json")
+
+
+# --- frames
+
+
+FRAMES: dict[str, Any] = {
+    "nothing": None,
+    "truth": [True, False],
+    "whole numbers": [0, 1, -1, 127, 128, -128, -129, 2**63, -(2**200)],
+    "numbers": [0.0, -0.5, 1e300, math.inf],
+    "text": ["", "plain", "Grüße, 漢字"],
+    "bytes": b"\x00\x01\xfe\xff",
+    "nested": {"a": [None, {"b": [1, "two", 3.0, b"4"]}], "": {}, "c": []},
+    "int64": np.arange(-3, 3, dtype=np.int64).reshape(2, 3),
+    "int32": np.array([-(2**31), 2**31 - 1], dtype=np.int32),
+    "float64": np.array([[0.1, -2.5], [math.inf, 1e-300]]),
+    "uint8": np.arange(7, dtype=np.uint8),
+    "uint32": np.array([0, 2**32 - 1], dtype=np.uint32),
+    "flags": np.array([True, False, True]),
+    "empty": np.zeros((0, 4), dtype=np.int64),
+    "single": np.array(5, dtype=np.int64),
+    "message": ["shares", {"block": np.arange(5, dtype=np.int64)}],
+    "message of many": ["ready", {"rows": 5, "digest": b"\x07" * 4, "part": np.arange(3, dtype=np.uint8)}],
+    "large": ["block", {"values": np.arange(1024, dtype=np.float64)}],
+}
+
+
+def equal(found: Any, expected: Any) -> bool:
+    if isinstance(expected, np.ndarray):
+        same = isinstance(found, np.ndarray) and found.dtype == expected.dtype and found.shape == expected.shape
+        return same and np.array_equal(found, expected)
+    if isinstance(expected, list):
+        return isinstance(found, list) and len(found) == len(expected) and all(map(equal, found, expected))
+    if isinstance(expected, dict):
+        return list(found) == list(expected) and all(equal(found[key], value) for key, value in expected.items())
+    return type(found) is type(expected) and found == expected
+
+
+def test_frames_are_the_same_bytes():
+    stored = {name: base64.b64decode(text) for name, text in read("frames.json").items()}
+    assert set(stored) == set(FRAMES)
+    for name, frame in stored.items():
+        value = decode(frame)
+        assert equal(value, FRAMES[name]), name
+        assert encode(value) == frame, name
+        assert encode(FRAMES[name]) == frame, name
+
+
+# --- schemas and tables
+
+
+@pytest.mark.parametrize("name", PARTIES)
+def test_tables_are_encoded_the_same(name):
+    expected = read("people/encoded.json")[name]
+    schema = Schema.load(FIXTURES / "studies" / "schemas" / f"{name}.toml")
+    assert schema.digest == expected["digest"]
+    assert list(schema.encoded_names) == expected["names"]
+    rows = read_table(new_people()[name], schema, id="person_id").matrix()
+    assert not differences(plain(rows.tolist()), expected["rows"])
