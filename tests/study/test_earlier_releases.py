@@ -29,7 +29,7 @@ from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer, parse_budgets
 from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
-from colonnade.study.alignments import Store
+from colonnade.study.alignment.store import Store
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.tables import Schema, read_table
 from colonnade.wire.codec import decode, encode
