@@ -14,9 +14,10 @@ import colonnade
 from colonnade import PCA, Statement, errors, load_dataset
 from colonnade.cli.app import app
 from colonnade.cli.output import INTERNAL_ERROR
-from colonnade.models import Roster
-from colonnade.study import policy, spec, tasks
+from colonnade.models import Roster, kinds
+from colonnade.study import policy, spec
 from colonnade.study.alignment import section as aligning
+from colonnade.study.keys import keys_of
 from colonnade.tables import toml
 
 from .book import ROOT, blocks, named, pages
@@ -112,7 +113,7 @@ def parts(module: object) -> list[type[BaseModel]]:
 
 def test_every_key_of_study_and_party_files_is_documented() -> None:
     text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
-    for part in [*parts(spec), *parts(tasks), *parts(policy), *parts(aligning)]:
+    for part in [*parts(spec), *(keys_of(row.kind) for row in kinds.rows()), *parts(policy), *parts(aligning)]:
         for name, field in part.model_fields.items():
             key = field.alias or name
             nested = f"[{key}" in text or f"[policy.{key}" in text
@@ -121,7 +122,7 @@ def test_every_key_of_study_and_party_files_is_documented() -> None:
 
 def test_the_defaults_in_study_files_are_the_real_ones() -> None:
     text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
-    for part in (tasks.TaskPart, spec.LimitsPart):
+    for part in (keys_of("pca"), spec.LimitsPart):
         for name, field in part.model_fields.items():
             if field.is_required():
                 assert f"| `{name}` | required |" in text

@@ -301,14 +301,14 @@ def test_the_preflight_compares_the_two_modes_for_equal_keys(folder):
 def test_padded_lists_are_priced_as_long_as_they_are(folder):
     padded, long = (load(folder, STUDY + ALIGN + text) for text in ("pad_to = 5_000\n", ""))
     found = preflight(padded, 360)
-    assert (found.rows, found.alignment.rows, found.alignment.pad_to) == (360, 5_000, 5_000)
+    assert (found.run.rows, found.alignment.rows, found.alignment.pad_to) == (360, 5_000, 5_000)
     assert found.alignment.loads == preflight(long, 5_000).alignment.loads
-    assert preflight(padded).rows == 5_000
+    assert preflight(padded).run.rows == 5_000
     with pytest.raises(CapacityError, match="at most 5000 rows, not of 5001"):
         preflight(padded, 5_001)
     hidden = [preflight(load(folder, STUDY + ALIGN + f"hidden = true\n{text}"), 360) for text in ("", "pad_to = 720\n")]
-    assert hidden[1].rows == 360
-    assert hidden[1].bytes_total > 1.8 * hidden[0].bytes_total
+    assert hidden[1].run.rows == 360
+    assert hidden[1].run.bytes_total > 1.8 * hidden[0].run.bytes_total
 
 
 def test_similar_keys_are_priced_up_to_their_limit(folder):
@@ -323,10 +323,10 @@ def test_similar_keys_are_priced_up_to_their_limit(folder):
 def test_hidden_members_cost_a_row_for_every_slot_of_the_universe(folder):
     seen = preflight(load(folder), 1_000)
     hidden = preflight(load(folder, STUDY + ALIGN + "hidden = true\n"), 1_000)
-    assert hidden.rows == seen.rows == hidden.alignment.rows == 1_000
-    assert hidden.bytes_total > 1.8 * seen.bytes_total
+    assert hidden.run.rows == seen.run.rows == hidden.alignment.rows == 1_000
+    assert hidden.run.bytes_total > 1.8 * seen.run.bytes_total
     most = preflight(load(folder, STUDY.replace('"pca"', '"pca"\nrows_at_most = 1_000') + ALIGN + "hidden = true\n"))
-    assert most.rows == 500
+    assert most.run.rows == 500
 
 
 # --- what a party keeps

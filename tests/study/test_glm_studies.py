@@ -25,7 +25,6 @@ from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
 from colonnade.study.local import folder_of
-from colonnade.study.preflight import ExchangePreflight
 
 from .conftest import InThread, free_port, outcomes, people_of, play, scatter
 
@@ -294,26 +293,25 @@ def test_a_party_killed_half_way_stays_spent(talk):
 def test_a_preflight_says_what_follows_from_public_figures(talk, colonnade):
     study = talk.study(LOGISTIC)
     answer = preflight(study)
-    assert isinstance(answer, ExchangePreflight)
-    task = study.task
-    assert (answer.rows, answer.method, answer.family, answer.active) == (ROWS, "alternating", "logistic", "bank")
-    assert answer.epochs == task.epochs
-    assert {load.participant: load.bytes_sent for load in answer.loads} == {
+    task, facts = study.task, answer.details.facts
+    assert (answer.run.rows, answer.details.method) == (ROWS, "alternating")
+    assert (facts["family"], facts["active"], facts["epochs"]) == ("logistic", "bank", task.epochs)
+    assert {load.participant: load.bytes_sent for load in answer.run.loads} == {
         "bank": 8 * ROWS * task.epochs,
         "shop": 8 * ROWS * task.epochs,
         "coordinator": 0,
     }
-    bank, shop = answer.sides
-    assert (bank.weight_bound, bank.score_clip, bank.agreement) == (None, None, None)
-    assert shop.noise_std == task.message_deviation("shop")
-    assert 0 < shop.agreement < 1
-    assert [row.what for row in answer.guarantees][:2] == ["messages of bank", "kept weights of all others"]
+    bank, shop = facts["sides"]
+    assert (bank["weight_bound"], bank["score_clip"], bank["agreement"]) == (None, None, None)
+    assert shop["noise_std"] == task.message_deviation("shop")
+    assert 0 < shop["agreement"] < 1
+    assert [row["what"] for row in facts["guarantees"]][:2] == ["messages of bank", "kept weights of all others"]
     text = show.preflight(answer)
     for words in ("MODEL, family logistic", "expected agreement", "eavesdropper", "64-bit integers"):
         assert words in text
     assert "kept weights of all others" in show.asked("bank", answer)
     plain = colonnade("privacy", study.path, "--json")
-    assert plain["sides"][1]["agreement"] == shop.agreement
+    assert plain["sides"][1]["agreement"] == shop["agreement"]
     assert {row["observer"] for row in plain["guarantees"]} >= {"analyst", "coordinator", "bank+shop"}
     assert "task.rows" in colonnade("privacy", study.path, "--rows", 7, code=StudyError.exit_code)
 
@@ -321,8 +319,8 @@ def test_a_preflight_says_what_follows_from_public_figures(talk, colonnade):
 def test_what_was_chosen_by_hand_has_no_expected_agreement(talk):
     for given in ("score_clip = 1.0\n", 'method = "gradient"\n'):
         answer = preflight(talk.study(LOGISTIC + given))
-        assert [side.agreement for side in answer.sides] == [None, None]
-    assert answer.learning_rate > 0
+        assert [side["agreement"] for side in answer.details.facts["sides"]] == [None, None]
+    assert answer.details.facts["learning_rate"] > 0
     assert "steps of" in show.preflight(answer)
 
 

@@ -19,7 +19,6 @@ from colonnade.errors import BudgetError, ColonnadeError, PolicyError, StudyErro
 from colonnade.models import Estimator, KeptScores
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
-from colonnade.study.figures import AskingPreflight
 from colonnade.study.local import folder_of, run_local
 from colonnade.tables.centred import Centred
 
@@ -320,15 +319,15 @@ def test_more_people_than_the_study_allows_are_refused(place):
 def test_what_a_question_costs_is_said_beforehand(place, colonnade):
     study = place.study("ask")
     answer = preflight(study)
-    assert isinstance(answer, AskingPreflight)
-    (sender,) = answer.senders
-    assert (answer.to, answer.rows, sender.party, sender.weights) == ("bank", 100, "shop", 7)
-    assert (sender.noise_std, sender.blur) == (study.task.deviation("shop"), study.task.blur("shop"))
-    assert {load.participant: load.bytes_sent for load in answer.loads} == {"bank": 0, "shop": 800, "coordinator": 0}
-    assert preflight(study, 50).loads[1].bytes_sent == 400
+    facts, run = answer.details.facts, answer.run
+    (sender,) = facts["senders"]
+    assert (facts["to"], run.rows, sender["party"], sender["weights"]) == ("bank", 100, "shop", 7)
+    assert (sender["noise_std"], sender["blur"]) == (study.task.deviation("shop"), study.task.blur("shop"))
+    assert {load.participant: load.bytes_sent for load in run.loads} == {"bank": 0, "shop": 800, "coordinator": 0}
+    assert preflight(study, 50).run.loads[1].bytes_sent == 400
     for text in (colonnade("privacy", study.path), show.asked("shop", answer)):
         assert "SCORES of new people by kept weights, told to bank alone" in text
-        assert answer.model in text
+        assert facts["model"] in text
     plain = colonnade("privacy", study.path, "--json")
     assert (plain["senders"][0]["party"], plain["noise_on"], plain["primes"]) == ("shop", "a score that is told", 0)
     assert plain["columns"] == len(study.model.feature_names_in_)

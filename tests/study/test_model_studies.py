@@ -20,7 +20,6 @@ from colonnade.privacy import Ledger, NonPrivate, Observer, Statement
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
-from colonnade.study.preflight import IterativePreflight
 from colonnade.tables import load_dataset
 
 from .conftest import free_port, play, scatter
@@ -156,9 +155,9 @@ def test_a_one_shot_regression(place, regression):
 def test_an_iterative_regression_opens_a_gradient_a_round(place):
     study = place.study("sqm", SQM, NOISY)
     answer = preflight(study)
-    assert isinstance(answer, IterativePreflight)
-    assert (answer.steps, answer.batch, answer.people, answer.rows) == (10, 60, ROWS, ROWS)
-    assert answer.rounds > 10
+    assert answer.details.facts == {"steps": 10, "sampling": "poisson", "batch": 60, "people": ROWS}
+    assert answer.run.rows == ROWS
+    assert answer.run.rounds > 10
     assert "10 openings, each about a random batch of 60 of 600 people" in show.preflight(answer)
     models = place.run(study)
     for model in models.values():
@@ -174,7 +173,7 @@ def test_the_functional_mechanism_at_prices_of_the_parties(place):
     study = place.study("functional", FUNCTIONAL, "")
     answer = preflight(study)
     assert answer.binding is None
-    assert answer.law == "discrete-laplace"
+    assert answer.run.law == "discrete-laplace"
     assert answer.to_dict()["binding"] is None
     model = place.run(study)["coordinator"]
     for name, allowed in (("bank", 3.0), ("shop", 2.0), ("clinic", 1.0)):
@@ -250,7 +249,7 @@ def test_a_noisy_prediction_is_charged_to_those_who_tell(place, regression):
 def test_exact_answers_need_everybody_elses_word(place, regression):
     study = place.study("exact", PREDICTION + "exact = true\n", "")
     assert isinstance(study.events[0], NonPrivate)
-    assert preflight(study).noise_std == 0
+    assert preflight(study).run.noise_std == 0
     uncapped = "epsilon = { analyst = 3.0, coordinator = 3.0, clinic = 3.0 }"
     shop = place.allow("shop", uncapped)
     with pytest.raises(PolicyError, match="tells bank exact answers, without noise, and shop's policy does not allow"):

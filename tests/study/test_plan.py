@@ -12,12 +12,10 @@ import pytest
 
 from colonnade.cli import app as cli
 from colonnade.errors import PrivacyError, StudyError
-from colonnade.models import MODELS
 from colonnade.privacy import PoissonSampled, Repeated, Statement
 from colonnade.protocols.sketch import Sketch
 from colonnade.study import Study, preflight
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
-from colonnade.study.preflight import RunPreflight, SketchPreflight
 from colonnade.tables import Schema, flag, number
 
 SKETCH = """\
@@ -163,7 +161,6 @@ def test_the_digest_covers_the_noise(study):
 
 
 def test_a_sketch_is_priced_and_not_run(study, colonnade, tmp_path):
-    assert "sketch" not in MODELS
     found = study()
     with pytest.raises(StudyError, match="is a sketch, and a sketch is priced, not run"):
         found.estimator()
@@ -182,8 +179,8 @@ def test_a_sketch_is_priced_and_not_run(study, colonnade, tmp_path):
 def test_preflight_of_a_sketch_has_noise_and_no_bytes(study, colonnade):
     found = study()
     answer = preflight(found)
-    assert isinstance(answer, SketchPreflight)
-    assert (answer.rounds, answer.batch, answer.participations) == (40, 50, 2)
+    assert answer.run is None
+    assert [answer.details.facts[key] for key in ("rounds", "batch", "participations")] == [40, 50, 2]
     assert answer.binding.observer.label == "analyst"
     facts = colonnade("privacy", found.path, "--json")
     assert facts["binding"] == {"observer": "analyst", "epsilon": pytest.approx(1.0), "allowed": 1.0, "kept": True}
@@ -199,7 +196,7 @@ def test_preflight_of_a_sketch_has_noise_and_no_bytes(study, colonnade):
 def test_preflight_of_a_run_names_who_decides(study, colonnade):
     found = study(PCA, ("{ analyst = 1.0 }", "1.0"))
     answer = preflight(found)
-    assert isinstance(answer, RunPreflight)
+    assert answer.run.rows == found.task.rows_at_most
     assert answer.binding.observer.label == "a"
     assert 0.999 < answer.binding.bound.epsilon <= 1.0
     assert "the budget for a decides: epsilon 1.0000 of 1 allowed" in colonnade("privacy", found.path)

@@ -288,8 +288,8 @@ def test_a_party_file_with_a_typing_error(folder):
 
 def test_preflight_scales_with_the_rows(folder):
     small, large = (preflight(load(folder), rows) for rows in (1_000, 1_000_000))
-    assert large.bytes_total > 100 * small.bytes_total
-    assert large.value_bits <= large.system_bits
+    assert large.run.bytes_total > 100 * small.run.bytes_total
+    assert large.run.value_bits <= large.run.system_bits
     plain = small.to_dict()
     assert plain["statement"]["rows"]
     assert {load["participant"] for load in plain["loads"]} == {"a", "b", "coordinator"}

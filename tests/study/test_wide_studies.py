@@ -11,7 +11,6 @@ from colonnade.cli import show
 from colonnade.errors import StudyError
 from colonnade.protocols.directions.task import Directions
 from colonnade.study import preflight
-from colonnade.study.figures import DirectionsPreflight
 from colonnade.study.plan import Amount, epsilons
 
 from .test_model_studies import NOISY, PARTIES, Place
@@ -32,10 +31,10 @@ def test_a_study_by_directions(place):
     columns = {"bank": ["age", "income", "balance", "arrears"], "shop": ["basket", "discounts"], "clinic": ["bmi"]}
     study = place.study("directions", TASK, NOISY, **columns)
     answer = preflight(study)
-    assert isinstance(answer, DirectionsPreflight)
     task = study.task
     assert isinstance(task, Directions)
-    assert (answer.method, answer.openings, answer.directions) == ("power", task.rounds, task.directions)
+    assert answer.details.method == "power"
+    assert answer.details.facts == {"openings": task.rounds, "directions": task.directions}
     text = show.preflight(answer)
     assert f"{task.rounds} openings of products with {task.directions} directions each, priced as one" in text
     assert "noise of deviation" in text

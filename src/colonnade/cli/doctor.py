@@ -15,8 +15,6 @@ from colonnade.errors import ColonnadeError, ConnectError
 from colonnade.models.alignment import keys_of
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
-from colonnade.protocols.exchange.task import Exchange
-from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
 from colonnade.study.run import load_identity
@@ -69,8 +67,8 @@ def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
         return
     yield _tried("key", lambda: _key(study, config))
     yield from _table(study, config)
-    if isinstance(study.task, KeptScoresTask):
-        yield _tried("kept weights", lambda: _kept(study, config))
+    if (kept := study.estimator().brings) is not None:
+        yield _tried(f"kept {kept}", lambda: _kept(study, config))
     yield _ledger(config)
     yield _tried("budget", lambda: _budget(study, config))
     yield _connection(study, config)
@@ -109,8 +107,8 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
         yield Check("table", "bad", str(error))
         return
     yield Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
-    if task is None and isinstance(study.task, Exchange):
-        yield _count(table.rows, study.task.rows)
+    if task is None and study.task.rows_fixed:
+        yield _count(table.rows, study.task.rows_stated)
     if task is not None:
         yield _tried("keys", lambda: _keys(task, table))
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.exchange import promised
 from colonnade.cli.output import Json, emit, say, speak_json
 from colonnade.cli.show import binding
 from colonnade.errors import StudyError
@@ -53,7 +52,7 @@ def plan(
 
 def _amount(study: Study, error: float | None, multiplier: float | None) -> Amount:
     """The noise as it was given, or as the study states it."""
-    stated = getattr(study.content.task, "noise_multiplier", None)
+    stated = study.content.task.parameters_given.get("noise_multiplier")
     return Amount(error, stated if error is None and multiplier is None else multiplier)
 
 
@@ -72,5 +71,5 @@ def _show(answer: Plan) -> str:
     lines = [f"study {answer.study!r}: {heads[answer.question]}", ""]
     lines += [f"  {name:<6}  {value}" for name, value in facts]
     deciding = binding(answer.binding) if answer.binding else "the study states no budget for observers"
-    also = ["", *promised(answer.statement, answer.guarantees)] if answer.guarantees else []
+    also = ["", str(answer.guarantees.besides(answer.statement))] if answer.guarantees else []
     return "\n".join([*lines, "", str(answer.statement), "", deciding, *also])

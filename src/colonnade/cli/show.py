@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.cli.doctor import Check
-from colonnade.cli.exchange import asking, exchange
 from colonnade.cli.fitted import summary
 from colonnade.cli.keys import rules
 from colonnade.models import Estimator
@@ -19,15 +18,8 @@ from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report.alignment import people
 from colonnade.study import Preflight, Study
-from colonnade.study.figures import (
-    Alignment,
-    AskingPreflight,
-    DirectionsPreflight,
-    ExchangePreflight,
-    IterativePreflight,
-    RunPreflight,
-    SketchPreflight,
-)
+from colonnade.study.alignment.figures import Alignment
+from colonnade.study.preflight import RunFigures
 
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
@@ -45,7 +37,7 @@ def preflight(answer: Preflight) -> str:
     """What a study would cost."""
     lines = [
         f"study {answer.study!r}, digest {answer.digest}",
-        *([f"method: {answer.method}"] if answer.method else []),
+        *([f"method: {answer.details.method}"] if answer.details.method else []),
         "",
         str(answer.statement),
         "",
@@ -53,14 +45,9 @@ def preflight(answer: Preflight) -> str:
         if answer.binding
         else "the study states no budget for observers: the task sets its price",
     ]
-    if isinstance(answer, RunPreflight):
-        lines += _run(answer)
-    if isinstance(answer, ExchangePreflight):
-        lines += ["", *exchange(answer)]
-    if isinstance(answer, AskingPreflight):
-        lines += ["", *asking(answer)]
-    if isinstance(answer, SketchPreflight):
-        lines += _sketch(answer)
+    lines += list(answer.details.brief) if answer.run is None else _run(answer.run, answer.details.brief)
+    if answer.details.section:
+        lines += ["", *answer.details.section]
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
     return "\n".join(lines)
@@ -69,8 +56,7 @@ def preflight(answer: Preflight) -> str:
 def asked(name: str, answer: Preflight) -> str:
     """What a party is asked to say yes to: what the study costs, and what its alignment tells to whom."""
     matched = [] if answer.alignment is None else [*_alignment(answer.alignment), ""]
-    promised = [*exchange(answer), ""] if isinstance(answer, ExchangePreflight) else []
-    promised += [*asking(answer), ""] if isinstance(answer, AskingPreflight) else []
+    promised = [*answer.details.section, ""] if answer.details.section else []
     head = f"{name} in {answer.study!r}: this is what it costs"
     return "\n".join([head, str(answer.statement), "", *promised, *matched])
 
@@ -111,12 +97,12 @@ def binding(found: Binding) -> str:
     return f"OVER BUDGET: {found.observer} would learn {learned}"
 
 
-def _run(answer: RunPreflight) -> list[str]:
+def _run(answer: RunFigures, brief: Sequence[str]) -> list[str]:
     lines = [
         f"for {answer.rows:,} rows of {answer.columns} encoded columns: about {answer.seconds:.1f} s, "
         f"{size(answer.bytes_total)} on the wire, {answer.rounds} rounds",
         f"values need {answer.value_bits} bits, {_held(answer)}; {_noise(answer)}",
-        *_steps(answer),
+        *brief,
         "",
     ]
     width = max(len(load.participant) for load in answer.loads)
@@ -127,7 +113,7 @@ def _run(answer: RunPreflight) -> list[str]:
     return lines
 
 
-def _held(answer: RunPreflight) -> str:
+def _held(answer: RunFigures) -> str:
     if not answer.primes:
         return "which 64-bit integers hold"
     return f"{answer.primes} primes hold {answer.system_bits}"
@@ -192,37 +178,11 @@ def _few(found: Alignment) -> str:
     return f"{few} the study ends, and nothing is spent"
 
 
-def _noise(answer: RunPreflight) -> str:
+def _noise(answer: RunFigures) -> str:
     if not answer.noise_std:
         return "no noise: the answers are exact"
     law = "" if answer.law == "skellam" else f"{answer.law} "
     return f"{law}noise of deviation {answer.noise_std:.4g} on {answer.noise_on}"
-
-
-def _steps(answer: RunPreflight) -> list[str]:
-    if isinstance(answer, DirectionsPreflight):
-        return [f"{answer.openings:,} openings of products with {answer.directions:,} directions each, priced as one"]
-    if not isinstance(answer, IterativePreflight):
-        return []
-    how = "a random batch" if answer.sampling == "poisson" else "one of the fixed batches"
-    return [f"{answer.steps:,} openings, each about {how} of {answer.batch:,} of {answer.people:,} people"]
-
-
-def _sketch(answer: SketchPreflight) -> list[str]:
-    batches = {
-        "poisson": f"each over a random batch of about {answer.batch:,} of {answer.rows:,} rows; "
-        f"a person is in about {answer.participations:,} of them",
-        "disjoint": f"each over one of the fixed batches of {answer.batch:,} of {answer.rows:,} rows; "
-        f"a person is in at most {answer.participations:,} of them",
-        "full": f"each over all {answer.rows:,} rows",
-    }
-    norm = "L1" if answer.noise == "discrete-laplace" else "L2"
-    return [
-        f"{answer.rounds:,} rounds, {batches[answer.sampling]}",
-        f"{answer.noise} noise of {answer.noise_multiplier:.4g} times the {norm} sensitivity on {answer.dimension:,} "
-        f"numbers: deviation {answer.noise_std:.4g} on a sum, {answer.error:.4g} on a mean",
-        "a sketch is priced and not run: the figures are those of a mechanism that does exactly this",
-    ]
 
 
 def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:

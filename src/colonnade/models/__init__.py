@@ -1,6 +1,6 @@
 """What a data scientist calls."""
 
-from colonnade.models.base import MODELS, Estimator
+from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Party, Roster
 from colonnade.models.glm.crossval import CrossValidation, cross_validate
 from colonnade.models.glm.guarantees import Guarantee, Guarantees
@@ -15,7 +15,6 @@ from colonnade.models.regression.logistic import LogisticRegression
 
 __all__ = [
     "GLM",
-    "MODELS",
     "PCA",
     "CrossValidation",
     "Estimator",

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import inspect
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from numpy.typing import NDArray
+
 from colonnade.errors import StudyError
+from colonnade.models import files, kinds
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.planner import Planner
 from colonnade.privacy import Event, Statement, Trust
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 
 FORMAT = 1
-MODELS: dict[str, type[Estimator]] = {}
 
 
-class Estimator(ABC):
+class Estimator(Planner):
     """A model in the manner of scikit-learn whose training is a joint computation.
 
     ``plan`` turns public parameters into a public task; ``owner`` and ``coordinator`` are the two programs that
     carry it out; ``finish`` makes the model of the published result and costs nothing.
     """
 
-    kind: ClassVar[str]
     privacy_: Statement
     schemas_: dict[str, Schema]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "kind" in cls.__dict__:
-            MODELS[cls.kind] = cls
-
-    @abstractmethod
-    def plan(self, roster: Roster) -> Any:
-        """The public task, with the least noise that meets the budgets."""
+    keeps: ClassVar[str | None] = None
+    """What a party ends with for itself alone, in a word; see :meth:`keep`."""
+    brings: ClassVar[str | None] = None
+    """What a party must bring that it kept of an earlier study, in a word; see :meth:`bring`."""
 
     @abstractmethod
     def owner(self, me: Owner, table: Table, task: Any) -> Any:
@@ -59,7 +56,30 @@ class Estimator(ABC):
 
     @abstractmethod
     def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
+        """Set the learned attributes from plain values; arrays that were saved beside them are under ``arrays``."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Learned arrays that are too large for JSON; they are saved in a file of their own."""
+        return {}
+
+    @property
+    def recipient(self) -> str | None:
+        """Who alone receives the result; nothing where everybody does."""
+        return None
+
+    # --- what a participant has for itself
+
+    def keep(self, path: Path) -> None:
+        """Write down what this party alone ends with, readable by its user alone; only where ``keeps`` says what."""
+        raise NotImplementedError
+
+    def bring(self, path: Path, party: str) -> None:
+        """Take up what a party kept of an earlier study; only where ``brings`` says what."""
+        raise NotImplementedError
+
+    def outcome(self, outcomes: Mapping[str, Any], task: Any) -> Any:
+        """What all participants ended with as one result, where all of them are in one process."""
+        return outcomes[COORDINATOR]
 
     def fit(self, people: Federation) -> Self:
         """Learn from all parties of a federation, each in a thread of this process."""
@@ -68,9 +88,13 @@ class Estimator(ABC):
                 f"fit takes a Federation, not {type(people).__name__}: "
                 "Federation([Party(name, table, schema=..., id=...), ...])"
             )
-        task = self.plan(people.roster)
+        task = self.plan_for(people)
         played = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
-        return self.conclude(people.roster, task, played.result)
+        return self.conclude(people.roster, task, self.outcome(played.results, task))
+
+    def plan_for(self, people: Federation) -> Any:
+        """The task for these people; what the parameters leave open may be counted here."""
+        return self.plan(people.roster)
 
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Any = None
@@ -100,8 +124,13 @@ class Estimator(ABC):
         return {name: getattr(self, name) for name in names}
 
     def save(self, path: str | Path) -> Path:
-        """Write the model as JSON: parameters, learned values, schemas and the privacy statement."""
+        """Write the model as JSON: parameters, learned values, schemas and the privacy statement.
+
+        Arrays go into an ``.npz`` file beside it, whose digest the JSON holds. Each file is written as a whole or not
+        at all.
+        """
         self._check_fitted()
+        target = Path(path)
         content = {
             "format": FORMAT,
             "kind": self.kind,
@@ -110,27 +139,32 @@ class Estimator(ABC):
             "privacy": self.privacy_.to_dict(),
             "learned": self.learned(),
         }
-        target = Path(path)
-        try:
-            target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise StudyError(f"{target} cannot be written: {error.strerror}") from None
+        if arrays := self.arrays():
+            content["arrays"] = files.write_arrays(target.with_suffix(files.ARRAYS), arrays)
+        files.write_whole(target, (json.dumps(content, indent=1) + "\n").encode())
         return target
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that :meth:`save` wrote."""
-        content = _read(Path(path))
-        kind = MODELS.get(str(content.get("kind")))
-        if kind is None or not issubclass(kind, cls) or content.get("format") != FORMAT:
-            raise StudyError(f"{path} is no {getattr(cls, 'kind', 'model')} of format {FORMAT}")
+        content = files.read_json(Path(path))
+        wanted = cls.kind if "kind" in vars(cls) else "model"
+        try:
+            kind = kinds.load(str(content.get("kind")))
+        except StudyError as error:
+            raise StudyError(f"{path} is no {wanted} of format {FORMAT}: {error}") from None
+        if not issubclass(kind, cls) or content.get("format") != FORMAT:
+            raise StudyError(f"{path} is no {wanted} of format {FORMAT}")
+        learned = content.get("learned", {})
+        if "arrays" in content:
+            learned["arrays"] = files.read_arrays(Path(path).with_suffix(files.ARRAYS), content["arrays"])
         try:
             model = kind(**content["parameters"])
             model.schemas_ = {
                 name: Schema.from_toml(text, name=f"{path}: {name}") for name, text in content["schemas"].items()
             }
             model.privacy_ = Statement.from_dict(content["privacy"])
-            model.restore(content["learned"])
+            model.restore(learned)
         except (KeyError, TypeError, ValueError) as error:
             raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
         return model
@@ -148,15 +182,3 @@ class Estimator(ABC):
 def _statement(events: tuple[Event, ...], trust: Trust, delta: float, also: tuple[str, ...]) -> Statement:
     """The statement of these events; draws of one task have the same."""
     return Statement.of(events, trust, delta, also=also)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise StudyError(f"{path} is not a model file: it is not JSON") from None
-    if not isinstance(content, dict):
-        raise StudyError(f"{path} is not a model file")
-    return content

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -18,12 +18,11 @@ from colonnade.privacy import Trust
 from colonnade.protocols import align
 from colonnade.protocols.align import Aligning, Matched, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
-from colonnade.protocols.session import Played, Task, partners, play
+from colonnade.protocols.session import Played, partners, play
+from colonnade.protocols.task import Playable
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.keys import Duplicates, Key, KeyColumn, KeyPlan, key_columns
 from colonnade.wire import Network, Room, check_name
-
-Result = TypeVar("Result")
 
 
 class Party:
@@ -106,6 +105,18 @@ class Roster:
         return cls(dict(schemas), Trust(owners, seats, most if threshold is None else threshold), hidden)
 
 
+@dataclass(frozen=True)
+class Outcomes:
+    """What every participant ended with, after a run in one process."""
+
+    played: Mapping[str, Played[Any]]
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What each participant's program returned: the owners in their order, the coordinator last."""
+        return {name: played.result for name, played in self.played.items()}
+
+
 class Federation:
     """Parties that hold different columns about the same people, or about people that :meth:`align` finds.
 
@@ -176,17 +187,16 @@ class Federation:
 
     def _match(self, task: Aligning, tables: Mapping[str, Table]) -> tuple[Matched, dict[str, Table]]:
         """What the coordinator found, and everyone's aligned table."""
-        found: dict[str, Table] = {}
 
-        def owner(me: Owner, table: Table) -> None:
-            found[me.name] = align.owner(me, keys_of(table), task).table(table)
+        def owner(me: Owner, table: Table) -> Table:
+            return align.owner(me, keys_of(table), task).table(table)
 
         try:
-            played = self._play(task, tables, owner, lambda me: align.coordinator(me, task))
+            results = self._play(task, tables, owner, lambda me: align.coordinator(me, task)).results
         except AlignmentError as error:
             error.examples = keys_of(next(iter(tables.values()))).examples
             raise
-        return played.result, {name: found[name] for name in tables}
+        return results[COORDINATOR], {name: results[name] for name in tables}
 
     def tables(self) -> dict[str, Table]:
         """Everyone's table of the same people in the same order: that of the ids, or that of the alignment."""
@@ -211,11 +221,11 @@ class Federation:
 
     def run(
         self,
-        task: Task,
-        owner: Callable[[Any, Table], Result],
-        coordinator: Callable[[Any], Result],
-    ) -> Played[Result]:
-        """Play every role in its own thread and return what the coordinator has in hand."""
+        task: Playable,
+        owner: Callable[[Any, Table], object],
+        coordinator: Callable[[Any], object],
+    ) -> Outcomes:
+        """Play every role in its own thread and return what each participant ended with."""
         try:
             return self._play(task, self._held(), owner, coordinator)
         except StudyError:
@@ -229,11 +239,11 @@ class Federation:
 
     def _play(
         self,
-        task: Task,
+        task: Playable,
         tables: Mapping[str, Table],
         owner: Callable[[Any, Table], object],
-        coordinator: Callable[[Any], Result],
-    ) -> Played[Result]:
+        coordinator: Callable[[Any], object],
+    ) -> Outcomes:
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
         for name, table in tables.items():
             programs[name] = _bound(owner, table)
@@ -255,7 +265,7 @@ class Federation:
                 thread.start()
             for thread in threads:
                 thread.join()
-        return _conclude({name: outcomes[name] for name in (*self.parties, COORDINATOR)})
+        return _concluded({name: outcomes[name] for name in (*self.parties, COORDINATOR)})
 
 
 def _checked_keys(name: str, keys: object) -> dict[str, KeyColumn | str]:
@@ -279,11 +289,9 @@ def _bound(owner: Callable[[Any, Table], object], table: Table) -> Callable[[Any
     return lambda me: owner(me, table)
 
 
-def _conclude(outcomes: Mapping[str, Played[Any] | BaseException]) -> Played[Any]:
-    """The coordinator's outcome, or the error of the first whom no other's error stopped."""
+def _concluded(outcomes: Mapping[str, Played[Any] | BaseException]) -> Outcomes:
+    """Everyone's outcome, or the error of the first whom no other's error stopped."""
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
     for error in sorted(errors, key=lambda error: isinstance(error, PeerStopped | PeerLost)):
         raise error
-    outcome = outcomes[COORDINATOR]
-    assert not isinstance(outcome, BaseException)  # noqa: S101 - for the type checker; raised above
-    return outcome
+    return Outcomes({name: played for name, played in outcomes.items() if not isinstance(played, BaseException)})

@@ -46,6 +46,11 @@ class LinearModel(Estimator):
         return self.coef_, self.intercept_
 
     @property
+    def has_public_weights(self) -> bool:
+        """Whether everybody may see the weights."""
+        return True
+
+    @property
     def how_to_score(self) -> str:
         """In words, for whoever has the weights alone."""
         return export.HOW[self.kind]

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
-from colonnade.privacy import Budget, parse_budgets
+from colonnade.models.parameters import Count, check_whole
+from colonnade.models.planner import Details
+from colonnade.privacy import Budget, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.search import NoisyProducts
 from colonnade.protocols.directions.task import Directions, reach_for
@@ -58,18 +61,19 @@ class PCA(Estimator):
     """
 
     kind = "pca"
+    tasks = (Moments, Directions)
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: Count = 2,
         *,
         epsilon: float | Mapping[str, float],
         delta: float = 1e-5,
         center: bool = True,
-        gamma: int = 4096,
-        rows_at_most: int = 2**24,
+        gamma: Annotated[int, Ge(2)] = 4096,
+        rows_at_most: Count = 2**24,
         method: Method = "auto",
-        iterations: int | None = None,
+        iterations: Count | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -84,9 +88,9 @@ class PCA(Estimator):
         """The least noise that meets every budget."""
         blocks = tuple(Block(owner, schema.encoded_names, schema.clip) for owner, schema in roster.schemas.items())
         width = sum(len(block.columns) for block in blocks)
-        _whole("n_components", self.n_components, 1, width)
-        _whole("gamma", self.gamma, 2, 2**26)
-        _whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        check_whole("n_components", self.n_components, 1, width)
+        check_whole("gamma", self.gamma, 2, 2**26)
+        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
         method = self._method(width, roster)
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         norm = float(np.sqrt(sum(block.clip**2 for block in blocks)))
@@ -128,7 +132,7 @@ class PCA(Estimator):
         # that where there is more signal than noise, and two more settle it.
         rounds = min(most, 2 + math.ceil(math.log2(width / directions) / 2))
         if self.iterations is not None:
-            _whole("iterations", self.iterations, 1, most)
+            check_whole("iterations", self.iterations, 1, most)
             rounds = int(self.iterations)
         draft = Directions(
             blocks=blocks,
@@ -143,6 +147,13 @@ class PCA(Estimator):
             reach=reach_for(width, rounds, directions),
         )
         return draft.calibrated(budgets)
+
+    def details(self, task: Task, statement: Statement) -> Details:
+        """How many openings a wide table takes."""
+        if isinstance(task, Moments):
+            return Details()
+        line = f"{task.rounds:,} openings of products with {task.directions:,} directions each, priced as one"
+        return Details("power", {"openings": task.rounds, "directions": task.directions}, brief=(line,))
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: second moments, or products with directions, are all that is computed together."""
@@ -275,8 +286,3 @@ def _fits(task: Task) -> bool:
         return bool(task.committee.system.primes)
     except CapacityError:
         return False
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, MinLen
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
+from colonnade.models.parameters import Count, InFile, check_whole
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols.polynomial import programs as polynomial
@@ -45,17 +47,18 @@ class PolynomialSum(Estimator):
     """
 
     kind = "polynomial"
+    tasks = (Polynomials,)
 
     def __init__(
         self,
-        expressions: Expression | Sequence[Expression],
+        expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])],
         *,
         epsilon: float | Mapping[str, float],
         delta: float = 1e-5,
-        gamma: int | None = None,
+        gamma: Annotated[int, Ge(2)] | None = None,
         rounding: RoundingMode = "stochastic",
         noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        rows_at_most: int = 2**24,
+        rows_at_most: Count = 2**24,
     ) -> None:
         self.expressions = _listed(expressions)
         self.epsilon = epsilon
@@ -69,7 +72,7 @@ class PolynomialSum(Estimator):
         """The least noise that meets every budget."""
         require_known_members(roster, "a sum of polynomials")
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
-        _whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
         polynomials = [self._read(index, roster) for index in range(len(self.expressions))]
         named = {name for terms in polynomials for monomial in terms for name, _ in monomial}
         draft = Polynomials(
@@ -223,7 +226,7 @@ def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
 def _scaled(draft: Polynomials, gamma: int | None) -> Polynomials:
     """The task at its scale: the one given, or the largest power of two at which the sums fit."""
     if gamma is not None:
-        _whole("gamma", gamma, 2, 2**26)
+        check_whole("gamma", gamma, 2, 2**26)
         return replace(draft, gamma=int(gamma))
     scale = _LARGEST_GAMMA
     while scale >= 2:
@@ -234,8 +237,3 @@ def _scaled(draft: Polynomials, gamma: int | None) -> Polynomials:
         f"sums of degree {draft.program.degree} over up to {draft.rows_at_most} rows do not fit 60 bits: lower "
         "rows_at_most, the degree or the coefficients"
     )
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import MinLen
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
+from colonnade.models.parameters import InFile
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
+
+FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
+"""A study file names the public model that it is about by a path."""
 
 
 @dataclass(frozen=True)

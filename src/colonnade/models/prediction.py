@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.linear_model import LinearModel
 from colonnade.models.members import require_known_members
-from colonnade.models.predicted import JointScores, Predicted, budgets_against
+from colonnade.models.parameters import NAMES_PARTIES, SETS_PRICE, Count, check_whole
+from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against
 from colonnade.privacy import least_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.scores import programs as scores
@@ -69,17 +71,18 @@ class JointPrediction(Predicted):
     """
 
     kind = "prediction"
+    tasks = (Scores,)
 
     def __init__(
         self,
-        model: Scorer | str | Path | None = None,
+        model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL] = None,
         *,
-        to: str,
-        exact: bool = False,
+        to: Annotated[str, NAMES_PARTIES],
+        exact: Annotated[bool, SETS_PRICE] = False,
         epsilon: float | Mapping[str, float] | None = None,
         delta: float = 1e-5,
-        gamma: int = 2**16,
-        rows_at_most: int = 2**20,
+        gamma: Count = 2**16,
+        rows_at_most: Count = 2**20,
     ) -> None:
         self.model = model
         self.to = to
@@ -106,8 +109,8 @@ class JointPrediction(Predicted):
                 f"each score until {self.to} learns at most that much about any one person, and exact = true lets "
                 f"{self.to} learn the exact scores, which no epsilon bounds"
             )
-        _whole("gamma", self.gamma, 1, 2**40)
-        _whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        check_whole("gamma", self.gamma, 1, 2**40)
+        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
         check_columns(self.scorer, roster)
         draft = Scores(
             parts=tuple(part_of(self.scorer, party, self.gamma) for party in roster.schemas),
@@ -138,16 +141,22 @@ class JointPrediction(Predicted):
         """The coordinator's program."""
         scores.coordinator(me, task)
 
-    def fit(self, people: Federation) -> Self:
-        """Predict for the people of a federation, each party in a thread; afterwards this is the copy of ``to``."""
-        task = self.plan(people.roster)
-        received: dict[str, OpenedScores | None] = {}
+    def outcome(self, outcomes: Mapping[str, Any], task: Scores) -> OpenedScores | None:
+        """After a prediction in one process this is the copy of ``to``."""
+        received: OpenedScores | None = outcomes[task.to]
+        return received
 
-        def owner(me: Owner, table: Table) -> None:
-            received[me.name] = self.owner(me, table, task)
+    @property
+    def recipient(self) -> str:
+        """Who alone is told the scores."""
+        return self.to
 
-        people.run(task, owner, lambda me: self.coordinator(me, task))
-        return self.conclude(people.roster, task, received[self.to])
+    @classmethod
+    def why_not_about(cls, model: Any) -> str | None:
+        """It must have public weights."""
+        if isinstance(model, LinearModel) and not model.has_public_weights:
+            return 'has no weights, its parties keep them: ask for scores with kind = "glm-scores"'
+        return None if isinstance(model, Scorer) else "is no linear or logistic regression"
 
     def simulated(self, tables: Mapping[str, Table], task: Scores, stream: Stream) -> OpenedScores:
         """What the entitled party would receive about these tables."""
@@ -266,8 +275,3 @@ def check_columns(scorer: Scorer, roster: Roster) -> None:
             raise StudyError(f"the model needs the column {missing[0]} of {party}, which its schema does not have")
         if given.select(used) != schema.select(used):
             raise StudyError(f"the schema of {party} describes its columns otherwise than the model was fitted with")
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

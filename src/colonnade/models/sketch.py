@@ -5,35 +5,43 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.privacy import least_noise, parse_budgets
+from colonnade.models.parameters import Count, Positive
+from colonnade.models.planner import Details, Planner
+from colonnade.privacy import Statement, least_noise, parse_budgets
 from colonnade.privacy.observers import most_known
 from colonnade.protocols.sketch import Noise, Sampling, Sketch
+from colonnade.protocols.task import Priced
 
 _LARGEST = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
-class SketchPlanner:
+class SketchPlanner(Planner):
     """The public parameters of a sketch, as a study file states them.
 
     Without ``noise_multiplier`` the least noise that meets the budgets is found; with it, the noise is what it is
     and the budgets are only compared with what it costs.
     """
 
-    rounds: int
-    rows: int
-    dimension: int
+    rounds: Count
+    rows: Count
+    dimension: Count
     epsilon: float | Mapping[str, float]
     delta: float = 1e-5
     sampling: Sampling = "poisson"
-    batch: int | None = None
-    clip: float = 1.0
-    gamma: int = 2**30
+    batch: Count | None = None
+    clip: Positive = 1.0
+    gamma: Count = 2**30
     noise: Noise = "skellam"
-    noise_multiplier: float | None = None
+    noise_multiplier: Positive | None = None
+
+    kind: ClassVar[str] = "sketch"
+    tasks: ClassVar[tuple[type[Priced], ...]] = (Sketch,)
+    why_not_run: ClassVar[str] = "is a sketch, and a sketch is priced, not run"
 
     def plan(self, roster: Roster) -> Sketch:
         """The sketch with its noise."""
@@ -44,6 +52,43 @@ class SketchPlanner:
         budgets = parse_budgets(self.epsilon, self.delta, trust)
         noise = least_noise(lambda noise: replace(draft, noise=noise).events, trust, budgets, owners=draft.parts)
         return replace(draft, noise=noise)
+
+    def adjustable(self, roster: Roster, rows: int | None) -> Sketch:
+        """The sketch with hardly any noise, about so many rows."""
+        draft = self.draft(roster)
+        if rows is not None and rows < draft.batch and draft.sampling != "full":
+            raise StudyError(f"{rows} rows are fewer than a batch of this study has ({draft.batch})")
+        return draft if rows is None else draft.with_rows(rows)
+
+    def details(self, task: Sketch, statement: Statement) -> Details:
+        """How noisy the sketch is; there is nothing to send or to hold."""
+        facts = {
+            "rounds": task.rounds,
+            "sampling": task.sampling,
+            "rows": task.rows,
+            "batch": task.batch,
+            "participations": task.participations,
+            "dimension": task.dimension,
+            "noise": task.law,
+            "noise_std": task.deviation,
+            "noise_multiplier": task.multiplier,
+            "error": task.error,
+        }
+        batches = {
+            "poisson": f"each over a random batch of about {task.batch:,} of {task.rows:,} rows; "
+            f"a person is in about {task.participations:,} of them",
+            "disjoint": f"each over one of the fixed batches of {task.batch:,} of {task.rows:,} rows; "
+            f"a person is in at most {task.participations:,} of them",
+            "full": f"each over all {task.rows:,} rows",
+        }
+        norm = "L1" if task.law == "discrete-laplace" else "L2"
+        lines = (
+            f"{task.rounds:,} rounds, {batches[task.sampling]}",
+            f"{task.law} noise of {task.multiplier:.4g} times the {norm} sensitivity on {task.dimension:,} "
+            f"numbers: deviation {task.deviation:.4g} on a sum, {task.error:.4g} on a mean",
+            "a sketch is priced and not run: the figures are those of a mechanism that does exactly this",
+        )
+        return Details(None, facts, brief=lines)
 
     def draft(self, roster: Roster) -> Sketch:
         """The sketch with hardly any noise, before that is chosen."""

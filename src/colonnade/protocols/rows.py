@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
 from colonnade.tables.ids import packed
 from colonnade.tables.places import Places
@@ -57,7 +58,7 @@ class Block:
     groups: tuple[tuple[int, Fraction], ...] = ()
 
 
-class JointRows:
+class JointRows(Task):
     """A task about the rows of all owners side by side, with a public constant as their last column."""
 
     blocks: tuple[Block, ...]

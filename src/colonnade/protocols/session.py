@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from colonnade.errors import ColonnadeError, Interrupted, PeerLost
-from colonnade.mpc import Committee, Link, accelerator
+from colonnade.mpc import Link, accelerator
 from colonnade.privacy.events import Event
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
+from colonnade.protocols.task import Playable
 from colonnade.wire import Counters
 
 Result = TypeVar("Result")
-
-
-class Task(Protocol):
-    """What a session needs of a public task."""
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who holds columns; the first of them draws what all must share."""
-
-    @property
-    def committee(self) -> Committee:
-        """Seats, threshold and arithmetic."""
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What will be revealed, each opened or told once unless the task has ``openings`` that say how often."""
 
 
 class Place(Protocol):
@@ -66,15 +50,6 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True)
-class Cells:
-    """How many numbers a participant shares as inputs, holds shares of, and sends shares of in openings."""
-
-    dealt: int
-    held: int
-    opened: int
-
-
-@dataclass(frozen=True)
 class Played(Generic[Result]):
     """What a participant has in hand after a run."""
 
@@ -87,7 +62,7 @@ class Played(Generic[Result]):
 
 def play(
     place: Place,
-    task: Task,
+    task: Playable,
     program: Callable[[Any], Result],
     progress: Progress = silent,
     *,
@@ -118,7 +93,7 @@ def play(
     return Played(result, tuple(role.revealed), role.meter.phases, place.lost)
 
 
-def spare(task: Task) -> tuple[str, ...]:
+def spare(task: Playable) -> tuple[str, ...]:
     """The owners without whom the others can go on once they have dealt everything.
 
     All of them where the committee has more seats than it takes to open a product of two inputs, none elsewhere. Whose
@@ -128,7 +103,7 @@ def spare(task: Task) -> tuple[str, ...]:
     return task.owners if len(committee.seats) > 2 * committee.threshold + 1 else ()
 
 
-def partners(name: str, everyone: Iterable[str], task: Task) -> list[str]:
+def partners(name: str, everyone: Iterable[str], task: Playable) -> list[str]:
     """With whom a participant talks: of many owners, most never exchange a word, unless there is no committee."""
     if not task.committee.seats:
         return [peer for peer in everyone if peer != name]
@@ -136,15 +111,14 @@ def partners(name: str, everyone: Iterable[str], task: Task) -> list[str]:
     return [peer for peer in everyone if peer != name and (name in central or peer in central)]
 
 
-def _role(place: Place, task: Task, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
+def _role(place: Place, task: Playable, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
     kind = Coordinator if place.name == COORDINATOR else Owner
     links = {peer: place.channel(peer) for peer in place.peers}
-    planned = getattr(task, "openings", None) or Counter(task.events)
     return kind(
         place.name,
         links,
         task.committee,
-        planned=planned,
+        planned=task.openings,
         progress=progress,
         before_sharing=before_sharing,
         tally=place.counters.tally,

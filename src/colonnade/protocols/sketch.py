@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from colonnade.errors import StudyError
 from colonnade.privacy import (
@@ -24,15 +24,17 @@ from colonnade.privacy import (
 )
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.protocols.task import Adjustable, Priced
 
 Sampling = Literal["poisson", "disjoint", "full"]
 Noise = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
 PROTOCOL = "sketch 1"
 THEOREM = "moments-sensitivity"
+_MOST_ROWS = 1 << 40
 
 
 @dataclass(frozen=True)
-class Sketch:
+class Sketch(Priced, Adjustable):
     """In each round a batch's contributions are summed, each of L2 norm at most ``clip``, and noise is added.
 
     Contributions are scaled by ``gamma`` and rounded at random to integers. ``noise`` is the total of all owners:
@@ -55,6 +57,50 @@ class Sketch:
     law: Noise
     noise: int
     known: int = 0
+
+    clipped: ClassVar[str] = (
+        "somebody keeps each person's contribution within the clip: no code of ours does, for a sketch"
+    )
+    rows_fixed: ClassVar[bool] = True
+
+    @property
+    def priced(self) -> Sketch:
+        """A sketch is what is priced, whatever its noise."""
+        return self
+
+    @property
+    def rows_limit(self) -> int:
+        """Neither more nor fewer than the study states."""
+        return self.rows
+
+    @property
+    def rows_stated(self) -> int:
+        """The exact number of people."""
+        return self.rows
+
+    @property
+    def number_of_rows(self) -> int:
+        """How many people there are."""
+        return self.rows
+
+    @property
+    def number_of_rounds(self) -> int:
+        """How often a noisy sum is opened."""
+        return self.rounds
+
+    @property
+    def why_no_rounds(self) -> None:
+        """Rounds can be counted."""
+
+    @property
+    def rows_between(self) -> tuple[int, int]:
+        """A batch is a part of the rows."""
+        return 1 if self.sampling == "full" else self.batch, _MOST_ROWS
+
+    @property
+    def about_all(self) -> bool:
+        """Whether every round is about everybody."""
+        return self.sampling == "full"
 
     @property
     def parts(self) -> int:

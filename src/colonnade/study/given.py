@@ -9,26 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, StudyError
-from colonnade.models import Estimator, KeptScores
-from colonnade.models.glm.fitted import FittedGLM
-from colonnade.models.prediction import Scorer, features
-from colonnade.study.tasks import AnyTask, KeptScoresPart
+from colonnade.models.base import Estimator
+from colonnade.models.planner import Planner
+from colonnade.models.prediction import features
 from colonnade.tables import Schema
 
 _TOLD = "its kept weights cannot be used; its own log says why"
 
 
-def public_model(path: Path, task: AnyTask, study: Path) -> Estimator:
-    """The model in a file, if it is of the kind that the task is about."""
-    found, where = Estimator.load(path), f"{study}: task.model - {path}"
-    if isinstance(task, KeptScoresPart):
-        if not isinstance(found, FittedGLM):
-            raise StudyError(f'{where} is no model of kind "glm", whose parties keep weights of their own')
-        return found
-    if isinstance(found, FittedGLM) and found.get_params()["release"] is not True:
-        raise StudyError(f'{where} has no weights, its parties keep them: ask for scores with kind = "glm-scores"')
-    if not isinstance(found, Scorer):
-        raise StudyError(f"{where} is no linear or logistic regression")
+def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
+    """The model in a file, if it is one that studies of this kind can be about."""
+    found = Estimator.load(path)
+    if (why := kind.why_not_about(found)) is not None:
+        raise StudyError(f"{study}: task.model - {path} {why}")
     return found
 
 
@@ -39,23 +32,27 @@ def without_label(model: Any, party: str, schema: Schema) -> Schema:
     return schema.without(unused) if used and unused else schema
 
 
-def bring(question: KeptScores, party: str, kept: Path | None, config: Path) -> None:
-    """Give a question the weights that this party keeps, as they lie on its own machine; others hear no path."""
+def bring(model: Estimator, party: str, kept: Path | None, config: Path) -> None:
+    """Give a model what this party kept of an earlier study, from its own machine; others hear no path."""
+    if model.brings is None:
+        return
     with _private():
         if kept is None:
             raise StudyError(
-                f'{config.name} of {party} names no kept weights, which this study is about: add kept = "PATH", the '
-                f"kept.json that {party} wrote when the model was fitted"
+                f"{config.name} of {party} names no kept {model.brings}, which this study is about: add "
+                f'kept = "PATH", the kept.json that {party} wrote when the model was fitted'
             )
-        question.bring(kept, party)
+        model.bring(kept, party)
         if os.name == "posix" and kept.stat().st_mode & 0o077:
-            raise StudyError(f"{kept} can be read by others, and holds private weights: run `chmod 600 {kept}`")
+            raise StudyError(f"{kept} can be read by others, and holds private {model.brings}: run `chmod 600 {kept}`")
 
 
-def check_folder(task: AnyTask, kept: Path | None, out: Path) -> None:
-    """Refuse to ask where the weights lie: a run moves the files of an earlier one away."""
-    if isinstance(task, KeptScoresPart) and kept is not None and kept.parent.resolve() == out.resolve():
-        raise StudyError(f"the kept weights lie in {out}, whose files a new run moves away: choose another --out")
+def check_folder(model: Estimator, kept: Path | None, out: Path) -> None:
+    """Refuse to run in the folder of what is brought: a run moves the files of an earlier one away."""
+    if model.brings is not None and kept is not None and kept.parent.resolve() == out.resolve():
+        raise StudyError(
+            f"the kept {model.brings} lie in {out}, whose files a new run moves away: choose another --out"
+        )
 
 
 @contextmanager

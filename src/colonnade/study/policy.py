@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
-from colonnade.models import Estimator, KeptScores
+from colonnade.models.base import Estimator
 from colonnade.privacy import (
     Budget,
     Event,
@@ -26,8 +26,8 @@ from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
 from colonnade.protocols.align import Mode
 from colonnade.study.given import bring
+from colonnade.study.keys import Part
 from colonnade.study.spec import BudgetPart, Study, first_problem, read_toml
-from colonnade.study.tasks import Part
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
@@ -221,8 +221,7 @@ class PartyConfig:
     def estimator(self, study: Study) -> Estimator:
         """The study's model, with this party's own weights where these are kept; checked before anything is sent."""
         model = study.estimator()
-        if isinstance(model, KeptScores):
-            bring(model, self.name, self.kept, self.path)
+        bring(model, self.name, self.kept, self.path)
         return model
 
     def check_membership(self, study: Study) -> None:

@@ -24,7 +24,7 @@ from colonnade.errors import StorageError, StudyError
 from colonnade.privacy import Statement
 
 KEPT = "kept.json"
-FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", KEPT, "report.html")
+FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "model.npz", KEPT, "report.html")
 
 
 class RunRecord:

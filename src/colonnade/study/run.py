@@ -12,11 +12,11 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
-from colonnade.models import Estimator
-from colonnade.models.glm.model import GLM
+from colonnade.models.base import Estimator
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
+from colonnade.protocols.task import Task
 from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.given import check_folder
 from colonnade.study.policy import Approve, PartyConfig
@@ -35,7 +35,7 @@ def run_party(
     ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
     """
     config.check_membership(study.runnable())
-    check_folder(study.content.task, config.kept, out)
+    check_folder(study.estimator(), config.kept, out)
     record = RunRecord(out, participant=config.name, study=study.name, digest=study.digest)
     with _recorded(record):
         certificates = study.certificates()
@@ -111,7 +111,7 @@ def public_facts(study: Study) -> dict[str, Any]:
     }
 
 
-def _arithmetic(task: Any) -> dict[str, Any]:
+def _arithmetic(task: Task) -> dict[str, Any]:
     if not task.committee.seats:
         return {"value_bits": task.bound.bit_length() + 1}
     system = task.committee.system
@@ -193,38 +193,32 @@ def _recorded(record: RunRecord) -> Iterator[None]:
 
 
 def _save(model: Estimator, record: RunRecord) -> None:
-    """Write the model down as a whole; if that is impossible the error carries it, since it was paid for."""
+    """Write the model down; if that is impossible the error carries it, since it was paid for."""
     target = record.folder / "model.json"
-    partial = target.with_suffix(".json.partial")
     try:
-        try:
-            model.save(partial)
-            partial.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise
+        model.save(target)
     except (StudyError, OSError) as error:
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         elsewhere = (
             "it was opened to nobody else, so the study must be run, and paid for, again"
-            if getattr(model, "to", None)
+            if model.recipient is not None
             else "ask another participant for its model.json, which holds the same result"
         )
         raise _lost(model, target, why, elsewhere) from None
 
 
 def _keep(model: Estimator, record: RunRecord) -> None:
-    """A party's own weights, which nobody else has, go first; only then is the study booked as ended well."""
-    if not isinstance(model, GLM):
+    """What a party alone ends with is written first; only then is the study booked as ended well."""
+    if model.keeps is None:
         return
     target = record.folder / KEPT
     try:
-        model.save_kept(target)
+        model.keep(target)
     except (StudyError, StorageError) as error:
         why = str(error).removeprefix(f"{target} cannot be written: ")
-        raise _lost(model, target, why, "run the study, and pay for it, again: nobody else has these weights") from None
-    record.note("own weights kept", file=KEPT)
+        again = f"run the study, and pay for it, again: nobody else has these {model.keeps}"
+        raise _lost(model, target, why, again) from None
+    record.note(f"own {model.keeps} kept", file=KEPT)
 
 
 def _lost(model: Estimator, target: Path, why: str, elsewhere: str) -> StorageError:

@@ -10,43 +10,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, cast
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from colonnade.errors import IdentityError, StudyError
-from colonnade.models import MODELS, Estimator, Roster
-from colonnade.models.sketch import SketchPlanner
+from colonnade.errors import IdentityError, PrivacyError, StudyError
+from colonnade.models import kinds
+from colonnade.models.base import Estimator
+from colonnade.models.federation import Roster
+from colonnade.models.planner import Planner
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
+from colonnade.privacy.calibrate import Binding, binding
 from colonnade.privacy.observers import check_delta
-from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.task import Priced
 from colonnade.study.alignment.section import AlignPart
 from colonnade.study.given import public_model, without_label
-from colonnade.study.tasks import (
-    KINDS,
-    AnyTask,
-    GlmPart,
-    KeptScoresPart,
-    Part,
-    PredictionPart,
-    check_without_shares,
-    sensible,
-)
+from colonnade.study.keys import Part, TaskKeys, parse_task
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
-
-
-class Planner(Protocol):
-    """Public parameters from which a public task follows."""
-
-    def plan(self, roster: Roster) -> Any:
-        """The task, its noise calibrated to the budgets."""
-        ...
-
-
-SKETCH_CLIPPED = "somebody keeps each person's contribution within the clip: no code of ours does, for a sketch"
 
 
 class BudgetPart(Part):
@@ -58,12 +41,12 @@ class BudgetPart(Part):
     @field_validator("epsilon", mode="before")
     @classmethod
     def _positive(cls, epsilon: Any) -> Any:
-        return sensible(lambda: parse_budgets(epsilon, 1e-5), epsilon)
+        return _as_written(lambda: parse_budgets(epsilon, 1e-5), epsilon)
 
     @field_validator("delta", mode="before")
     @classmethod
     def _probability(cls, delta: Any) -> Any:
-        return sensible(lambda: check_delta(delta), delta)
+        return _as_written(lambda: check_delta(delta), delta)
 
 
 class PricePart(BudgetPart):
@@ -116,7 +99,7 @@ class StudyFile(Part):
 
     name: str
     description: str = ""
-    task: AnyTask
+    task: SerializeAsAny[TaskKeys]
     budget: PricePart = PricePart()
     align: AlignPart | None = None
     committee: CommitteePart = CommitteePart()
@@ -138,25 +121,34 @@ class StudyFile(Part):
             check_name(name)
         if strangers := sorted(set(self.pins) - {*self.parties, COORDINATOR}):
             raise ValueError(f"pins names {', '.join(strangers)}, who takes no part in the study")
-        named = {"epsilon_by_party": getattr(self.task, "epsilon_by_party", None) or {}}
-        named["to"] = [self.task.to] if isinstance(self.task, PredictionPart) else []
-        for key, names in named.items():
+        for key, names in self.task.parties_named.items():
             if strangers := sorted(set(names) - set(self.parties)):
                 raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
-        if isinstance(self.task, GlmPart | KeptScoresPart):
-            hidden = self.align is not None and self.align.hidden
-            check_without_shares(self.task.kind, committee="committee" in self.model_fields_set, hidden=hidden)
+        if not kinds.load(self.task.kind).shares:
+            self._check_without_shares()
         if self.align is not None:
             self.align.check_parties(len(self.parties))
-            rows = getattr(self.task, "rows", 0)  # a sketch has these alone
-            self.align.check_rows(len(self.parties), getattr(self.task, "rows_at_most", rows))
+            if self.task.most_rows_stated is not None:
+                self.align.check_rows(len(self.parties), self.task.most_rows_stated)
         return self
+
+    def _check_without_shares(self) -> None:
+        """Refuse sections of a study in which somebody would hold shares: of numbers, or of who matched."""
+        kind = self.task.kind
+        if "committee" in self.model_fields_set:
+            raise ValueError(
+                f'committee has no meaning with task.kind = "{kind}", where nobody holds shares: delete it'
+            )
+        if self.align is not None and self.align.hidden:
+            raise ValueError(
+                f'align.hidden = true does not work with task.kind = "{kind}", whose parties must know which rows are '
+                "common: delete it, or choose another kind of task"
+            )
 
     @model_validator(mode="after")
     def _one_price(self) -> StudyFile:
         """Epsilon stands in one place: in the budget, or in the task."""
-        own = "epsilon_by_party" if getattr(self.task, "epsilon_by_party", None) else ""
-        own = "exact = true" if getattr(self.task, "exact", False) else own
+        own = self.task.own_price
         if own and self.budget.epsilon is not None:
             raise ValueError(f"budget.epsilon has no meaning beside task.{own}: leave one of them out")
         if not own and self.budget.epsilon is None:
@@ -176,10 +168,15 @@ class Study:
         """Read and check a study file; the error names the key that is wrong."""
         path = Path(path)
         raw = read_toml(path, "study file")
+        section = ""
         try:
+            if "task" in raw:
+                section = "task"
+                raw = raw | {"task": parse_task(raw["task"], path)}
+            section = ""
             study = cls(path, StudyFile.model_validate(raw))
         except ValidationError as error:
-            raise StudyError(f"{path}: {first_problem(error)}") from None
+            raise StudyError(f"{path}: {first_problem(error, section)}") from None
         study.roster  # noqa: B018 - the schemas must be there and fit
         study._check_label()
         return study
@@ -221,19 +218,19 @@ class Study:
     @property
     def model_file(self) -> Path | None:
         """The public model that the study predicts with; equal copies lie beside everyone's study file."""
-        task = self.content.task
-        return self.folder / task.model if isinstance(task, PredictionPart | KeptScoresPart) else None
+        named = self.content.task.parameters_given.get("model")
+        return None if named is None else self.folder / named
 
     @cached_property
     def model(self) -> Estimator | None:
         """That model, read and checked."""
         if self.model_file is None:
             return None
-        return public_model(self.model_file, self.content.task, self.path)
+        return public_model(self.model_file, kinds.load(self.content.task.kind), self.path)
 
     def _check_label(self) -> None:
         """The label must be a column that its party brings to this study."""
-        label = getattr(self.content.task, "label", None)
+        label = self.content.task.parameters_given.get("label")
         if label is None:
             return
         owner, column = split_label(label, self.roster.schemas)
@@ -246,31 +243,34 @@ class Study:
 
     def runnable(self) -> Study:
         """This study, if there is a program for it; to be asked before anything is made or sent."""
-        if self.content.task.kind == "sketch":
-            raise StudyError(
-                f"study {self.name!r} is a sketch, and a sketch is priced, not run: see what it costs with "
-                f"`colonnade privacy {self.path.name}`"
-            )
+        if (why := self.planner.why_not_run) is not None:
+            raise StudyError(f"study {self.name!r} {why}: see what it costs with `colonnade privacy {self.path.name}`")
         return self
 
     def estimator(self) -> Estimator:
         """An unfitted model with the study's parameters."""
-        return MODELS[self.runnable().content.task.kind](**self._parameters)
+        self.runnable()
+        return cast("Estimator", self._planner())
 
+    @cached_property
     def planner(self) -> Planner:
-        """What the task follows from; of a study that can be run, the estimator."""
-        known: dict[str, Callable[..., Planner]] = {**MODELS, "sketch": SketchPlanner}
-        return known[self.content.task.kind](**self._parameters)
+        """What the task follows from; of a study that can be run, an unfitted model."""
+        return self._planner()
 
-    @property
-    def _parameters(self) -> dict[str, Any]:
-        given = self.content.task.model_dump(exclude={"kind"}) | self.content.budget.model_dump()
-        return given if self.model is None else given | {"model": self.model}
+    def _planner(self) -> Planner:
+        given = self.content.task.parameters_given | self.content.budget.model_dump()
+        own = {} if self.model is None else {"model": self.model}
+        return kinds.load(self.content.task.kind)(**given | own)
 
     @cached_property
     def task(self) -> Any:
         """The public task, its noise calibrated to the budgets."""
-        return self.planner().plan(self.roster)
+        return self.planner.plan(self.roster)
+
+    @cached_property
+    def binding(self) -> Binding | None:
+        """Whose budget decides; nothing where the study states none, because the task sets its own price."""
+        return binding(self.events, self.trust, self.budgets) if self.budgets else None
 
     @property
     def trust(self) -> Trust:
@@ -292,13 +292,12 @@ class Study:
     @cached_property
     def statement(self) -> Statement:
         """What the study will cost, for every observer."""
-        return self.stated(self.events, self.trust)
+        return self.stated(self.task)
 
-    def stated(self, events: Iterable[Event], trust: Trust) -> Statement:
-        """What events would cost that take the place of this study's own."""
-        clipped = SKETCH_CLIPPED if self.content.task.kind == "sketch" else CLIPPED
+    def stated(self, task: Priced) -> Statement:
+        """What a task would cost that takes the place of this study's own."""
         delta, also = self.content.budget.delta, self.roster.assumptions
-        return Statement.of(events, trust, delta, clipped=clipped, also=also)
+        return Statement.of(task.events, task.trust, delta, clipped=task.clipped, also=also)
 
     @cached_property
     def digest(self) -> str:
@@ -339,14 +338,10 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         raise StudyError(f"the {what} {path} is not valid TOML: {error}") from None
 
 
-def first_problem(error: ValidationError) -> str:
-    """The first thing that is wrong, in words."""
+def first_problem(error: ValidationError, section: str = "") -> str:
+    """The first thing that is wrong, in words; ``section`` is where in the file the checked part stands."""
     problem = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in _place(problem["loc"]))
-    if problem["type"] == "union_tag_invalid":
-        return f"{place}.kind - Input should be one of {problem['ctx']['expected_tags']}"
-    if problem["type"] == "union_tag_not_found":
-        return f"{place}.kind is missing"
+    place = ".".join(str(part) for part in (*filter(None, [section]), *problem["loc"]))
     said = problem["msg"].removeprefix("Value error, ")
     return f"{place} {_SAID.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}".lstrip()
 
@@ -364,10 +359,13 @@ _SAID = {
 }
 
 
-def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Where the problem is in the file: pydantic also names the kind of task that it took the rest for."""
-    kinded = location[:1] == ("task",) and location[1:2] and location[1] in KINDS
-    return (location[0], *location[2:]) if kinded else location
+def _as_written(check: Callable[[], object], value: Any) -> Any:
+    """A value as it was written, before anything is made a number that is none; the error then names its key."""
+    try:
+        check()
+    except PrivacyError as error:
+        raise ValueError(f"- {error}") from None
+    return value
 
 
 def split_label(label: str, parties: Iterable[str]) -> tuple[str | None, str]:

@@ -27,7 +27,8 @@ from colonnade.models import Estimator, Roster
 from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm.model import GLM
 from colonnade.protocols.exchange import programs as exchange
-from colonnade.protocols.exchange.task import NOISE_UNIT, Exchange
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.messages import NOISE_UNIT
 
 pd = pytest.importorskip("pandas")
 

@@ -18,9 +18,9 @@ from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.exchange.fits import Objective, penalised_fit
 from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.sides import PassiveDescent, PassiveFit
-from colonnade.protocols.exchange.task import NOISE_UNIT
 from colonnade.protocols.kept_scores import programs as exchange_ask
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
+from colonnade.protocols.messages import NOISE_UNIT
 
 pd = pytest.importorskip("pandas")
 

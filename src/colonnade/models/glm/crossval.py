@@ -18,14 +18,15 @@ from colonnade.models.glm.fitted import CLASSES
 from colonnade.models.glm.kept_scores import KeptScores, asking
 from colonnade.models.glm.model import GLM, Everyone
 from colonnade.models.members import common_rows
-from colonnade.models.regression.base import whole
+from colonnade.models.parameters import check_whole
 from colonnade.privacy import Event, Statement, least_noise, parse_budgets
 from colonnade.privacy.statement import UNMATCHED
-from colonnade.protocols.exchange.sides import KeptWeights
-from colonnade.protocols.exchange.task import NOISE_UNIT, Exchange
+from colonnade.protocols.exchange.programs import Outcome
+from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.kept_scores.programs import Answers
 from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.losses.labels import labels_for
+from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.roles import Owner
 from colonnade.tables import Table
 
@@ -150,7 +151,7 @@ def cross_validate(
         model.choices()
         model.setting(people.roster, 1)  # everything is checked before tables are read
     rows = common_rows(people)
-    whole("folds", folds, 2, rows)
+    check_whole("folds", folds, 2, rows)
     runs, alone = _planned(models, people, rows, folds)
     values: dict[str, list[float]] = {name: [] for name in models}
     for run in runs:
@@ -221,26 +222,23 @@ def _drafts(models: Mapping[str, GLM], people: Federation, rows: int, folds: int
 
 def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -> float:
     """Fit without the fold, ask about it, and let the party with the label compare."""
-    kept: dict[str, KeptWeights] = {}
 
-    def learn(me: Owner, table: Table) -> None:
-        outcome = model.owner(me, _part(table, run.fold, folds, held=False), run.fit)
-        if outcome.kept is not None:
-            kept[me.name] = outcome.kept
+    def learn(me: Owner, table: Table) -> Outcome:
+        return model.owner(me, _part(table, run.fold, folds, held=False), run.fit)
 
-    people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit))
-    model.conclude(people.roster, run.fit, Everyone(kept, None))
+    learned = people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit)).results
+    model.conclude(people.roster, run.fit, Everyone.of(learned, run.fit))
     question = KeptScores(model)
-    ask, values = replace(run.ask, model=model.digest), []
+    ask = replace(run.ask, model=model.digest)
 
-    def compare(me: Owner, table: Table) -> None:
+    def compare(me: Owner, table: Table) -> float | None:
         part = _part(table, run.fold, folds, held=True)
         answers = question.owner(me, part, ask)
-        if answers is not None:
-            values.append(_compared(model, question, answers, part, metric))
+        return None if answers is None else _compared(model, question, answers, part, metric)
 
-    people.run(ask, compare, lambda me: question.coordinator(me, ask))
-    return values[0]
+    compared = people.run(ask, compare, lambda me: question.coordinator(me, ask)).results
+    value: float = compared[ask.active]
+    return value
 
 
 def _compared(model: GLM, question: KeptScores, answers: Answers, held: Table, metric: str) -> float:

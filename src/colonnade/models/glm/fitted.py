@@ -33,6 +33,7 @@ Vector = NDArray[np.float64]
 class FittedGLM(LinearModel):
     """What can be done with a generalised linear model once it is fitted, here or elsewhere."""
 
+    keeps = "weights"
     family: str
     family_options: Mapping[str, Any] | None
     noise_std_: float
@@ -59,6 +60,11 @@ class FittedGLM(LinearModel):
     @intercept_.setter
     def intercept_(self, value: Matrix) -> None:
         self._released = (self._public()[0], value)
+
+    @property
+    def has_public_weights(self) -> bool:
+        """Whether the weights were released."""
+        return self._released is not None
 
     def _public(self) -> tuple[Matrix, Matrix]:
         self._check_fitted()
@@ -108,6 +114,10 @@ class FittedGLM(LinearModel):
         kept = glm_kept.read(Path(path), columns, self.design(self.schemas_).owner, self.digest)
         self.kept_[kept.party] = kept
         return kept.party
+
+    def keep(self, path: Path) -> None:
+        """Write down this party's own weights."""
+        self.save_kept(path)
 
     def _columns(self, party: str) -> tuple[str, ...]:
         return self.design(self.schemas_).centred(party).feature_names

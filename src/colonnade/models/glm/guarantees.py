@@ -57,6 +57,11 @@ class Guarantees(Sequence[Guarantee]):
     def __getitem__(self, place: Any) -> Any:
         return self.rows[place]
 
+    def besides(self, statement: Statement) -> Guarantees:
+        """The promises that a statement's table of observers does not make; only the analyst is named again."""
+        named = {row.who for row in statement.rows} - {"analyst"}
+        return Guarantees(tuple(row for row in self.rows if row.observer not in named))
+
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain values for JSON; an infinite epsilon is ``null``."""
         return [asdict(row) | {"epsilon": None if math.isinf(row.epsilon) else row.epsilon} for row in self.rows]

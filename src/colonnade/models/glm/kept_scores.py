@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.glm import preflight
 from colonnade.models.glm.fitted import FittedGLM
 from colonnade.models.glm.kept import unit_of
 from colonnade.models.glm.plan import senders
 from colonnade.models.members import common_rows, require_known_members
-from colonnade.models.predicted import JointScores, Predicted, budgets_against
+from colonnade.models.parameters import InFile, check_whole
+from colonnade.models.planner import Details
+from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against
 from colonnade.models.prediction import check_columns, features
-from colonnade.models.regression.base import whole
-from colonnade.privacy import Trust
+from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.kept_scores import programs as exchange_ask
@@ -46,14 +49,17 @@ class KeptScores(Predicted):
     """
 
     kind = "glm-scores"
+    tasks = (KeptScoresTask,)
+    shares = False
+    brings = "weights"
 
     def __init__(
         self,
-        model: FittedGLM | str | Path | None = None,
+        model: Annotated[FittedGLM | str | Path | None, FILE_OF_MODEL] = None,
         *,
         epsilon: float | Mapping[str, float] = 1.0,
         delta: float = 1e-5,
-        rows_at_most: int | None = None,
+        rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20)] = None,
     ) -> None:
         self.model = model
         self.epsilon = epsilon
@@ -96,7 +102,7 @@ class KeptScores(Predicted):
     def draft(self, roster: Roster, rows: int) -> KeptScoresTask:
         """The task before its noise is known."""
         require_known_members(roster, "joint prediction")
-        whole("rows_at_most", rows, 1, 2**31)
+        check_whole("rows_at_most", rows, 1, 2**31)
         scorer = self.scorer
         if missing := [party for party in scorer.schemas_ if party not in roster.schemas]:
             raise StudyError(f"{missing[0]} keeps a part of the model and takes no part in the prediction")
@@ -107,7 +113,9 @@ class KeptScores(Predicted):
         sizes = {owner: len(scorer.design(scorer.schemas_).centred(owner).feature_names) + 1 for owner in owners}
         bounds = scorer.plan_["senders"]
         sending = tuple(Sender(owner, sizes[owner], **bounds[owner]) for owner in owners if owner != active)
-        return KeptScoresTask(Trust(owners, (), 0), active, sending, int(rows), model=scorer.digest)
+        return KeptScoresTask(
+            Trust(owners, (), 0), active, sending, int(rows), model=scorer.digest, names=tuple(scorer.feature_names_in_)
+        )
 
     def owner(self, me: Owner, table: Table, task: KeptScoresTask) -> Answers | None:
         """An owner's program: its own scores by its own weights."""
@@ -125,16 +133,30 @@ class KeptScores(Predicted):
         """The coordinator's program."""
         exchange_ask.coordinator(me, task)
 
-    def fit(self, people: Federation) -> Self:
-        """Ask about the people of a federation; afterwards this is the copy of the party with the label."""
-        task = self.planned(people.roster, common_rows(people) if self.rows_at_most is None else self.rows_at_most)
-        received: dict[str, Answers | None] = {}
+    def plan_for(self, people: Federation) -> KeptScoresTask:
+        """The task for these people, who are counted where nobody said how many they are."""
+        return self.planned(people.roster, common_rows(people) if self.rows_at_most is None else self.rows_at_most)
 
-        def owner(me: Owner, table: Table) -> None:
-            received[me.name] = self.owner(me, table, task)
+    def outcome(self, outcomes: Mapping[str, Any], task: KeptScoresTask) -> Answers | None:
+        """After a question in one process this is the copy of the party with the label."""
+        answers: Answers | None = outcomes[task.active]
+        return answers
 
-        people.run(task, owner, lambda me: self.coordinator(me, task))
-        return self.conclude(people.roster, task, received[task.active])
+    @property
+    def recipient(self) -> str:
+        """Who alone is told the scores."""
+        return self.to
+
+    @classmethod
+    def why_not_about(cls, model: Any) -> str | None:
+        """Parties must have kept weights of it."""
+        if isinstance(model, FittedGLM):
+            return None
+        return 'is no model of kind "glm", whose parties keep weights of their own'
+
+    def details(self, task: KeptScoresTask, statement: Statement) -> Details:
+        """Who tells which scores to whom, and how noisy they are."""
+        return preflight.scores(task)
 
     def asked(self, people: Federation) -> JointScores:
         """The same as plain values."""
@@ -165,7 +187,7 @@ def asking(fit: Exchange, rows: int) -> KeptScoresTask:
     """The task of scores by the weights that a planned fit will leave, before its noise is known."""
     bounds = senders(fit)
     found = tuple(Sender(owner, fit.weights(owner), **bounds[owner]) for owner in fit.passives)
-    return KeptScoresTask(fit.trust, fit.active, found, rows)
+    return KeptScoresTask(fit.trust, fit.active, found, rows, names=fit.names)
 
 
 def _fitted(model: FittedGLM | str | Path | None) -> FittedGLM:

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.glm import kept as glm_kept
 from colonnade.models.glm import plan as glm_plan
+from colonnade.models.glm import preflight
 from colonnade.models.glm.fitted import FittedGLM
-from colonnade.models.glm.guarantees import protection
+from colonnade.models.glm.guarantees import Guarantees, protection
 from colonnade.models.glm.kept_scores import KeptScores
-from colonnade.models.glm.plan import Choices, Setting
+from colonnade.models.glm.plan import Choices, FamilyOptions, Setting
 from colonnade.models.members import common_rows, require_known_members
+from colonnade.models.parameters import FINITE, STRICT, Count, InFile, Label, Positive, check_whole
+from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
-from colonnade.models.regression.base import whole
 from colonnade.models.regression.design import split_label
-from colonnade.privacy import Trust, parse_budgets
+from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import labels_for
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.centred import Centred
@@ -42,6 +45,12 @@ class Everyone:
     kept: Mapping[str, KeptWeights]
     released: Mapping[str, KeptWeights] | None
     fit: str = ""
+
+    @classmethod
+    def of(cls, outcomes: Mapping[str, Outcome], task: Exchange) -> Everyone:
+        """Gathered from what each participant ended with."""
+        kept = {name: weights for name in task.owners if (weights := outcomes[name].kept) is not None}
+        return cls(kept, outcomes[COORDINATOR].released, outcomes[COORDINATOR].fit)
 
 
 class GLM(FittedGLM):
@@ -79,28 +88,30 @@ class GLM(FittedGLM):
     """
 
     kind = "glm"
+    tasks = (Exchange,)
+    shares = False
 
     def __init__(
         self,
         *,
         family: Literal["logistic", "svm", "linear", "poisson", "gamma"] = "logistic",
-        label: str | None = None,
+        label: Label = None,
         epsilon: float | Mapping[str, float] = 1.0,
         delta: float = 1e-5,
         method: Literal["auto", "alternating", "gradient"] = "auto",
-        rows: int | None = None,
+        rows: Annotated[int | None, InFile(Count)] = None,
         penalty: Literal["l2", "l1", "elastic-net"] = "l2",
-        strength: float | None = None,
-        l1_ratio: float = 0.5,
-        epochs: int | None = None,
-        batch: int | None = None,
-        learning_rate: float | None = None,
-        weight_bound: float | None = None,
-        score_clip: float | None = None,
-        message_clip: float | None = None,
-        patience: int | None = None,
-        release: bool = False,
-        family_options: Mapping[str, Any] | None = None,
+        strength: Positive | None = None,
+        l1_ratio: Annotated[float, Ge(0), Le(1), FINITE] = 0.5,
+        epochs: Count | None = None,
+        batch: Count | None = None,
+        learning_rate: Positive | None = None,
+        weight_bound: Positive | None = None,
+        score_clip: Positive | None = None,
+        message_clip: Positive | None = None,
+        patience: Count | None = None,
+        release: Annotated[bool, STRICT] = False,
+        family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None,
     ) -> None:
         self.family = family
         self.label = label
@@ -143,10 +154,20 @@ class GLM(FittedGLM):
     def setting(self, roster: Roster, rows: int) -> Setting:
         """Who holds what."""
         require_known_members(roster, "a generalised linear model over messages")
-        whole("rows", rows, 1, _MOST_ROWS)
+        check_whole("rows", rows, 1, _MOST_ROWS)
         design = self.design(roster.schemas)
         trust = Trust(tuple(roster.schemas), (), 0)
         return Setting(design.feature_blocks, design.owner, self.family_of(design), trust, int(rows))
+
+    def details(self, task: Exchange, statement: Statement) -> Details:
+        """Each party's part, and every promise that the table of observers does not make."""
+        # What is expected of scores is a guess, and only of parameters that were chosen by this very guess.
+        chosen = (self.strength, self.weight_bound, self.score_clip) == (None, None, None)
+        return preflight.messages(task, statement, guessed=chosen and task.method == "alternating")
+
+    def promises(self, statement: Statement) -> Guarantees:
+        """What messages and kept weights tell, by what is seen."""
+        return Guarantees.of(statement)
 
     # --- the joint computation
 
@@ -156,20 +177,17 @@ class GLM(FittedGLM):
             self.label = label
         if not isinstance(people, Federation):
             raise StudyError(f"fit takes a Federation, not {type(people).__name__}")
+        return super().fit(people)
+
+    def plan_for(self, people: Federation) -> Exchange:
+        """The task for these people, who are counted where nobody said how many they are."""
         self.choices()
         self.setting(people.roster, 1)  # everything is checked before tables are read
-        task = self.planned(people.roster, common_rows(people) if self.rows is None else self.rows)
-        kept: dict[str, KeptWeights] = {}
+        return self.planned(people.roster, common_rows(people) if self.rows is None else self.rows)
 
-        def owner(me: Owner, table: Table) -> Outcome:
-            outcome = self.owner(me, table, task)
-            if outcome.kept is not None:
-                kept[me.name] = outcome.kept
-            return outcome
-
-        played = people.run(task, owner, lambda me: self.coordinator(me, task))
-        in_order = {name: kept[name] for name in task.owners}
-        return self.conclude(people.roster, task, Everyone(in_order, played.result.released, played.result.fit))
+    def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> Everyone:
+        """All parties' weights, which are in this process."""
+        return Everyone.of(outcomes, task)
 
     def owner(self, me: Owner, table: Table, task: Exchange) -> Outcome:
         """An owner's program; a label that does not fit the family is refused before anything is sent."""

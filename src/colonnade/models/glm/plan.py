@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from colonnade.errors import StudyError
 from colonnade.models.glm.tuning import Descent, descent_clip, descent_factor, rounded, suggest, suggest_descent
-from colonnade.models.regression.base import whole
+from colonnade.models.parameters import Positive, check_whole
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.exchange.bounds import Method, Side
-from colonnade.protocols.exchange.task import NOISE_UNIT, Exchange
+from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.rows import Block
 from colonnade.tables.wording import suggestion
 
 METHODS = ("auto", "alternating", "gradient")
 PENALTIES = ("l2", "l1", "elastic-net")
-OPTIONS = ("reach", "clip", "region")
 INTERCEPT = 1.0
 STRENGTH = 1e-3
 _BATCH = 3200
@@ -29,6 +29,18 @@ _REACH = 8.0  # how many typical deviations a score of the active party's longes
 _ONLY_GRADIENT = ("batch", "learning_rate")
 _COUNTS = ("epochs", "batch", "patience")
 _POSITIVE = ("strength", "learning_rate", "weight_bound", "score_clip", "message_clip")
+
+
+@dataclass(frozen=True)
+class FamilyOptions:
+    """What a family can be told besides the label's column."""
+
+    reach: Positive | None = None
+    clip: Positive | None = None
+    region: tuple[float, float] | None = None
+
+
+OPTIONS = tuple(field.name for field in fields(FamilyOptions))
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class Choices:
         one_of("penalty", asked.penalty, PENALTIES)
         for name in _COUNTS:
             if getattr(asked, name) is not None:
-                whole(name, getattr(asked, name), 1, 2**31)
+                check_whole(name, getattr(asked, name), 1, 2**31)
         for name in _POSITIVE:
             if getattr(asked, name) is not None:
                 _positive(name, getattr(asked, name))

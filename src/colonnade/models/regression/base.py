@@ -6,17 +6,20 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from annotated_types import Ge
 
 from colonnade.errors import StudyError
 from colonnade.models import export
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.linear_model import LinearModel, Matrix
+from colonnade.models.parameters import FINITE, check_whole
+from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
-from colonnade.privacy import Observer, epsilon, parse_budgets, views
+from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.observers import Budget, most_known
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.task import Gradients, Learned
@@ -32,6 +35,7 @@ Task = Moments | Gradients
 Published = NoisyMoments | Learned
 PURE = 1e-30  # no accountant gains anything from such a delta; the samplers' own distance is far below it
 NORMAL_LAWS = ("skellam", "discrete-gaussian")
+Ridge = Literal["auto"] | Annotated[float, Ge(0), FINITE]
 
 
 class Regression(LinearModel):
@@ -100,6 +104,15 @@ class Regression(LinearModel):
 
     # --- planning
 
+    def details(self, task: Task, statement: Statement) -> Details:
+        """The method, and how many batches are opened where there are any."""
+        if isinstance(task, Moments):
+            return Details(method_of(task))
+        how = "a random batch" if task.sampling == "poisson" else "one of the fixed batches"
+        line = f"{task.rounds:,} openings, each about {how} of {task.batch:,} of {task.rows:,} people"
+        facts = {"steps": task.rounds, "sampling": task.sampling, "batch": task.batch, "people": task.rows}
+        return Details(method_of(task), facts, brief=(line,))
+
     @abstractmethod
     def check_label(self, declared: Column) -> None:
         """Refuse a label of the wrong kind."""
@@ -138,7 +151,7 @@ class Regression(LinearModel):
     def plan_moments(self, roster: Roster, law: Law, gamma: int) -> Moments:
         """One release of second moments, with the least noise that meets the budgets."""
         self.check_common()
-        whole("gamma", gamma, 2, 2**26)
+        check_whole("gamma", gamma, 2, 2**26)
         laplace = law == "discrete-laplace"
         budgets = self.budgets(roster, PURE if laplace else self.delta)
         design = self._design(roster.schemas, "l1" if laplace else "l2")
@@ -169,7 +182,7 @@ class Regression(LinearModel):
 
     def check_common(self) -> None:
         """Refuse parameters that make no sense for any method."""
-        whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
         if self.ridge != "auto":
             check_ridge(self.ridge)
         if not isinstance(self.intercept, bool):
@@ -232,9 +245,3 @@ def _protected(task: Task, delta: float) -> Mapping[str, float]:
         return protection(task, delta)
     found = epsilon(views(task.events, Observer.coordinator(), task.trust), delta).epsilon
     return dict.fromkeys(task.owners, found)
-
-
-def whole(name: str, value: object, low: int, high: int) -> None:
-    """Refuse what is no whole number within these bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.linear_model import Matrix, People
+from colonnade.models.parameters import Count, EpsilonByParty, Label
 from colonnade.models.regression import quadratic
-from colonnade.models.regression.base import Published, Regression
+from colonnade.models.regression.base import Published, Regression, Ridge
 from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.tables import Column, Number, decode_number
 
@@ -42,20 +44,21 @@ class LinearRegression(Regression):
     """
 
     kind = "linear"
+    tasks = (Moments,)
 
     def __init__(
         self,
         *,
         epsilon: float | Mapping[str, float] | None = None,
         delta: float = 1e-5,
-        label: str | None = None,
+        label: Label = None,
         method: Literal["one-shot", "functional"] = "one-shot",
         noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        ridge: float | Literal["auto"] = "auto",
-        epsilon_by_party: Mapping[str, float] | None = None,
+        ridge: Ridge = "auto",
+        epsilon_by_party: EpsilonByParty = None,
         intercept: bool = True,
-        gamma: int = 4096,
-        rows_at_most: int = 2**24,
+        gamma: Annotated[int, Ge(2)] = 4096,
+        rows_at_most: Count = 2**24,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

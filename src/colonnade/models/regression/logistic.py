@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.linear_model import Matrix, People
 from colonnade.models.members import require_known_members
+from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, check_whole
 from colonnade.models.regression import forecast, quadratic
-from colonnade.models.regression.base import Published, Regression, Task, whole
+from colonnade.models.regression.base import Published, Regression, Ridge, Task
 from colonnade.models.regression.forecast import Forecast
 from colonnade.protocols.gradients.task import Gradients, Learned
-from colonnade.protocols.moments.task import NoisyMoments
+from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.tables import Category, Column, Number
 
 METHODS = ("auto", "one-shot", "functional", "sqm")
@@ -60,6 +62,7 @@ class LogisticRegression(Regression):
     """
 
     kind = "logistic"
+    tasks = (Moments, Gradients)
     classes_: NDArray[Any]
     forecast_: list[Forecast]
 
@@ -68,21 +71,21 @@ class LogisticRegression(Regression):
         *,
         epsilon: float | Mapping[str, float] | None = None,
         delta: float = 1e-5,
-        label: str | None = None,
+        label: Label = None,
         method: Literal["auto", "one-shot", "functional", "sqm"] = "auto",
-        rows: int | None = None,
+        rows: Count | None = None,
         noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        ridge: float | Literal["auto"] = "auto",
-        epsilon_by_party: Mapping[str, float] | None = None,
+        ridge: Ridge = "auto",
+        epsilon_by_party: EpsilonByParty = None,
         expansion: Literal[1, 3] = 1,
         sampling: Literal["poisson", "disjoint"] = "poisson",
-        rate: float = 0.01,
-        epochs: int = 10,
-        weight_bound: float | None = None,
-        learning_rate: float = 2.0,
+        rate: Annotated[float, Gt(0), Le(1)] = 0.01,
+        epochs: Count = 10,
+        weight_bound: Positive | None = None,
+        learning_rate: Positive = 2.0,
         intercept: bool = True,
-        gamma: int | None = None,
-        rows_at_most: int = 2**24,
+        gamma: Annotated[int, Ge(2)] | None = None,
+        rows_at_most: Count = 2**24,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -149,7 +152,7 @@ class LogisticRegression(Regression):
         blocks = design.feature_blocks
         norm = math.sqrt(math.fsum([_INTERCEPT * _INTERCEPT, *(block.clip * block.clip for block in blocks)]))
         gamma = _GRADIENTS_GAMMA[self.expansion] if self.gamma is None else self.gamma
-        whole("gamma", gamma, 2, 2**20)
+        check_whole("gamma", gamma, 2, 2**20)
         draft = Gradients(
             blocks=blocks,
             label_owner=design.owner,
@@ -177,8 +180,8 @@ class LogisticRegression(Regression):
             raise StudyError('method="sqm" needs rows, about how many people there are: batches are a part of them')
         if self.epsilon_by_party is not None or not self.intercept:
             raise StudyError('method="sqm" takes epsilon and learns an intercept; use "one-shot" for anything else')
-        whole("rows", self.rows, 1, self.rows_at_most)
-        whole("epochs", self.epochs, 1, 2**20)
+        check_whole("rows", self.rows, 1, self.rows_at_most)
+        check_whole("epochs", self.epochs, 1, 2**20)
         if self.expansion not in (1, 3):
             raise StudyError(f"expansion must be 1 or 3, not {self.expansion!r}")
         if self.sampling not in ("poisson", "disjoint"):

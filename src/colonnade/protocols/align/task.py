@@ -15,6 +15,7 @@ from colonnade.privacy.events import Event
 from colonnade.protocols.align.fuzzy import GUARANTEE, ROWS_AT_MOST, need_library
 from colonnade.protocols.align.tags import TAG_BYTES
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.task import Playable
 from colonnade.tables.keys import Duplicates, Key, KeyPlan
 
 Mode = Literal["dh", "helper", "fuzzy"]
@@ -41,7 +42,7 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class Aligning:
+class Aligning(Playable):
     """How owners find the people they have in common. Equal at every participant."""
 
     trust: Trust
@@ -87,11 +88,16 @@ class Aligning:
         """How keys are read."""
         return KeyPlan(self.keys, self.duplicates)
 
+    @property
+    def longest(self) -> int | None:
+        """The longest list that is taken, where there is a limit."""
+        return ROWS_AT_MOST if self.mode == "fuzzy" else self.pad_to
+
     def check_length(self, keys: int) -> None:
         """Refuse a list that these settings cannot take; the others are not told how long it is."""
         if self.mode == "fuzzy":
             need_library()
-        most, change = (ROWS_AT_MOST, "use exact keys") if self.mode == "fuzzy" else (self.pad_to, "raise pad_to")
+        most, change = self.longest, "use exact keys" if self.mode == "fuzzy" else "raise pad_to"
         if most is not None and keys > most:
             error = CapacityError(f"there are {keys} keys, and this alignment takes at most {most} a party: {change}")
             error.told = f"it has more keys than this alignment takes ({most})"

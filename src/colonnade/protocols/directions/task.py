@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt
-from typing import Any
+from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import (
     Budget,
     DiscreteGaussianRelease,
+    Event,
     Sensitivity,
     SkellamRelease,
     Trust,
@@ -29,9 +30,9 @@ from colonnade.privacy import (
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.privacy.sensitivity.directions import changed_products_sensitivity, products_sensitivity
+from colonnade.protocols.cost import Cells
 from colonnade.protocols.gradients.task import NormalLaw
 from colonnade.protocols.rows import Block, JointRows
-from colonnade.protocols.session import Cells
 
 PROTOCOL = "products with directions 1"
 NAME = "products of second moments with directions"
@@ -68,6 +69,8 @@ class Directions(JointRows):
     law: NormalLaw = "discrete-gaussian"
     reach: int = 4096
     block_rows: int = 8192
+
+    released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.directions < 2:
@@ -180,7 +183,7 @@ class Directions(JointRows):
         return (self.event,)
 
     @property
-    def openings(self) -> Mapping[SkellamRelease | DiscreteGaussianRelease, int]:
+    def openings(self) -> Mapping[Event, int]:
         """Every round opens a part of the one event."""
         return {self.event: self.rounds}
 
@@ -218,6 +221,16 @@ class Directions(JointRows):
                 "carry: ask for fewer components, or use fewer columns"
             )
         return Committee(self.trust.committee, self.trust.threshold, system)
+
+    @property
+    def rows_limit(self) -> int:
+        """As many as the arithmetic is sized for."""
+        return self.rows_at_most
+
+    @property
+    def noise_on(self) -> str:
+        """Which number has noise, in words."""
+        return "an entry of X'X times a direction"
 
     @property
     def rows_dealt(self) -> int:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from colonnade.privacy.sensitivity import alternating, exchange, float_up, root_up
 from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.messages import Told
 from colonnade.protocols.rows import Block, JointRows
 
 HEARD = 3.0  # what the active party received is brought to deviation 1 and clipped to this
@@ -30,7 +31,7 @@ class Side:
     factor: float = 1.0
 
 
-class Bounded(JointRows):
+class Bounded(Told, JointRows):
     """What an exchange is made of, as far as bounds depend on it."""
 
     sides: tuple[Side, ...]

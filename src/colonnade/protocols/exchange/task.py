@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, DiscreteGaussianRelease, Event, Trust, least_noise
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Budget, Event, Trust, least_noise
 from colonnade.privacy.noise.grid import Grid
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
 from colonnade.protocols.exchange.bounds import Bounded, Method, Side
 from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.messages import NOISE_UNIT, told
 from colonnade.protocols.rows import Block
-from colonnade.protocols.session import Cells
 
 PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
 FITS = "alternating-fits"
-NOISE_UNIT = 1 << 20  # the noise is a squared multiple of the sensitivity, in units of its inverse
 RELEASE = 4  # a squared multiple of the messages': weights move far less than messages, so this costs little accuracy
 _MOST_FITS, _MOST_STEPS = 100, 100_000
 _REACH = 16  # deviations; the samplers cut their tails before
+_SECONDS_PER_SLOPE = 5e-8
+_NEWTON_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,10 @@ class Exchange(Bounded):
     intercept: float = 1.0
     bits: int = 28
 
-    law: ClassVar[str] = "discrete-gaussian"
+    rows_fixed: ClassVar[bool] = True
+    told_number: ClassVar[str] = "slope"
+    why_no_rounds: ClassVar[str] = "has as many rounds as suit its noise"
+    rows_key: ClassVar[str] = "rows"
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
@@ -210,9 +212,24 @@ class Exchange(Bounded):
     # --- what sessions, studies and records ask
 
     @property
-    def committee(self) -> Committee:
-        """Nobody holds shares."""
-        return Committee((), 0, ResidueSystem.for_bound(1))
+    def law(self) -> str:
+        """The law of the noise."""
+        return "discrete-gaussian"
+
+    @property
+    def rows_limit(self) -> int:
+        """Neither more nor fewer than the study states."""
+        return self.rows
+
+    @property
+    def rows_stated(self) -> int:
+        """The exact number of people, on which bounds rest."""
+        return self.rows
+
+    @property
+    def times_told(self) -> int:
+        """How often slopes are told."""
+        return len(self.steps)
 
     @property
     def bound(self) -> int:
@@ -237,9 +254,29 @@ class Exchange(Bounded):
         """How often everybody waits for somebody."""
         return 8 + 2 * len(self.steps) + int(self.release)
 
-    def cells(self, name: str, rows: int) -> Cells:
-        """Nothing is shared."""
-        return Cells(0, 0, 0)
+    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
+        """Bytes, memory and seconds of each participant."""
+        pace = seconds_per_draw()
+        return tuple(self._load(name, rows, pace) for name in participants)
+
+    def _load(self, name: str, rows: int, pace: float) -> Load:
+        owns = name in self.owners
+        width, numbers = (len(self.block(name).columns) + 1, self.numbers(name)) if owns else (0, 0)
+        sent = NUMBER * self.sent_by(name)
+        memory = BASE_MEMORY + NUMBER * (3 * rows * width + 4 * rows)
+        seconds = pace * numbers + seconds_on_wire(sent, self.message_rounds)
+        return Load(name, sent, memory, seconds + (self._seconds_of_fits(name, width) if owns else 0.0))
+
+    def _seconds_of_fits(self, name: str, width: int) -> float:
+        """How long an owner computes by itself."""
+        turns = self.epochs * self.rows
+        if name != self.active:
+            moments = self.rows * width**2 if self.method == "alternating" else 0
+            return SECONDS_PER_PRODUCT * (moments + 4 * turns * width)
+        columns = width + len(self.passives)
+        refits = _NEWTON_STEPS * self.rows * (1 + int(self.release))
+        refits += _NEWTON_STEPS * turns if self.method == "alternating" else 0
+        return (SECONDS_PER_PRODUCT * columns**2 + _SECONDS_PER_SLOPE) * refits + _SECONDS_PER_SLOPE * turns
 
     def sent_by(self, name: str) -> int:
         """How many numbers a participant sends to others, each counted once a recipient."""
@@ -296,26 +333,6 @@ class Exchange(Bounded):
             "law": self.law,
             "noise": str(self.noise),
         }
-
-
-def told(
-    name: str, owner: str, numbers: int, square: int, variance: int, theorem: str, audience: tuple[str, ...]
-) -> Event:
-    """Numbers with noise of their owner alone; ``square`` is their squared sensitivity, on the grid."""
-    l1 = min(square, math.isqrt(numbers * square))
-    return DiscreteGaussianRelease(
-        name=name,
-        shares=((owner, Fraction(variance)),),
-        dimension=numbers,
-        l1=l1,  # nobody is held to adding or removing a person here
-        l2_squared=square,
-        replace_l1=l1,
-        replace_l2_squared=square,
-        tail=TAIL,
-        theorem=theorem,
-        audience=audience,
-        about=(owner,),
-    )
 
 
 @lru_cache(maxsize=256)

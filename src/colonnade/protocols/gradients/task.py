@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,8 @@ from colonnade.privacy import (
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
+from colonnade.protocols.cost import Cells
 from colonnade.protocols.rows import Block, JointRows
-from colonnade.protocols.session import Cells
 
 PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
@@ -76,6 +76,23 @@ class Gradients(JointRows):
     rows_at_most: int = 2**24
     intercept: float = 0.5
     block_rows: int = 8192
+
+    released: ClassVar[str] = 'has method "sqm", which releases gradients in rounds'
+
+    @property
+    def rows_limit(self) -> int:
+        """As many as the arithmetic is sized for."""
+        return self.rows_at_most
+
+    @property
+    def rows_stated(self) -> int:
+        """About how many people there are, as everybody may know."""
+        return self.rows
+
+    @property
+    def noise_on(self) -> str:
+        """Which number has noise, in words."""
+        return "a number of one batch's mean gradient"
 
     @property
     def entries(self) -> int:

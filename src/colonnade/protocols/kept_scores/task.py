@@ -8,18 +8,18 @@ blurred ones. What is left to protect is then one score of each new person.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, Event, Trust, least_noise
 from colonnade.privacy.noise.grid import Grid
-from colonnade.protocols.exchange.task import NOISE_UNIT, STEPS, told
-from colonnade.protocols.session import Cells
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
+from colonnade.protocols.exchange.task import STEPS
+from colonnade.protocols.messages import NOISE_UNIT, Told, told
 
 PROTOCOL = "exchange-ask 1"
 _REACH = 16  # deviations; the samplers cut their tails before
@@ -53,12 +53,12 @@ class Sender:
 
 
 @dataclass(frozen=True)
-class KeptScoresTask:
+class KeptScoresTask(Told):
     """The public task. All owners and the coordinator hold an equal one.
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners, and sends one clipped score a person,
     in multiples of ``2^-bits``. The variance of the noise on scores is ``noise / 2^20`` times the square of what one
-    person's columns can move. ``model`` is a digest of the model that is used.
+    person's columns can move. ``model`` is a digest of the model that is used, ``names`` are its encoded columns.
     """
 
     trust: Trust
@@ -68,9 +68,11 @@ class KeptScoresTask:
     noise: int = NOISE_UNIT
     bits: int = 28
     model: str = ""
+    names: tuple[str, ...] = ()
 
-    law: ClassVar[str] = "discrete-gaussian"
-    message_rounds: ClassVar[int] = 7  # ready, go; salt, digests, verdict; scores
+    told_number: ClassVar[str] = "score"
+    why_no_rounds: ClassVar[str] = "makes one release"
+    rows_key: ClassVar[str] = "rows_at_most"
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(sender.owner for sender in self.senders) != self.passives:
@@ -166,9 +168,24 @@ class KeptScoresTask:
     # --- what sessions, studies and records ask
 
     @property
-    def committee(self) -> Committee:
-        """Nobody holds shares."""
-        return Committee((), 0, ResidueSystem.for_bound(1))
+    def law(self) -> str:
+        """The law of the noise."""
+        return "discrete-gaussian"
+
+    @property
+    def rows_limit(self) -> int:
+        """As many as were allowed."""
+        return self.rows_at_most
+
+    @property
+    def times_told(self) -> int:
+        """Every score is told once."""
+        return 1
+
+    @property
+    def message_rounds(self) -> int:
+        """How often everybody waits for somebody."""
+        return 7  # ready, go; salt, digests, verdict; scores
 
     @property
     def bound(self) -> int:
@@ -185,13 +202,18 @@ class KeptScoresTask:
         """The largest standard deviation of the noise on one party's score."""
         return max(self.deviation(owner) for owner in self.passives)
 
-    def cells(self, name: str, rows: int) -> Cells:
-        """Nothing is shared."""
-        return Cells(0, 0, 0)
+    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
+        """Bytes, memory and seconds of each participant."""
+        pace = seconds_per_draw()
+        widths = {sender.owner: sender.weights - 1 for sender in self.senders}
+        widths[self.active] = len(self.names) - sum(widths.values())
+        return tuple(self._load(name, widths.get(name, 0), rows, pace) for name in participants)
 
-    def sent_by(self, name: str) -> int:
-        """How many numbers a participant sends, at most."""
-        return self.rows_at_most if name in self.passives else 0
+    def _load(self, name: str, width: int, rows: int, pace: float) -> Load:
+        sent, drawn = (NUMBER * rows, rows + width) if name in self.passives else (0, 0)
+        memory = BASE_MEMORY + (NUMBER * rows * (3 * width + 4) if name in self.owners else 0)
+        seconds = pace * drawn + seconds_on_wire(sent, self.message_rounds)
+        return Load(name, sent, memory, seconds + 2 * SECONDS_PER_PRODUCT * rows * width)
 
     @property
     def facts(self) -> dict[str, Any]:

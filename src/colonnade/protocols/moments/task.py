@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, PrivacyError
+from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, Trust, least_noise
+from colonnade.privacy import Budget, DiscreteLaplaceRelease, Trust, least_noise
+from colonnade.protocols.cost import Cells
 from colonnade.protocols.moments.limits import LAPLACE, Law, Level, Limits, laplace_reach, levels
 from colonnade.protocols.moments.releases import Release, laplace_release, normal_release
 from colonnade.protocols.rows import Block, JointRows
-from colonnade.protocols.session import Cells
+from colonnade.protocols.task import Adjustable
 
 __all__ = ["Block", "Law", "Moments", "NoisyMoments", "calibrated"]
 
@@ -203,6 +204,25 @@ class Moments(JointRows):
         return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * widest * len(self.committee.system.primes))))
 
     @property
+    def rows_limit(self) -> int:
+        """As many as the arithmetic is sized for."""
+        return self.rows_at_most
+
+    @property
+    def rows_at_once(self) -> int:
+        """A block of rows is multiplied and forgotten."""
+        return self.rows_per_block
+
+    @property
+    def noise_on(self) -> str:
+        """Which number has noise, in words."""
+        return "an entry of X'X"
+
+    def adjustable(self, rows: int | None) -> AdjustedMoments:
+        """The same with given noise, the same for all parties whatever they named for themselves."""
+        return AdjustedMoments(replace(self, own_noise=()), rows)
+
+    @property
     def message_rounds(self) -> int:
         """How often somebody waits for somebody else, in a study of one block of rows."""
         lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
@@ -261,6 +281,72 @@ class Moments(JointRows):
             "value_bits": self.bound.bit_length() + 1,
             "system_bits": self.committee.system.bits,
         }
+
+
+@dataclass(frozen=True)
+class AdjustedMoments(Adjustable):
+    """Second moments with given noise; the error is that of an entry of X'X / rows."""
+
+    task: Moments
+    people: int | None
+
+    @property
+    def priced(self) -> Moments:
+        """The task with this noise."""
+        return self.task
+
+    @property
+    def number_of_rows(self) -> int | None:
+        """About how many people it is."""
+        return self.people
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of the noise on an entry of X'X / rows."""
+        return self.task.noise_std / (self.people or 1)
+
+    @property
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
+        event = self.task.event
+        if isinstance(event, DiscreteLaplaceRelease):
+            return float(event.scale / event.l1)
+        return math.sqrt(self._each * self.task.noise / event.l2_squared)
+
+    def with_error(self, error: float) -> AdjustedMoments:
+        """The same with the most noise whose error is not above ``error``."""
+        deviation = Fraction(error) * (self.people or 1) * self.task.gamma**2
+        if self.task.laplace:
+            # The deviation is at most sqrt(2 x owners x share) times the scale.
+            whole = float(2 * len(self.task.owners) * self.task.share)
+            most = deviation / Fraction(math.sqrt(whole) * (1 + 1e-12))
+        else:
+            most = deviation**2 / self._each
+        units = int(most / self.task.parts)
+        if units < 1:
+            raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma")
+        return self._with_noise(units)
+
+    def with_multiplier(self, multiplier: float) -> AdjustedMoments:
+        """The same with the least noise that is not below a multiple of the sensitivity."""
+        event = self.task.event
+        if isinstance(event, DiscreteLaplaceRelease):
+            least = Fraction(multiplier) * event.l1
+        else:
+            least = Fraction(multiplier) ** 2 * event.l2_squared / self._each
+        return self._with_noise(max(1, math.ceil(least / self.task.parts)))
+
+    def with_rows(self, rows: int) -> AdjustedMoments:
+        """The same about so many people."""
+        return replace(self, people=rows)
+
+    @property
+    def _each(self) -> int:
+        """Variance of one unit of the noise parameter."""
+        return 2 if self.task.law == "skellam" else 1
+
+    def _with_noise(self, units: int) -> AdjustedMoments:
+        return replace(self, task=replace(self.task, noise=units * self.task.parts))
 
 
 def calibrated(draft: Moments, budgets: Sequence[Budget]) -> Moments:

@@ -25,10 +25,11 @@ from colonnade.privacy.sensitivity.monomials import (
     polynomial_maxima,
 )
 from colonnade.privacy.sensitivity.norms import enforced_norm_squared
+from colonnade.protocols.cost import Cells
 from colonnade.protocols.polynomial.circuit import Layout, Program, Schedule, integer_program, lay_out, schedule
 from colonnade.protocols.polynomial.expressions import Monomial, Terms, written
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import Cells
+from colonnade.protocols.task import Task
 
 THEOREM = "polynomial-sensitivity"
 PROTOCOL = "polynomial sums 1"
@@ -64,7 +65,7 @@ def frozen(terms: Terms) -> Polynomial:
 
 
 @dataclass(frozen=True)
-class Polynomials:
+class Polynomials(Task):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise or the variance of discrete Gaussian noise, all owners' shares together, on
@@ -240,6 +241,21 @@ class Polynomials:
         return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * wide * primes), _BLOCK_CELLS // max(1, nodes)))
 
     # --- what others want to know
+
+    @property
+    def rows_limit(self) -> int:
+        """As many as the arithmetic is sized for."""
+        return self.rows_at_most
+
+    @property
+    def rows_at_once(self) -> int:
+        """A block of rows is multiplied and forgotten."""
+        return self.rows_per_block
+
+    @property
+    def noise_on(self) -> str:
+        """Which number has noise, in words."""
+        return "a sum"
 
     @property
     def message_rounds(self) -> int:

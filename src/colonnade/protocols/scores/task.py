@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Event, NonPrivate, SkellamRelease, Trust
 from colonnade.privacy.noise import TAIL
-from colonnade.protocols.session import Cells
+from colonnade.protocols.cost import Cells
+from colonnade.protocols.task import Task
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
@@ -47,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(Task):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. Its
@@ -63,9 +64,6 @@ class Scores:
     noise: int = 0
     names: tuple[str, ...] = ()
     model: str = ""
-
-    law: ClassVar[str] = "skellam"
-    message_rounds: ClassVar[int] = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     def __post_init__(self) -> None:
         if self.owners != self.trust.owners or len({len(part.low) for part in self.parts}) != 1 or not self.classes:
@@ -173,6 +171,26 @@ class Scores:
                 "ask in several studies"
             )
         return Committee(self.trust.committee, self.trust.threshold, system)
+
+    @property
+    def rows_limit(self) -> int:
+        """As many as were allowed."""
+        return self.rows_at_most
+
+    @property
+    def law(self) -> str:
+        """The law of the noise."""
+        return "skellam"
+
+    @property
+    def noise_on(self) -> str:
+        """Which number has noise, in words."""
+        return "a score"
+
+    @property
+    def message_rounds(self) -> int:
+        """How often everybody waits for somebody."""
+        return 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     @property
     def noise_std(self) -> float:

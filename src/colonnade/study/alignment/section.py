@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from colonnade.privacy import Trust
 from colonnade.protocols.align import Aligning, Mode
-from colonnade.study.tasks import Part
+from colonnade.study.keys import Part
 from colonnade.tables.keys import Duplicates, Key, Kind
 from colonnade.tables.normal import Accents, Blanks, Case, Form
 

@@ -1,0 +1,67 @@
+"""Models on disk: JSON, and beside it arrays in a file without pickles whose digest the JSON holds."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+
+ARRAYS = ".npz"
+"""The ending of the file with a model's arrays."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise StudyError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Write arrays of numbers, and return the digest of the file."""
+    if wrong := [name for name, array in arrays.items() if array.dtype.hasobject]:
+        raise StudyError(f"{path} holds arrays of plain numbers and texts, and {wrong[0]} is none")
+    held = io.BytesIO()
+    np.savez(held, allow_pickle=False, **arrays)
+    write_whole(path, held.getvalue())
+    return hashlib.sha256(held.getvalue()).hexdigest()
+
+
+def read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a file, if it is the one that was written with the model."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StudyError(f"{path}, which belongs to the model, cannot be read: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise StudyError(f"{path} does not belong to the model beside it, or is damaged: copy both files together")
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        return {name: held[name] for name in held.files}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What the JSON of a model holds."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise StudyError(f"{path} is not a model file: it is not JSON") from None
+    if not isinstance(content, dict):
+        raise StudyError(f"{path} is not a model file")
+    return content

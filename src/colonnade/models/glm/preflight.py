@@ -1,0 +1,145 @@
+"""What a pre-flight says of models over noised messages and of scores by them: figures, and lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from colonnade.models.glm.guarantees import Guarantees
+from colonnade.models.glm.plan import multiplier
+from colonnade.models.glm.tuning import suggest
+from colonnade.models.planner import Details
+from colonnade.privacy import Statement
+from colonnade.protocols.exchange.bounds import Side
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.kept_scores.task import KeptScoresTask
+
+_HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within", "expected agreement")
+
+
+@dataclass(frozen=True)
+class SidePreflight:
+    """What one party of an exchange is held to, and what is expected of it."""
+
+    party: str
+    ridge: float
+    weight_bound: float | None
+    """``None`` where fits are not held to a ball."""
+    score_clip: float | None
+    """``None`` at the party with the label, which sends slopes."""
+    noise_std: float
+    """Of the noise on each number that it sends."""
+    agreement: float | None
+    """Squared correlation of its scores with what its columns add, under a public guess; ``None`` without one."""
+
+
+@dataclass(frozen=True)
+class SenderPreflight:
+    """What one party tells about a new person: a clipped score by blurred weights, with noise."""
+
+    party: str
+    weights: int
+    score_clip: float
+    blur: float
+    """About the deviation that its blurred weights give to a score."""
+    noise_std: float
+    """Of the noise on each score."""
+
+
+def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
+    """The parameters, each party's part, and every promise that the table of observers does not make.
+
+    ``guessed`` says whether parameters follow from a public guess of the signal, which is then shown.
+    """
+    found, guarantees = _agreement(task) if guessed else {}, Guarantees.of(statement)
+    sides = [_side(task, side, found.get(side.owner)) for side in task.sides]
+    facts = {
+        "family": task.family.name,
+        "active": task.active,
+        "epochs": task.epochs,
+        "batches": task.batches,
+        "message_clip": task.message_clip,
+        "learning_rate": task.learning_rate if task.method == "gradient" else None,
+        "release": task.release,
+        "sides": [asdict(side) for side in sides],
+        "guarantees": guarantees.to_dict(),
+    }
+    lines = [
+        f"MODEL, family {task.family.name}, over noised messages; the label is at {task.active}",
+        f"what the study leaves open follows from public figures: {_steps(task)}; slopes are clipped to "
+        f"{task.message_clip:g} where they are received",
+        *_table([_HEADS, *(_row(side, task.active) for side in sides)]),
+        "noise is its deviation on each number sent; agreement is the squared correlation of a party's scores with",
+        "what its columns add, under a public guess of the signal: no promise, and no data was looked at",
+        "in the end all weights are published with noise, which is charged besides"
+        if task.release
+        else "each party keeps its own weights, in its kept.json and nowhere else",
+        "",
+        *str(guarantees.besides(statement)).splitlines(),
+    ]
+    return Details(task.method, facts, section=tuple(lines))
+
+
+def scores(task: KeptScoresTask) -> Details:
+    """Who tells which scores to whom, and how noisy they are."""
+    senders = [
+        SenderPreflight(each.owner, each.weights, each.score_clip, task.blur(each.owner), task.deviation(each.owner))
+        for each in task.senders
+    ]
+    rows = [
+        (each.party, str(each.weights), *(f"{value:.2g}" for value in (each.score_clip, each.blur, each.noise_std)))
+        for each in senders
+    ]
+    lines = [
+        f"SCORES of new people by kept weights, told to {task.active} alone",
+        f"the kept weights of each party must belong to model {task.model}",
+        *_table([("party", "weights", "scores within", "blur", "noise"), *rows]),
+        "blur is what the noise on weights adds to a score, noise what is added to each; about the same people it is",
+        "charged anew each time",
+    ]
+    facts = {"to": task.active, "model": task.model, "senders": [asdict(each) for each in senders]}
+    return Details(None, facts, section=tuple(lines))
+
+
+def _steps(task: Exchange) -> str:
+    steps = f", steps of {task.learning_rate:g}" if task.method == "gradient" else ""
+    batches = "" if task.batches == 1 else f" of {task.batches} batches"
+    return f"{task.epochs} epoch{'s' if task.epochs > 1 else ''}{batches}{steps}"
+
+
+def _side(task: Exchange, side: Side, agreement: float | None) -> SidePreflight:
+    active = side.owner == task.active
+    return SidePreflight(
+        party=side.owner,
+        ridge=side.ridge,
+        weight_bound=None if active and task.method == "alternating" else side.weight_bound,
+        score_clip=None if active else side.score_clip,
+        noise_std=task.message_deviation(side.owner),
+        agreement=agreement,
+    )
+
+
+def _agreement(task: Exchange) -> dict[str, float]:
+    """What is expected of the others' scores."""
+    found = suggest(
+        task.blocks,
+        task.active,
+        task.family,
+        task.rows,
+        multiplier(task),
+        intercept=task.intercept,
+        epochs=task.epochs,
+        message_clip=task.message_clip,
+    )
+    return found.agreement
+
+
+def _row(side: SidePreflight, active: str) -> tuple[str, ...]:
+    what = "slopes" if side.party == active else "scores"
+    figures = (side.noise_std, side.ridge, side.weight_bound, side.score_clip, side.agreement)
+    return (side.party, what, *("-" if value is None else f"{value:.2g}" for value in figures))
+
+
+def _table(lines: Sequence[Sequence[str]]) -> list[str]:
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [f"  {'  '.join(map(str.ljust, line, wide))}".rstrip() for line in lines]

@@ -1,0 +1,146 @@
+"""One row a kind of study: where its model, its section of the report and its audit games are.
+
+Rows hold names, so that reading the list imports nothing. What else is particular to a kind (its file keys, its
+pre-flight, what a party keeps, its line on the terminal) is a member of its model, which :func:`load` checks.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+from colonnade.errors import StudyError
+from colonnade.protocols.task import check_complete
+
+if TYPE_CHECKING:
+    from colonnade.models.planner import Planner
+
+ENTRY_POINTS = "colonnade.kinds"
+"""Installed packages add kinds of their own under this group; each entry names a :class:`Kind`."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of study; every part is written ``module:name``, and games are modules that register them."""
+
+    kind: str
+    model: str
+    section: str = ""
+    games: tuple[str, ...] = ()
+
+
+_ROWS = (
+    Kind(
+        "pca",
+        "colonnade.models.pca:PCA",
+        "colonnade.report.components:SECTION",
+        ("colonnade.audit.second_moments", "colonnade.audit.directions"),
+    ),
+    Kind(
+        "linear",
+        "colonnade.models.regression.linear:LinearRegression",
+        "colonnade.report.regression:SECTION",
+        ("colonnade.audit.functional",),
+    ),
+    Kind(
+        "logistic",
+        "colonnade.models.regression.logistic:LogisticRegression",
+        "colonnade.report.regression:SECTION",
+        ("colonnade.audit.gradient_batches",),
+    ),
+    Kind(
+        "glm",
+        "colonnade.models.glm.model:GLM",
+        "colonnade.report.exchange:SECTION",
+        ("colonnade.audit.exchange_messages",),
+    ),
+    Kind(
+        "glm-scores",
+        "colonnade.models.glm.kept_scores:KeptScores",
+        "colonnade.report.exchange:SCORES",
+        ("colonnade.audit.exchange_messages",),
+    ),
+    Kind(
+        "polynomial",
+        "colonnade.models.polynomial:PolynomialSum",
+        "colonnade.report.answers:SUMS",
+        ("colonnade.audit.sums",),
+    ),
+    Kind(
+        "prediction",
+        "colonnade.models.prediction:JointPrediction",
+        "colonnade.report.answers:PREDICTIONS",
+        ("colonnade.audit.sums",),
+    ),
+    Kind("sketch", "colonnade.models.sketch:SketchPlanner"),
+)
+_KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}
+
+
+def register(row: Kind) -> Kind:
+    """Add a kind; one that is there already, or that lacks something, is refused by name."""
+    if (there := _KNOWN.get(row.kind)) is not None and there != row:
+        raise StudyError(f"there is a kind {row.kind!r} already, {there.model}: choose another name for {row.model}")
+    _KNOWN[row.kind] = row
+    try:
+        load(row.kind)
+        for part in filter(None, (row.section, *row.games)):
+            resolve(part)
+    except BaseException:
+        del _KNOWN[row.kind]
+        raise
+    return row
+
+
+def rows() -> tuple[Kind, ...]:
+    """Every kind that is known, those of installed packages last."""
+    _installed()
+    return tuple(_KNOWN.values())
+
+
+def row_of(kind: str) -> Kind:
+    """The row of a kind."""
+    if kind not in _KNOWN:
+        _installed()
+    if kind not in _KNOWN:
+        raise StudyError(f"there is no kind of study called {kind!r}; choose from {', '.join(_KNOWN)}")
+    return _KNOWN[kind]
+
+
+def load(kind: str) -> type[Planner]:
+    """The model of a kind, complete with its tasks."""
+    from colonnade.models.planner import Planner
+
+    row = row_of(kind)
+    model, where = resolve(row.model), f"kind {kind!r}, {row.model}"
+    if not (isinstance(model, type) and issubclass(model, Planner)):
+        raise StudyError(f"{where}: it is no model, which derives from Planner or Estimator")
+    if model.kind != kind:
+        raise StudyError(f"{where}: it calls itself {model.kind!r}")
+    if inspect.isabstract(model):
+        raise StudyError(f"{where}: it lacks {', '.join(sorted(model.__abstractmethods__))}")
+    if not model.tasks:
+        raise StudyError(f"{where}: it does not say which tasks it plans (tasks)")
+    for task in model.tasks:
+        check_complete(task, where)
+    return model
+
+
+def resolve(name: str) -> Any:
+    """What ``module:name`` means; a module alone is imported."""
+    module, _, attribute = name.partition(":")
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+@cache
+def _installed() -> None:
+    """Take in the kinds that installed packages offer, once."""
+    for entry in metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            register(entry.load())
+        except (ImportError, AttributeError) as error:
+            raise StudyError(f"the installed kind {entry.name!r} ({entry.value}) cannot be loaded: {error}") from None

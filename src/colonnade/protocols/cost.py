@@ -1,0 +1,62 @@
+"""What a run takes of each participant: bytes, memory and seconds, from a public task and a short measurement."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from colonnade.mpc import ResidueSystem
+from colonnade.mpc.shamir import complete
+from colonnade.privacy.noise import discrete_gaussian
+from colonnade.randomness import Stream
+
+WORD = 3  # bytes of a residue on the wire
+NUMBER = 8  # bytes of a told number
+BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
+SECONDS_PER_PRODUCT = 5e-10  # of two columns, a row
+_WIRE_BYTES_PER_SECOND = 100e6
+_SECONDS_PER_ROUND = 4e-3
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How many numbers a participant shares as inputs, holds shares of, and sends shares of in openings."""
+
+    dealt: int
+    held: int
+    opened: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one participant sends, holds and does."""
+
+    participant: str
+    bytes_sent: int
+    memory: int
+    seconds: float
+
+
+def seconds_on_wire(sent: int, rounds: int) -> float:
+    """How long bytes and rounds take; every byte passes the hub."""
+    return 2 * sent / _WIRE_BYTES_PER_SECOND + _SECONDS_PER_ROUND * rounds
+
+
+def seconds_per_draw() -> float:
+    """How long one number of noise takes: draw a little, and divide."""
+    count, stream = 1 << 14, Stream.fresh()
+    start = time.perf_counter()
+    discrete_gaussian(1 << 40, count, stream)
+    return (time.perf_counter() - start) / count
+
+
+def seconds_per_cell(system: ResidueSystem) -> float:
+    """How long one number on shares takes: deal and multiply a small block, and divide."""
+    rows, width = 2048, 32
+    secret = system.split(np.ones((rows, width)))
+    start = time.perf_counter()
+    shares = complete(system, secret, {2: Stream.fresh()}, [1, 3])
+    system.inner(shares[1], shares[3])
+    return (time.perf_counter() - start) / (rows * width * len(system.primes))

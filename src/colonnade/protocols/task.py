@@ -1,0 +1,229 @@
+"""The contract of a public task: all that sessions, studies, audits and reports may ask of it.
+
+A task is a frozen value that every participant holds equally. One that lacks a member is refused when its kind is
+registered (:func:`check_complete`), not when somebody prices or runs it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from colonnade.errors import StudyError
+from colonnade.mpc import Committee
+from colonnade.privacy import Trust
+from colonnade.privacy.events import Event
+from colonnade.privacy.statement import CLIPPED
+from colonnade.protocols.cost import BASE_MEMORY, WORD, Cells, Load, seconds_on_wire, seconds_per_cell
+
+
+class Playable(ABC):
+    """What a session needs: who takes part, on which committee, and what may be revealed."""
+
+    trust: Trust
+
+    @property
+    @abstractmethod
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns, in order; the first of them draws what all must share."""
+
+    @property
+    @abstractmethod
+    def committee(self) -> Committee:
+        """Seats, threshold and arithmetic; without seats nobody holds shares."""
+
+    @property
+    @abstractmethod
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed."""
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """How often numbers of each event are opened or told."""
+        return Counter(self.events)
+
+
+class Priced(ABC):
+    """What can be priced before anybody says yes, whether or not there is a program for it."""
+
+    trust: Trust
+    clipped: ClassVar[str] = CLIPPED
+    """The assumption of the privacy statement that says who keeps rows within their bounds."""
+    rows_fixed: ClassVar[bool] = False
+    """Whether the study states the exact number of rows, because the price rests on it."""
+    released: ClassVar[str] = "releases no second moments"
+    """What is released, as the end of a sentence that begins with the study; said where it cannot be planned."""
+
+    @property
+    @abstractmethod
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed."""
+
+    @property
+    @abstractmethod
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+
+    @property
+    @abstractmethod
+    def rows_limit(self) -> int:
+        """The most rows that the task allows."""
+
+    @property
+    def rows_stated(self) -> int | None:
+        """The number of people that the study states, exactly or about; nothing where it states none."""
+        return None
+
+    def adjustable(self, rows: int | None) -> Adjustable | None:
+        """The same with noise that is given and not calibrated, about so many rows; nothing where there is no such."""
+        return None
+
+
+class Task(Playable, Priced):
+    """A task that can be run."""
+
+    @property
+    @abstractmethod
+    def everyone(self) -> tuple[str, ...]:
+        """Who learns the result."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The encoded columns that it is about."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> int:
+        """The largest magnitude of a number that is opened or told."""
+
+    @property
+    @abstractmethod
+    def law(self) -> str:
+        """The law of the noise."""
+
+    @property
+    @abstractmethod
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one published number, in its own units."""
+
+    @property
+    @abstractmethod
+    def noise_on(self) -> str:
+        """Which number that is, in words."""
+
+    @property
+    @abstractmethod
+    def message_rounds(self) -> int:
+        """How often everybody waits for somebody, from beginning to end."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Plain values about the task, for the record of a run and whoever reads it."""
+
+    @abstractmethod
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds shares of and opens, for so many rows."""
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """How many rows a seat holds at a time; nothing where it keeps all of them."""
+        return None
+
+    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
+        """Bytes, memory and seconds of each participant, for a joint table of so many rows."""
+        pace = seconds_per_cell(self.committee.system)
+        return tuple(self._load_of_shares(name, rows, pace) for name in participants)
+
+    def _load_of_shares(self, name: str, rows: int, pace: float) -> Load:
+        seats, primes, cells = self.trust.committee, len(self.committee.system.primes), self.cells(name, rows)
+        explicit = len(seats) - self.trust.threshold - (name in seats)
+        sent = WORD * primes * (cells.dealt * explicit + cells.opened)
+        # A task that streams its rows holds a block of them at a time, and works on it; the others keep what they hold.
+        streamed = None if self.rows_at_once is None else min(rows, self.rows_at_once)
+        at_once = max(cells.held, cells.dealt) * (2 * rows if streamed is None else 4 * streamed) // rows
+        opened = cells.opened // max(1, len(self.everyone) - 1)
+        memory = BASE_MEMORY + 8 * primes * (at_once + 8 * opened)
+        seconds = primes * pace * (cells.dealt + cells.held) + seconds_on_wire(sent, self.message_rounds)
+        return Load(name, sent, memory, seconds)
+
+
+@dataclass(frozen=True)
+class Adjustable(ABC):
+    """A task whose noise is given: by the error that is wanted, or as a multiple of the sensitivity."""
+
+    @property
+    def error_on(self) -> str:
+        """Which number the error is about."""
+        return "mean"
+
+    @property
+    def why_no_rounds(self) -> str | None:
+        """Why rounds cannot be counted, as the end of a sentence that begins with the study."""
+        return "makes one release"
+
+    @property
+    def why_no_rows(self) -> str | None:
+        """Why rows cannot be counted, as a sentence that names the study by ``{study}``."""
+        return None
+
+    @property
+    @abstractmethod
+    def priced(self) -> Priced:
+        """The task with this noise."""
+
+    @property
+    @abstractmethod
+    def number_of_rows(self) -> int | None:
+        """About how many people it is; nothing where nobody said."""
+
+    @property
+    @abstractmethod
+    def error(self) -> float:
+        """Standard deviation of the noise on the number that ``error_on`` names."""
+
+    @property
+    @abstractmethod
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
+
+    @abstractmethod
+    def with_error(self, error: float) -> Self:
+        """The same with the most noise whose error is not above ``error``."""
+
+    @abstractmethod
+    def with_multiplier(self, multiplier: float) -> Self:
+        """The same with the least noise that is not below a multiple of the sensitivity."""
+
+    @property
+    def number_of_rounds(self) -> int:
+        """How often noisy numbers are revealed."""
+        return 1
+
+    @property
+    def rows_between(self) -> tuple[int, int]:
+        """The least and the largest number of rows that can be asked about."""
+        return 1, self.priced.rows_limit
+
+    @property
+    def about_all(self) -> bool:
+        """Whether every release is about all rows, so that their number matters to a mean alone."""
+        return True
+
+    def with_rows(self, rows: int) -> Self:
+        """The same about so many people; only where ``why_no_rows`` is nothing."""
+        raise NotImplementedError
+
+    def with_rounds(self, rounds: int) -> Self:
+        """The same with so many rounds; only where ``why_no_rounds`` is nothing."""
+        raise NotImplementedError
+
+
+def check_complete(task: type[Priced], where: str) -> None:
+    """Refuse a class of tasks that lacks members of the contract, and name them."""
+    if missing := sorted(getattr(task, "__abstractmethods__", ())):
+        raise StudyError(f"{where}: its task {task.__name__} lacks {', '.join(missing)}")

@@ -1,0 +1,94 @@
+"""What the alignment of a study would take and tell, before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from colonnade.protocols.align import Aligning, Leak, Mode
+from colonnade.tables.keys import Key
+
+if TYPE_CHECKING:
+    from colonnade.study.spec import Study
+
+_OTHER_EXACT: dict[Mode, Mode] = {"dh": "helper", "helper": "dh"}
+
+
+@dataclass(frozen=True)
+class AlignLoad:
+    """What one participant sends and how long it works to find the common people."""
+
+    participant: str
+    bytes_sent: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How the parties find the people that they all hold, what that tells to whom, and what it takes."""
+
+    mode: str
+    hidden: bool
+    on: tuple[str, ...]
+    keys: tuple[Key, ...]
+    duplicates: str
+    at_least: int
+    similarity: float | None
+    """How similar keys must be; ``None`` where they must be equal."""
+    pad_to: int | None
+    reuse: bool
+    sentence: str
+    leakage: tuple[Leak, ...]
+    rows: int
+    """The length of each party's list, filled up where lists are padded; time and bytes are estimated for it."""
+    loads: tuple[AlignLoad, ...]
+    instead: tuple[str, float] | None
+    """The other mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
+
+    @classmethod
+    def of(cls, study: Study, rows: int) -> Alignment | None:
+        """Sized for lists of so many rows; nothing where the parties bring equal ids."""
+        task, part = study.aligning, study.content.align
+        if task is None or part is None:
+            return None
+        listed = task.pad_to or rows
+        other = _OTHER_EXACT.get(task.mode)
+        return cls(
+            mode=task.mode,
+            hidden=task.hidden,
+            on=tuple(key.name for key in task.keys),
+            keys=task.keys,
+            duplicates=task.duplicates,
+            at_least=task.at_least,
+            similarity=task.similarity if task.mode == "fuzzy" else None,
+            pad_to=task.pad_to,
+            reuse=part.reuse,
+            sentence=task.sentence,
+            leakage=task.leakage,
+            rows=listed,
+            loads=_loads(task, study.participants, listed),
+            instead=None if other is None else (other, _slowest(replace(task, mode=other), study.participants, listed)),
+        )
+
+    @property
+    def bytes_total(self) -> int:
+        """Everything on the wire."""
+        return sum(load.bytes_sent for load in self.loads)
+
+    @property
+    def seconds(self) -> float:
+        """How long the slowest participant takes; an estimate."""
+        return max(load.seconds for load in self.loads)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"bytes_total": self.bytes_total, "seconds": self.seconds}
+
+
+def _loads(task: Aligning, participants: tuple[str, ...], rows: int) -> tuple[AlignLoad, ...]:
+    loads = {name: task.load(name, rows) for name in participants}
+    return tuple(AlignLoad(name, sent, seconds) for name, (seconds, sent) in loads.items())
+
+
+def _slowest(task: Aligning, participants: tuple[str, ...], rows: int) -> float:
+    return max(load.seconds for load in _loads(task, participants, rows))

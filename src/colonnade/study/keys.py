@@ -1,0 +1,140 @@
+"""``[task]`` of a study file: its keys follow from the constructor of the kind's model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from functools import lru_cache
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model
+
+from colonnade.errors import StudyError
+from colonnade.models import kinds
+from colonnade.models.parameters import (
+    FINITE,
+    NAMES_PARTIES,
+    REQUIRED,
+    SETS_PRICE,
+    STRICT,
+    Checked,
+    InFile,
+    Mark,
+)
+
+_BUDGET = ("epsilon", "delta")  # these stand in [budget]
+
+
+class Part(BaseModel):
+    """A piece of a study file in which every key must be known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TaskKeys(Part):
+    """``[task]``: the kind, and the keys of that kind."""
+
+    kind: str
+
+    @property
+    def parameters_given(self) -> dict[str, Any]:
+        """All keys but the kind, defaults included."""
+        return self.model_dump(exclude={"kind"})
+
+    @property
+    def parties_named(self) -> dict[str, tuple[str, ...]]:
+        """For each key that names parties, whom it names."""
+        marked = ((key, self.parameters_given[key]) for key in _marked(self.kind, NAMES_PARTIES))
+        return {key: (value,) if isinstance(value, str) else tuple(value or ()) for key, value in marked}
+
+    @property
+    def own_price(self) -> str | None:
+        """The key by which the task sets its price itself, if it does."""
+        found = next((key for key in _marked(self.kind, SETS_PRICE) if self.parameters_given[key]), None)
+        return found if found is None or self.parameters_given[found] is not True else f"{found} = true"
+
+    @property
+    def most_rows_stated(self) -> int | None:
+        """The largest number of rows that the file states."""
+        most: int | None = self.parameters_given.get("rows_at_most", self.parameters_given.get("rows"))
+        return most
+
+
+def parse_task(raw: Any, where: object) -> TaskKeys:
+    """Read ``[task]``; raises a pydantic error that names the key, or a StudyError where the kind is not known."""
+    if not isinstance(raw, Mapping):
+        return TaskKeys.model_validate(raw)
+    if "kind" not in raw:
+        raise StudyError(f"{where}: task.kind is missing")
+    known = [row.kind for row in kinds.rows()]
+    if raw["kind"] not in known:
+        raise StudyError(f"{where}: task.kind - Input should be one of {', '.join(map(repr, known))}")
+    return keys_of(raw["kind"]).model_validate(raw)
+
+
+@lru_cache(maxsize=64)
+def keys_of(kind: str) -> type[TaskKeys]:
+    """The keys of a kind: the parameters of its model's constructor, without the budget."""
+    model = kinds.load(kind)
+    signature = inspect.signature(model.__init__).parameters
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(model.__init__, include_extras=True).items():
+        if name not in (*_BUDGET, "return"):
+            fields[name] = _field(hint, signature[name].default)
+    return create_model(f"{model.__name__}Keys", __base__=TaskKeys, **fields)
+
+
+def _field(hint: Any, default: Any) -> tuple[Any, Any]:
+    """The type and the default of a parameter in a file, as pydantic takes them."""
+    instead = next((mark for mark in _marks(hint) if isinstance(mark, InFile)), None)
+    if instead is not None:
+        hint, default = instead.type, instead.default
+    return _readable(hint), ... if default in (inspect.Parameter.empty, REQUIRED) else default
+
+
+def _readable(hint: Any) -> Any:
+    """A type in which our marks are those of pydantic; nested sections know all their keys."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        marks = [mark for mark in map(_validator, arguments[1:]) if mark is not None]
+        return Annotated[(_readable(arguments[0]), *marks)] if marks else _readable(arguments[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_readable, arguments))]  # noqa: UP007 - the members are only known here
+    if is_dataclass(hint) and isinstance(hint, type):
+        names = {
+            name: (_readable(each), getattr(hint, name))
+            for name, each in get_type_hints(hint, include_extras=True).items()
+        }
+        return create_model(hint.__name__, __base__=Part, **names)  # type: ignore[call-overload]
+    return hint
+
+
+def _validator(mark: Any) -> Any:
+    if mark is FINITE:
+        return Field(allow_inf_nan=False)
+    if mark is STRICT:
+        return Strict()
+    if isinstance(mark, Checked):
+        return BeforeValidator(_checking(mark))
+    return None if isinstance(mark, Mark) else mark
+
+
+def _checking(mark: Checked) -> Any:
+    def check(value: Any) -> Any:
+        mark.check(value)
+        return value
+
+    return check
+
+
+def _marks(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
+@lru_cache(maxsize=64)
+def _marked(kind: str, mark: Mark) -> tuple[str, ...]:
+    """The keys of a kind that bear a mark."""
+    hints = get_type_hints(kinds.load(kind).__init__, include_extras=True)
+    return tuple(name for name, hint in hints.items() if mark in _marks(hint))
