@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.cli.fitted import summary
 from colonnade.cli.show import preflight as shown
 from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
@@ -173,7 +172,7 @@ def used(model: Any) -> dict[str, Any]:
     """What a saved model still says and does; what it holds is compared where it is saved again."""
     people = new_people()
     found: dict[str, Any] = {"class": type(model).__name__, "parameters": model.get_params(), "repr": repr(model)}
-    found |= {"schemas": {name: schema.digest for name, schema in model.schemas_.items()}, "summary": summary(model)}
+    found |= {"schemas": {name: schema.digest for name, schema in model.schemas_.items()}, "summary": model.summary()}
     if hasattr(model, "transform"):
         found["transform"] = model.transform(people).tolist()
     if hasattr(model, "predict"):

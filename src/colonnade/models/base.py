@@ -61,6 +61,20 @@ class Estimator(ABC):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
 
+    @abstractmethod
+    def summary(self) -> list[str]:
+        """The result in a few lines, for a person at a terminal."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there is a result already."""
+        return hasattr(self, "privacy_")
+
+    @property
+    def recipient(self) -> str | None:
+        """The party that alone receives the result; ``None`` where everybody receives it."""
+        return None
+
     def fit(self, people: Federation) -> Self:
         """Learn from all parties of a federation, each in a thread of this process."""
         if not isinstance(people, Federation):
@@ -140,7 +154,7 @@ class Estimator(ABC):
         return f"{type(self).__name__}({given})"
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "privacy_"):
+        if not self.fitted:
             raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
 
