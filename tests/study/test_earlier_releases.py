@@ -27,6 +27,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer, parse_budgets
 from colonnade.report import render
+from colonnade.report.sections import section_of
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.alignment.store import Store
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
@@ -194,7 +195,7 @@ def used(model: Any) -> dict[str, Any]:
 
 def page(name: str, model: Any) -> str:
     """The report of a model, without the version of the software, and without the style that all pages share."""
-    html = render(run_of(name, model), model.privacy_, model)
+    html = render(run_of(name, model), model.privacy_, model, section_of(model.kind))
     html = re.sub(r"colonnade \d+(\.\w+)+", "colonnade VERSION", html)
     return re.sub(r"(<style>).*?(</style>)", r"\1\2", html, flags=re.DOTALL)
 

@@ -10,6 +10,7 @@ from typing import Any
 from colonnade.models import Estimator
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
+from colonnade.report.sections import section_of
 from colonnade.study import Study
 
 _COUNTS = {
@@ -44,7 +45,8 @@ def publish(
     if evaluation:
         run["evaluation"] = dict(evaluation)
     (out / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
-    write_report(out, run, study.statement, Estimator.load(out / "model.json"), evaluation)
+    model = Estimator.load(out / "model.json")
+    write_report(out, run, study.statement, model, section_of(model.kind), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
 
 

@@ -17,7 +17,6 @@ from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8
 _OTHER = "other and waiting"
-_NOISE = dict.fromkeys(("glm", "glm-scores"), "Noise, in 2⁻²⁰ of the squared sensitivity")
 _FILES = (
     ("run.json", "who took part, when, how long, how many rounds and bytes"),
     ("privacy.json", "the privacy statement with the events it follows from"),
@@ -46,8 +45,8 @@ def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
     return join([tag("h2", "Time and bytes"), *parts]) if any(parts) else None
 
 
-def how_to_check(run: Mapping[str, Any]) -> Html:
-    """The digest, the files, the command and the versions."""
+def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
+    """The digest, the files, the command and the versions; ``noise`` is what the recorded noise is called."""
     task = mapping(run.get("task"))
     facts: list[tuple[str, object]] = [
         ("Digest of the study", _mono(run.get("digest"))),
@@ -55,7 +54,7 @@ def how_to_check(run: Mapping[str, Any]) -> Html:
         ("Ended", run.get("ended")),
         ("Machine", _machine(run)),
         ("Software", _version()),
-        (_NOISE.get(str(task.get("kind")), "Noise in all, on the grid"), _mono(task.get("noise"))),
+        (noise, _mono(task.get("noise"))),
         ("Law of the noise", task.get("law")),
         ("Grid (gamma)", task.get("gamma")),
         ("Arithmetic", _arithmetic(task)),
