@@ -1,4 +1,4 @@
-"""What sums of polynomials and predictions have to show: values with their deviations, or only how many there are."""
+"""The results of sums of polynomials (each value and its noise) and of predictions (only how many there are)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_VALUES = 60
 
 
 def values(model: PolynomialSum, run: Run, owners: Sequence[str]) -> Html:
-    """Each sum beside the deviation of its noise."""
+    """A table of the sums, each with the standard deviation of its noise."""
     found = zip(model.expressions_, model.values_, model.deviations_, strict=True)
     rows = [(name, _plain(float(value)), _plain(float(deviation))) for name, value, deviation in found]
     more = f" The first {_MOST_VALUES} of {len(rows)}; model.json has all." if len(rows) > _MOST_VALUES else ""
@@ -28,7 +28,7 @@ def values(model: PolynomialSum, run: Run, owners: Sequence[str]) -> Html:
 
 
 def counts(model: Predicted, run: Run, owners: Sequence[str]) -> Html:
-    """How many answers there are and who has them; never an answer."""
+    """How many answers there are and who has them; it shows no answer."""
     to, how = model.recipient, "exact" if model.exact else "noisy"
     how_many = counted(len(model.ids_), "person", "people") if model.ids_ else "the people of this study"
     text = (

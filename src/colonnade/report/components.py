@@ -38,7 +38,7 @@ def components(model: PCA, run: Run, owners: Sequence[str]) -> Html:
 
 
 def noise_edge(noise_std: float, columns: int, count: float) -> float:
-    """The largest eigenvalue that noise alone would show, about.
+    """About the largest eigenvalue that noise alone would have.
 
     The noise is a symmetric matrix with deviation ``noise_std`` on the diagonal and ``noise_std / sqrt(2)``
     off it, so its spectrum ends near ``2 sqrt(columns) noise_std / sqrt(2)``; the count divides both.

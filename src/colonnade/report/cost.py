@@ -1,4 +1,4 @@
-"""What it took and how to check it: seconds, rounds and bytes by phase and participant, and the files beside it."""
+"""What a run took (seconds, rounds and bytes, by phase and by participant), and how to check it."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def participants(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def bytes_sent(run: Mapping[str, Any]) -> float | None:
-    """All bytes that left a participant, as they travelled where that is known."""
+    """All bytes that participants sent: sealed, or unsealed where only that is known; None: not known."""
     sent = [_bytes(facts, "sealed_sent", "sent") for facts in participants(run).values()]
     known = [value for value in sent if value is not None]
     return sum(known) if known else None
 
 
 def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
-    """Bars of seconds, and tables of rounds and bytes; nothing where none was recorded."""
+    """Bars of seconds, and tables of rounds and bytes; None where nothing of it was recorded."""
     parts = [_time(run), _rounds(run), _traffic(run)]
     return join([tag("h2", "Time and bytes"), *parts]) if any(parts) else None
 
 
 def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
-    """The digest, the files, the command and the versions; ``noise`` is what the recorded noise is called."""
+    """The digest, the files, the command and the versions; ``noise`` is the label of the recorded noise."""
     task = mapping(run.get("task"))
     facts: list[tuple[str, object]] = [
         ("Digest of the study", _mono(run.get("digest"))),
@@ -114,7 +114,7 @@ def _time(run: Mapping[str, Any]) -> Html | None:
 
 
 def _rounds(run: Mapping[str, Any]) -> Html | None:
-    """What was said in each phase; records of earlier releases do not say."""
+    """Rounds, messages and bytes of each phase; None for records of early releases, which do not have them."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for facts in participants(run).values():
         for name, spent in _phases(facts).items():

@@ -1,4 +1,4 @@
-"""Does it work? How much of the variance a result holds at each epsilon, beside what others could have computed."""
+"""How well the result does at each epsilon, compared with other methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from colonnade.report.words import counted, number, percent
 
 
 def evaluation(given: Mapping[str, Any]) -> Html | None:
-    """Variance captured against epsilon; nothing where no line can be drawn."""
+    """A chart and a table of the captured variance at each epsilon; None where there is no line to draw."""
     lines = [line for line in map(_line(given), words.sequence(given.get("lines"))) if line.points]
     if not lines:
         return None

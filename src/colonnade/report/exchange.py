@@ -1,4 +1,4 @@
-"""A model over noised messages: who sent what under which noise, what each party kept, and what that promises."""
+"""A model over noised messages: what each party sent, with which noise, what it kept, and what is promised."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def exchange(model: GLM, run: Run, owners: Sequence[str]) -> Html:
 
 
 def who_saw_what(model: GLM, run: Run, trust: Trust) -> Html:
-    """Roles against things, where parties tell each other noised numbers and nobody holds shares."""
+    """What each role saw, where parties send each other noised numbers and nobody holds shares."""
     plan = model.plan_ if model.fitted else mapping(run.get("task"))
     active = str(plan.get("active") or "")
     others = [name for name in trust.owners if name != active]
@@ -81,7 +81,7 @@ def who_saw_what(model: GLM, run: Run, trust: Trust) -> Html:
 
 
 def who_saw_scores(model: KeptScores, run: Run, trust: Trust) -> Html:
-    """The same of scores by kept weights, which one party is told."""
+    """What each role saw, where one party receives scores by weights that each party keeps."""
     to = model.recipient
     others = words.listed([name for name in trust.owners if name != to])
     rows: list[tuple[object, ...]] = []
@@ -103,7 +103,7 @@ def _seen(heads: Sequence[str], rows: Sequence[Sequence[object]], run: Run) -> H
 
 
 def besides(statement: Statement, guarantees: Guarantees) -> Guarantees:
-    """The promises that the table of observers does not make; of the observers only the analyst is named again."""
+    """The promises that are not in the statement's table of observers; the analyst's is kept in both."""
     named = {row.who for row in statement.rows} - {"analyst"}
     return Guarantees(tuple(row for row in guarantees if row.observer not in named))
 

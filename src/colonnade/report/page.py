@@ -1,4 +1,4 @@
-"""One HTML file about one run: no request leaves it, and whatever the record lacks is left out."""
+"""One HTML file about one run: it loads nothing from elsewhere, and leaves out what the record does not say."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _lead(run: Mapping[str, Any], statement: Statement, what: str) -> list[Html 
 
 
 def _lost(run: Mapping[str, Any]) -> Html | None:
-    """Whom the study went on without; a record may hold anything."""
+    """The parties that were lost during the run; None where the record names none."""
     lost = run.get("lost")
     if not isinstance(lost, list) or not lost:
         return None
@@ -127,7 +127,7 @@ def _figures(run: Mapping[str, Any], statement: Statement, columns: int) -> Html
 
 
 def _columns(run: Mapping[str, Any], model: Model, section: Section[Model]) -> int:
-    """How many columns the result is about, or what the record says of it; 0 where neither knows."""
+    """The number of columns, from the fitted model or else from the record; 0: not known."""
     known = section.columns(model) if model.fitted else 0
     return known or int(number(mapping(run.get("task")).get("columns")) or 0)
 

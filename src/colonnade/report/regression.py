@@ -1,4 +1,4 @@
-"""What a regression learned: its coefficients by party, how they came about, and what they tell about each party."""
+"""What a regression learned: its coefficients by party, how it was fitted, and what it tells about each party."""
 
 from __future__ import annotations
 

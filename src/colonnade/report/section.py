@@ -1,4 +1,4 @@
-"""What a page says about one kind of model; who writes a page chooses the section that fits the model."""
+"""What a page says about one kind of model; the caller of ``render`` passes the section that fits the model."""
 
 from __future__ import annotations
 
