@@ -113,7 +113,7 @@ def test_only_the_party_with_the_label_is_told_and_every_question_is_charged(pla
     assert np.isfinite(bank.scores_).all()
     assert set(bank.predictions_.tolist()) <= {False, True}
     assert np.array_equal(bank.predictions_, bank.scores_[:, 0] > 0)
-    assert bank.to == "bank"
+    assert bank.to == bank.recipient == "bank"
     for folder in (out, out / "parties" / "shop"):
         other = Estimator.load(folder / "model.json")
         assert (other.ids_, other.scores_, other.predictions_) == (None, None, None)

@@ -11,7 +11,7 @@ from colonnade.privacy.observers import COORDINATOR
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
 from colonnade.report.charts import Stack
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.style import COLOURS
 from colonnade.report.words import mapping, number
 
@@ -48,7 +48,7 @@ def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
 def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
     """The digest, the files, the command and the versions; ``noise`` is the label of the recorded noise."""
     task = mapping(run.get("task"))
-    facts: list[tuple[str, object]] = [
+    found: list[tuple[str, object]] = [
         ("Digest of the study", _mono(run.get("digest"))),
         ("Started", run.get("started")),
         ("Ended", run.get("ended")),
@@ -61,7 +61,6 @@ def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
         ("Rows at most", _whole(task.get("rows_at_most"))),
         ("Rows", _whole(task.get("rows"))),
     ]
-    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
     files = [tag("li", tag("code", name), ": ", what) for name, what in _FILES]
     return join(
         [
@@ -72,7 +71,7 @@ def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
                 "account for the privacy figures again, without data and without asking anyone:",
             ),
             tag("pre", tag("code", "colonnade privacy STUDY.toml")),
-            tag("dl", *listed, class_="facts") if listed else None,
+            named_values(found),
             tag("h3", "Files beside this report"),
             tag("ul", *files),
         ]

@@ -10,7 +10,7 @@ from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.statement import PROVEN, Statement
 from colonnade.report import words
 from colonnade.report.answers import counts
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.regression import coefficients
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number
@@ -120,7 +120,7 @@ def _lead(model: GLM) -> Html:
 
 def _facts(task: Mapping[str, Any]) -> Html | None:
     batches, rate = number(task.get("batches")), number(task.get("learning_rate"))
-    facts = [
+    found = [
         ("Family", task.get("family")),
         ("Method", task.get("method")),
         ("Label at", task.get("active")),
@@ -130,8 +130,7 @@ def _facts(task: Mapping[str, Any]) -> Html | None:
         ("Slopes clipped to", _plain(task.get("message_clip"))),
         ("Noise", task.get("law")),
     ]
-    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
-    return tag("dl", *listed, class_="facts") if listed else None
+    return named_values(found)
 
 
 def _parties(task: Mapping[str, Any], owners: Sequence[str]) -> Html | None:

@@ -73,6 +73,12 @@ def table(
     )
 
 
+def named_values(pairs: Iterable[tuple[str, object]]) -> Html | None:
+    """A list of names, each with its value; one without a value is left out, and None is returned where all are."""
+    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in pairs if value not in (None, "")]
+    return tag("dl", *listed, class_="facts") if listed else None
+
+
 def _cell(name: str, role: str, inside: object, right: bool, **more: object) -> Html:
     return tag(name, inside, role=role, class_="n" if right else None, **more)
 

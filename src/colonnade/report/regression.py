@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
 from colonnade.report.columns import grouped, spoken
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number
 
@@ -48,11 +48,11 @@ def _lead(model: Regression) -> Html:
     )
 
 
-def _facts(model: Regression, task: Mapping[str, Any]) -> Html:
+def _facts(model: Regression, task: Mapping[str, Any]) -> Html | None:
     intercepts = [f"{float(value):+.3f}".replace("-", "\N{MINUS SIGN}") for value in model.intercept_]
     ridge, noise = number(model.ridge_), number(task.get("noise_std"))
     steps, batch = number(task.get("rounds")), number(task.get("batch"))
-    facts = [
+    found = [
         ("Method", model.method_),
         ("Intercept", ", ".join(intercepts)),
         ("Ridge", None if ridge is None else f"{ridge:.4g}"),
@@ -60,8 +60,7 @@ def _facts(model: Regression, task: Mapping[str, Any]) -> Html:
         ("Rounds", None if steps is None else f"{steps:,.0f}"),
         ("Batches", None if batch is None else f"{task.get('sampling')}, {batch:,.0f} people"),
     ]
-    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
-    return tag("dl", *listed, class_="facts")
+    return named_values(found)
 
 
 def coefficients(model: LinearModel, owners: Sequence[str]) -> Html:
