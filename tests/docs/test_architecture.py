@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "audit": GROUND | PILLARS | {"protocols", "models"},
     "study": GROUND | PILLARS | {"protocols", "models"},
     "reproduce": GROUND | PILLARS | {"protocols", "models"},
-    "report": GROUND | PILLARS | {"protocols", "models", "study", "audit", "reproduce"},
+    "report": GROUND | PILLARS | {"protocols", "models", "audit", "reproduce"},
     "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "reproduce", "testing"},
     "__init__": GROUND | PILLARS | {"models", "study"},
     "__main__": {"cli"},

@@ -237,6 +237,16 @@ def test_people_must_have_the_models_columns(binary):
         plan(NEW | {"clinic": Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})})
 
 
+def test_models_know_who_receives_their_result_and_that_there_is_none_yet():
+    asked, everybody = JointPrediction(to="bank", exact=True), [PCA(epsilon=1.0), LinearRegression(epsilon=1.0)]
+    assert asked.recipient == "bank"
+    for model in (asked, *everybody):
+        assert not model.fitted
+        with pytest.raises(StudyError, match="not fitted"):
+            model.summary()
+    assert all(model.recipient is None for model in everybody)
+
+
 def test_a_model_without_scores_is_refused(tmp_path, federation):
     people = federation(schemas=SCHEMAS)
     path = PCA(n_components=1, epsilon=5.0, rows_at_most=1000).fit(people).save(tmp_path / "pca.json")

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
+from colonnade.models import PCA
+from colonnade.models.kinds import section_of
 from colonnade.privacy.events import SkellamRelease
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.statement import Statement
+from colonnade.report import render
 
 COLUMNS = {
     "bank": ["income", "savings", "loan_amount", "card_spend", "overdraft_days",
@@ -17,6 +18,11 @@ COLUMNS = {
     "clinic": ["systolic_pressure", "diastolic_pressure", "bmi", "hba1c", "cholesterol",
         "smoker", "visits", "exercise_hours"],
 }  # fmt: skip
+
+
+def rendered(run, statement, model, evaluation=None):
+    """The page with the section that fits the kind of the model."""
+    return render(run, statement, model, section_of(model.kind), evaluation)
 
 
 def make_statement(owners=("bank", "shop", "clinic"), seats=None, threshold=1, noise=10**13):
@@ -35,20 +41,28 @@ def make_statement(owners=("bank", "shop", "clinic"), seats=None, threshold=1, n
 
 
 def make_model(columns=COLUMNS, n_components=3, seed=7, noise_std=60.0):
-    """What a fitted PCA shows of itself."""
+    """A fitted PCA."""
     rng = np.random.default_rng(seed)
     names = [f"{owner}.{column}" for owner, held in columns.items() for column in held]
     components = np.linalg.qr(rng.normal(size=(len(names), n_components)))[0].T
     ratio = np.array([0.41, 0.17, 0.062, 0.03, 0.02])[:n_components]
-    return SimpleNamespace(
-        feature_names_in_=names,
-        components_=components,
-        explained_variance_=ratio * 1.3,
-        explained_variance_ratio_=ratio,
-        mean_=np.zeros(len(names)),
-        count_=4987.3,
-        noise_std_=noise_std,
-    )
+    learned = {
+        "feature_names_in": names,
+        "components": components,
+        "explained_variance": ratio * 1.3,
+        "explained_variance_ratio": ratio,
+        "mean": np.zeros(len(names)),
+        "count": 4987.3,
+        "noise_std": noise_std,
+    }
+    return as_fitted(PCA(n_components, epsilon=1.0), learned)
+
+
+def as_fitted(model, learned):
+    """A model that came out of some study with this result."""
+    model.privacy_, model.schemas_ = make_statement(), {}
+    model.restore(learned)
+    return model
 
 
 SAID = [{"rounds": rounds, "messages": messages, "bytes": messages * 90_000}

@@ -9,10 +9,9 @@ import pytest
 from colonnade.models import Roster
 from colonnade.models.glm.model import GLM
 from colonnade.privacy.statement import rounded_up
-from colonnade.report import render
 from colonnade.tables import load_dataset
 
-from .conftest import make_run
+from .conftest import make_run, rendered
 from .test_page import Page
 
 PARTIES = ("bank", "shop", "clinic")
@@ -30,7 +29,7 @@ def fitted(**more):
 
 def page_of(model, **facts):
     run = make_run() | {"task": {"kind": "glm", **model.plan_}, **facts}
-    return Page(render(run, model.privacy_, model))
+    return Page(rendered(run, model.privacy_, model))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def test_the_page_says_who_sent_what_and_what_that_promises(quiet):
 
 def test_the_page_holds_no_weight_that_a_party_keeps(quiet):
     model, kept = quiet
-    text = render(make_run(), model.privacy_, model)
+    text = rendered(make_run(), model.privacy_, model)
     for own in kept.values():
         for weight in own.weights:
             assert f"{abs(float(weight)):.6f}" not in text
@@ -81,6 +80,6 @@ def test_released_weights_are_drawn():
 
 def test_a_record_that_lacks_things_still_makes_a_page(quiet):
     model = copy(quiet[0])
-    assert "Who saw what" in Page(render({}, model.privacy_, model)).words
+    assert "Who saw what" in Page(rendered({}, model.privacy_, model)).words
     model.plan_ = {name: fact for name, fact in model.plan_.items() if name not in ("sides", "deviations")}
     assert "The parties" not in page_of(model).words

@@ -4,20 +4,24 @@ import copy
 import math
 import re
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from colonnade.errors import StudyError
+from colonnade.models import PCA, Estimator, JointPrediction, LogisticRegression, PolynomialSum
+from colonnade.models.kinds import rows, section_of
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.protocols.align import Aligning
-from colonnade.report import render, write_report
-from colonnade.report.result import noise_edge
+from colonnade.report import write_report
+from colonnade.report.components import SECTION, noise_edge
+from colonnade.report.section import Section
+from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key
 
-from .conftest import COLUMNS, make_model, make_run, make_statement
+from .conftest import COLUMNS, as_fitted, make_model, make_run, make_statement, rendered
 
 VOID = {"meta", "wbr"}
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=http://evil.example/x>"
@@ -61,7 +65,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def page(run, statement, model, evaluation):
-    return Page(render(run, statement, model, evaluation))
+    return Page(rendered(run, statement, model, evaluation))
 
 
 def test_structure(page):
@@ -94,7 +98,7 @@ def test_tables_and_charts_speak_to_a_screen_reader(page):
 
 
 def test_nothing_is_fetched(page, run, statement, model, evaluation):
-    text = render(run, statement, model, evaluation)
+    text = rendered(run, statement, model, evaluation)
     assert not re.search(r"https?:|@import|//[a-z]", text)
     assert "<script" not in text
     for tag, attrs in page.tags:
@@ -141,15 +145,15 @@ def test_charts_hold_the_numbers(page, model, evaluation):
 
 
 def test_many_columns_are_cut_to_the_strongest_and_said_so(run, statement, model):
-    assert "The 15 strongest of 24 columns" in Page(render(run, statement, model)).words
+    assert "The 15 strongest of 24 columns" in Page(rendered(run, statement, model)).words
     few = make_model({"bank": ["income"], "shop": ["visits"], "clinic": ["bmi"]}, n_components=1)
-    assert "strongest of" not in Page(render(run, statement, few)).words
+    assert "strongest of" not in Page(rendered(run, statement, few)).words
 
 
 def test_columns_are_grouped_by_the_longest_fitting_party(run):
     owners = ("bank", "bank.north", "shop")
     model = make_model({"bank": ["a"], "bank.north": ["b"], "shop": ["c.d"]}, n_components=1)
-    words = Page(render(run, make_statement(owners), model)).words
+    words = Page(rendered(run, make_statement(owners), model)).words
     assert "bank.north, b:" in words
     assert "shop, c.d:" in words
 
@@ -164,7 +168,7 @@ def test_names_of_others_stay_text(run, evaluation):
     hostile["parties"][HOSTILE]["phases"][HOSTILE] = {"wall": 3.0, "cpu": 1.0}
     evaluation |= {"title": HOSTILE, "note": HOSTILE}
     evaluation["lines"][0]["name"] = HOSTILE
-    text = render(hostile, make_statement(owners), make_model(columns), evaluation)
+    text = rendered(hostile, make_statement(owners), make_model(columns), evaluation)
     page = Page(text)
     assert not page.all("script")
     assert not page.all("img")
@@ -175,7 +179,7 @@ def test_names_of_others_stay_text(run, evaluation):
 
 def test_lone_surrogates_do_not_stop_the_file(tmp_path, run, statement, model):
     run["study"] = "a \ud800 name"
-    assert "a ? name" in write_report(tmp_path, run, statement, model).read_text("utf-8")
+    assert "a ? name" in write_report(tmp_path, run, statement, model, SECTION).read_text("utf-8")
 
 
 def _without(value, path):
@@ -204,7 +208,7 @@ def _small_run():
 def test_any_part_of_the_record_may_be_missing(statement):
     whole = _small_run()
     for path in _paths(whole):
-        Page(render(_without(whole, path), statement, SimpleNamespace()))
+        Page(rendered(_without(whole, path), statement, PCA(3, epsilon=1.0)))
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, "text", 10**400, -1, math.nan, True], ids=lambda odd: str(odd)[:8])
@@ -216,11 +220,11 @@ def test_any_part_of_the_record_may_be_odd(statement, odd):
         for key in path[:-1]:
             inner = inner[key]
         inner[path[-1]] = odd
-        Page(render(damaged, statement, SimpleNamespace()))
+        Page(rendered(damaged, statement, PCA(3, epsilon=1.0)))
 
 
 def test_rounds_and_bytes_are_told_by_phase(run, statement, model):
-    words = Page(render(run, statement, model)).words
+    words = Page(rendered(run, statement, model)).words
     assert "Rounds by phase A round is a wait for a message" in words
     count = len(run["parties"])
     assert f"deal 0 {32 * count} " in words
@@ -232,13 +236,13 @@ def test_records_of_earlier_releases_say_nothing_of_rounds(run, statement, model
     for party in run["parties"].values():
         party["traffic"].pop("rounds")
         party["phases"] = {name: {"wall": 1.0, "cpu": 0.5} for name in party["phases"]}
-    page = Page(render(run, statement, model))
+    page = Page(rendered(run, statement, model))
     assert "Rounds by phase" not in page.words
     assert "Seconds by phase" in page.words
 
 
 def test_nothing_but_the_statement_is_needed(statement):
-    page = Page(render({}, statement, SimpleNamespace()))
+    page = Page(rendered({}, statement, PCA(3, epsilon=1.0)))
     assert [section["id"] for section in page.all("section")] == ["privacy", "seen", "check"]
 
 
@@ -256,11 +260,11 @@ def test_nothing_but_the_statement_is_needed(statement):
     ],
 )
 def test_odd_evaluations(run, statement, model, odd):
-    Page(render(run, statement, model, odd))
+    Page(rendered(run, statement, model, odd))
 
 
 def test_noise_over_everything_is_admitted(run, statement):
-    words = Page(render(run, statement, make_model(noise_std=1e9))).words
+    words = Page(rendered(run, statement, make_model(noise_std=1e9))).words
     assert "None stands above what the noise alone would show" in words
 
 
@@ -274,14 +278,14 @@ def test_the_noise_edge_is_where_the_spectrum_ends():
 
 def test_two_owners_seat_the_coordinator(run):
     statement = make_statement(("bank", "shop"))
-    words = Page(render(run, statement, make_model({"bank": ["a"], "shop": ["b"]}, n_components=1))).words
+    words = Page(rendered(run, statement, make_model({"bank": ["a"], "shop": ["b"]}, n_components=1))).words
     assert "holds the third share" in words
     assert "2 are needed to see anything" in words
 
 
 def test_a_thousand_owners_make_a_short_page(run):
     owners = tuple(f"owner{k:04d}" for k in range(1000))
-    text = render(run, make_statement(owners, threshold=3), make_model())
+    text = rendered(run, make_statement(owners, threshold=3), make_model())
     assert "995 more" in Page(text).words
     assert len(text) < 200_000
 
@@ -289,61 +293,72 @@ def test_a_thousand_owners_make_a_short_page(run):
 def test_no_promise_is_said_out_loud(run, model):
     trust = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
     statement = Statement.of([NonPrivate("the raw sums were shown")], trust, 1e-5)
-    words = Page(render(run, statement, model)).words
+    words = Page(rendered(run, statement, model)).words
     assert "is promised nothing" in words
     assert "the raw sums were shown" in words
 
 
 def test_a_failed_run_does_not_claim_a_result(run, statement):
     run |= {"status": "failed", "message": "shop was lost"}
-    words = Page(render(run, statement, SimpleNamespace())).words
+    words = Page(rendered(run, statement, PCA(3, epsilon=1.0))).words
     assert "This run failed: shop was lost" in words
     assert "computed one PCA" not in words
 
 
 def test_output_repeats(tmp_path, run, statement, model, evaluation):
-    first = render(run, statement, model, evaluation)
-    assert first == render(copy.deepcopy(run), make_statement(), make_model(), copy.deepcopy(evaluation))
-    target = write_report(tmp_path, run, statement, model, evaluation)
+    first = rendered(run, statement, model, evaluation)
+    assert first == rendered(copy.deepcopy(run), make_statement(), make_model(), copy.deepcopy(evaluation))
+    target = write_report(tmp_path, run, statement, model, SECTION, evaluation)
     assert target == tmp_path / "report.html"
     assert target.read_text("utf-8") == first
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_real_model(run, statement, model):
-    models = pytest.importorskip("colonnade.models", exc_type=ImportError)
-    real = models.PCA(3, epsilon=1.0)
-    assert Page(render(run, statement, real)).all("section")
-    names = ("feature_names_in", "components", "explained_variance", "explained_variance_ratio", "mean", "count")
-    real.restore({name: np.asarray(getattr(model, f"{name}_")).tolist() for name in (*names, "noise_std")})
-    assert render(run, statement, real) == render(run, statement, model)
+def test_a_model_that_was_saved_makes_the_same_page_and_one_that_is_not_fitted_has_no_result(
+    tmp_path, run, statement, model
+):
+    saved = Estimator.load(model.save(tmp_path / "model.json"))
+    assert rendered(run, statement, saved) == rendered(run, statement, model)
+    page = Page(rendered(run, statement, PCA(3, epsilon=1.0)))
+    assert "one PCA of 24 columns" in page.words
+    assert "result" not in [section["id"] for section in page.all("section")]
+
+
+def test_every_kind_of_model_has_a_section_and_other_kinds_are_refused():
+    assert all(isinstance(section_of(row.kind), Section) for row in rows() if row.kind != "sketch")
+    with pytest.raises(StudyError, match="no kind of study called 'forest'; choose from pca, "):
+        section_of("forest")
 
 
 # --- other kinds of results
 
 
-def _regression(classes=1):
-    """What a fitted regression shows of itself."""
+def _regression(classes=1, **more):
+    """A fitted logistic regression."""
     names = [f"{owner}.{column}" for owner, held in COLUMNS.items() for column in held]
-    coefficients = np.random.default_rng(3).normal(size=(classes, len(names)))
-    return SimpleNamespace(
-        kind="logistic",
-        label="bank.default",
-        method="auto",
-        method_="one-shot",
-        feature_names_in_=names,
-        coef_=coefficients,
-        intercept_=np.linspace(-1.25, 1, classes),
-        classes_=np.array(["never", "late", "gone"])[:classes],
-        ridge_=123.4,
-        count_=4987.3,
-        protection_={"bank": 1.23456, "shop": 0.7, "clinic": math.inf},
+    answers = category(["never", "late", "gone"][:classes]) if classes > 1 else flag()
+    model = LogisticRegression(label="bank.default", epsilon=1.0)
+    model.privacy_, model.schemas_ = make_statement(), {"bank": Schema({"income": number(0, 1), "default": answers})}
+    model.restore(
+        {
+            "feature_names_in": names,
+            "coef": np.random.default_rng(3).normal(size=(classes, len(names))),
+            "intercept": np.linspace(-1.25, 1, classes),
+            "method": "one-shot",
+            "noise_std": 60.0,
+            "count": 4987.3,
+            "ridge": 123.4,
+            "clipped": 0,
+            "protection": {"bank": 1.23456, "shop": 0.7, "clinic": None},
+            **more,
+        }
     )
+    return model
 
 
 def test_a_regression_shows_coefficients_by_party_and_what_they_tell(run, statement):
     model = _regression()
-    page = Page(render(run, statement, model))
+    page = Page(rendered(run, statement, model))
     sections = [section["id"] for section in page.all("section")]
     assert sections == ["privacy", "people", "seen", "result", "cost", "check"]
     strongest = max(model.coef_[0], key=abs)
@@ -357,39 +372,39 @@ def test_a_regression_shows_coefficients_by_party_and_what_they_tell(run, statem
 
 
 def test_a_regression_of_several_classes_and_an_odd_one(run, statement):
-    words = Page(render(run, statement, _regression(3))).words
+    words = Page(rendered(run, statement, _regression(3))).words
     for text in ("never", "late", "gone", "+1.000"):
         assert text in words
     run["task"] |= {"rounds": 400, "batch": 25, "sampling": "poisson"}
-    assert "poisson, 25 people" in Page(render(run, statement, _regression())).words
-    for name in ("coef_", "intercept_", "classes_", "ridge_", "count_", "protection_", "label", "feature_names_in_"):
-        lacking = _regression()
-        delattr(lacking, name)
-        Page(render(run, statement, lacking))
+    assert "poisson, 25 people" in Page(rendered(run, statement, _regression())).words
+    words = Page(rendered(run, statement, _regression(ridge=None, count=None))).words
+    assert "A logistic regression of bank.default on 24 columns" in words
+    assert "Ridge" not in words
 
 
 def test_signed_bars_stand_on_both_sides_of_zero(run, statement):
     model = _regression()
     model.coef_ = np.zeros((1, 24))
-    Page(render(run, statement, model))
+    Page(rendered(run, statement, model))
     model.coef_[0, :2] = 2.0, -1.0
-    looks = [rect.get("class") for rect in Page(render(run, statement, model)).all("rect")]
+    looks = [rect.get("class") for rect in Page(rendered(run, statement, model)).all("rect")]
     assert looks.count("neg") == 2  # one for a page and one for a phone
     assert looks.count("pos") > 2
 
 
 def test_sums_are_shown_with_their_noise(run, statement):
-    model = SimpleNamespace(
-        kind="polynomial", expressions_=["bank.a * shop.b", HOSTILE], values_=[-1234.5, 2.0], deviations_=[10.25, 0.5]
-    )
-    words = Page(render(run, statement, model)).words
+    texts = ["bank.a * shop.b", HOSTILE]
+    learned = {"values": [-1234.5, 2.0], "deviations": [10.25, 0.5], "feature_names_in": ["bank.a", "shop.b"]}
+    model = as_fitted(PolynomialSum(texts, epsilon=1.0), learned | {"expressions": texts, "gamma": 4096})
+    words = Page(rendered(run, statement, model)).words
     for text in ("2 sums over the columns", "bank.a * shop.b", "\N{MINUS SIGN}1,234", "10.25", HOSTILE):
         assert text in words, text
 
 
 def test_a_report_on_predictions_holds_none(run, statement):
-    model = SimpleNamespace(kind="prediction", to="bank", exact=True, ids_=["P1", "P2"], scores_=[[7.75], [1.0]])
-    page = Page(render(run, statement, model))
+    told = {"ids": ["P1", "P2"], "scores": [[7.75], [1.0]], "predictions": [7.75, 1.0]}
+    model = as_fitted(JointPrediction(to="bank", exact=True), told)
+    page = Page(rendered(run, statement, model))
     assert "predictions for bank" in page.words
     assert "bank was told the exact scores of 2 people" in page.words
     assert "P1" not in page.words
@@ -402,7 +417,7 @@ def test_a_report_on_predictions_holds_none(run, statement):
 
 
 def test_the_alignment_is_told_in_counts_with_who_learned_what(run, statement, model):
-    words = Page(render(run, statement, model)).words
+    words = Page(rendered(run, statement, model)).words
     for text in ("by name and birth: 4,990 people", "9,057", "9,101", "41", "1.8 s", "no helper is trusted"):
         assert text in words, text
     for leak in Aligning(statement.trust, (Key("x"),)).leakage:
@@ -416,7 +431,7 @@ def test_a_hidden_alignment_and_one_that_is_used_again(run, statement, model):
     run["alignment"] |= {"hidden": True, "reused": True, "matched": None}
     for facts in run["parties"].values():
         facts["alignment"]["matched"] = None
-    words = Page(render(run, statement, model)).words
+    words = Page(rendered(run, statement, model)).words
     said = ("No party knows which", "used again", "at most lengths of lists", "told only that no list had changed")
     for text in said:
         assert text in words, text
@@ -428,14 +443,14 @@ def test_a_hidden_alignment_and_one_that_is_used_again(run, statement, model):
 
 def test_of_an_alignment_that_is_used_again_a_party_knows_the_count(run, statement, model):
     run["alignment"] |= {"reused": True, "matched": None}
-    assert "by name and birth: 4,990 people" in Page(render(run, statement, model)).words
+    assert "by name and birth: 4,990 people" in Page(rendered(run, statement, model)).words
 
 
 def test_runs_without_an_alignment_look_as_before(run, statement, model):
     del run["alignment"]
     for facts in run["parties"].values():
         del facts["alignment"]
-    page = Page(render(run, statement, model))
+    page = Page(rendered(run, statement, model))
     assert "people" not in [section["id"] for section in page.all("section")]
     assert "alignment" not in page.words
     assert "There was nothing else." in page.words
@@ -444,6 +459,6 @@ def test_runs_without_an_alignment_look_as_before(run, statement, model):
 @pytest.mark.parametrize("mode", ["fuzzy", "guess", None])
 def test_a_mode_that_does_not_fit_has_no_table(run, statement, model, mode):
     run["alignment"]["mode"] = mode
-    words = Page(render(run, statement, model)).words
+    words = Page(rendered(run, statement, model)).words
     assert "4,990 people" in words
     assert "Who learned what from this" not in words

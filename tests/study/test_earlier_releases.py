@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.cli.fitted import summary
 from colonnade.cli.show import preflight as shown
 from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
+from colonnade.models.kinds import section_of
 from colonnade.privacy import Ledger, Observer, parse_budgets
 from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
@@ -173,7 +173,7 @@ def used(model: Any) -> dict[str, Any]:
     """What a saved model still says and does; what it holds is compared where it is saved again."""
     people = new_people()
     found: dict[str, Any] = {"class": type(model).__name__, "parameters": model.get_params(), "repr": repr(model)}
-    found |= {"schemas": {name: schema.digest for name, schema in model.schemas_.items()}, "summary": summary(model)}
+    found |= {"schemas": {name: schema.digest for name, schema in model.schemas_.items()}, "summary": model.summary()}
     if hasattr(model, "transform"):
         found["transform"] = model.transform(people).tolist()
     if hasattr(model, "predict"):
@@ -195,7 +195,7 @@ def used(model: Any) -> dict[str, Any]:
 
 def page(name: str, model: Any) -> str:
     """The report of a model, without the version of the software, and without the style that all pages share."""
-    html = render(run_of(name, model), model.privacy_, model)
+    html = render(run_of(name, model), model.privacy_, model, section_of(model.kind))
     html = re.sub(r"colonnade \d+(\.\w+)+", "colonnade VERSION", html)
     return re.sub(r"(<style>).*?(</style>)", r"\1\2", html, flags=re.DOTALL)
 

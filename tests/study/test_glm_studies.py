@@ -18,7 +18,6 @@ import pytest
 
 from colonnade import errors
 from colonnade.cli import initialise, show
-from colonnade.cli.fitted import summary
 from colonnade.cli.publish import publish
 from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models import Estimator
@@ -179,7 +178,7 @@ def test_released_weights_are_noisier_than_those_that_are_kept(talk):
         assert np.array_equal(models[name].coef_, public.coef_)
         assert talk.states(name) == ["committed"]
     assert_kept_nowhere_else(talk)
-    assert "released: " in "\n".join(summary(public))
+    assert "released: " in "\n".join(public.summary())
     for word in ("Coefficients", "messages and released weights of shop", "everyone&#x27;s, with noise"):
         assert word in page
     statement = Estimator.load(talk.out("shop") / "model.json").privacy_

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from colonnade.cli import initialise, show
-from colonnade.cli.fitted import summary
 from colonnade.cli.publish import publish
 from colonnade.errors import BudgetError, ColonnadeError, PolicyError, StudyError
 from colonnade.models import Estimator, KeptScores
@@ -113,13 +112,13 @@ def test_only_the_party_with_the_label_is_told_and_every_question_is_charged(pla
     assert np.isfinite(bank.scores_).all()
     assert set(bank.predictions_.tolist()) <= {False, True}
     assert np.array_equal(bank.predictions_, bank.scores_[:, 0] > 0)
-    assert bank.to == "bank"
+    assert bank.to == bank.recipient == "bank"
     for folder in (out, out / "parties" / "shop"):
         other = Estimator.load(folder / "model.json")
         assert (other.ids_, other.scores_, other.predictions_) == (None, None, None)
         assert not (folder / "kept.json").exists()
     assert_nowhere_else(place, bank)
-    assert "of 40 people, told to bank alone" in " ".join(summary(bank))
+    assert "of 40 people, told to bank alone" in " ".join(bank.summary())
     assert "bank was told the noisy scores" in show.outcome(study, out, {})
     page = (out / "report.html").read_text()
     for word in ("by weights that each of them keeps", "noisy scores of shop", "in the model.json of bank and nowhere"):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from colonnade.cli import initialise, show
-from colonnade.cli.fitted import summary
 from colonnade.cli.publish import publish
 from colonnade.errors import BudgetError, PolicyError, StudyError
 from colonnade.models import Estimator
@@ -141,7 +140,7 @@ def test_a_one_shot_regression(place, regression):
     facts = place.facts(regression)["task"]
     assert (facts["law"], facts["columns"], facts["label"]) == ("skellam", 7, "bank.default")
     assert int(facts["noise"]) == regression.task.noise
-    text = "\n".join(summary(models[0]))
+    text = "\n".join(models[0].summary())
     assert "logistic regression of bank.default on 6 columns, by one-shot" in text
     assert "intercept" in text
     for name in PARTIES:
@@ -200,7 +199,7 @@ def test_sums_of_polynomials(place):
     model = place.run(study)["clinic"]
     assert len(model.values_) == len(model.deviations_) == 2
     assert all(deviation > 0 for deviation in model.deviations_)
-    text = "\n".join(summary(model))
+    text = "\n".join(model.summary())
     page = place.report(study)
     for expression in model.expressions_:
         assert expression in text
@@ -223,8 +222,8 @@ def test_predictions_are_for_one_partys_eyes(place, regression):
     page = place.report(study)
     assert "predictions for bank" in page
     assert "noisy scores of the people of this study" in page
-    assert "in its model.json and nowhere else" in "\n".join(summary(models["shop"]))
-    assert f"scores of {len(place.common())} people, told to bank alone" in "\n".join(summary(models["bank"]))
+    assert "in its model.json and nowhere else" in "\n".join(models["shop"].summary())
+    assert f"scores of {len(place.common())} people, told to bank alone" in "\n".join(models["bank"].summary())
 
 
 def test_new_people_need_no_label(place, regression):

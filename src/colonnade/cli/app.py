@@ -16,7 +16,6 @@ from colonnade.cli.approve import answered, approval, approval_for_all, say_news
 from colonnade.cli.audit import audit
 from colonnade.cli.demo import run_demo
 from colonnade.cli.doctor import examine
-from colonnade.cli.fitted import summary
 from colonnade.cli.keys import keys
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.cli.plan import plan
@@ -161,8 +160,7 @@ def party(
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
         record = read_record(folder)
-        answers = model.kind in ("prediction", "glm-scores")  # everything else is in the coordinator's report
-        told = summary(model) if answers else []
+        told = model.summary() if model.recipient else []  # what is for everybody is in the coordinator's report
         own_file = folder / KEPT
         kept = [f"our own weights are in {own_file}, for our eyes alone"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *told, *kept, f"done; the record is in {folder}"]

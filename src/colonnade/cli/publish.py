@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.models import Estimator
+from colonnade.models.kinds import section_of
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
 from colonnade.study import Study
@@ -44,7 +45,8 @@ def publish(
     if evaluation:
         run["evaluation"] = dict(evaluation)
     (out / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
-    write_report(out, run, study.statement, Estimator.load(out / "model.json"), evaluation)
+    model = Estimator.load(out / "model.json")
+    write_report(out, run, study.statement, model, section_of(model.kind), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
 
 

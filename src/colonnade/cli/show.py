@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.cli.doctor import Check
-from colonnade.cli.fitted import summary
 from colonnade.cli.keys import rules
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
@@ -188,7 +187,7 @@ def _noise(answer: RunFigures) -> str:
 def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
     """What came of a run."""
     model = Estimator.load(folder / "model.json")
-    told = [*common(study, run), *lost(run), *summary(model)]
+    told = [*common(study, run), *lost(run), *model.summary()]
     return "\n".join([str(study.statement), "", *told, "", f"report: {folder / 'report.html'}"])
 
 

@@ -62,11 +62,6 @@ class Estimator(Planner):
         """Learned arrays that are too large for JSON; they are saved in a file of their own."""
         return {}
 
-    @property
-    def recipient(self) -> str | None:
-        """Who alone receives the result; nothing where everybody does."""
-        return None
-
     # --- what a participant has for itself
 
     def keep(self, path: Path) -> None:
@@ -80,6 +75,20 @@ class Estimator(Planner):
     def outcome(self, outcomes: Mapping[str, Any], task: Any) -> Any:
         """What all participants ended with as one result, where all of them are in one process."""
         return outcomes[COORDINATOR]
+
+    @abstractmethod
+    def summary(self) -> list[str]:
+        """The result in a few lines, for a person at a terminal."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there is a result already."""
+        return hasattr(self, "privacy_")
+
+    @property
+    def recipient(self) -> str | None:
+        """The party that alone receives the result; ``None`` where everybody receives it."""
+        return None
 
     def fit(self, people: Federation) -> Self:
         """Learn from all parties of a federation, each in a thread of this process."""
@@ -174,7 +183,7 @@ class Estimator(Planner):
         return f"{type(self).__name__}({given})"
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "privacy_"):
+        if not self.fitted:
             raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
 

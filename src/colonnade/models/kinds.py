@@ -129,6 +129,14 @@ def load(kind: str) -> type[Planner]:
     return model
 
 
+def section_of(kind: str) -> Any:
+    """The section of the report about models of a kind."""
+    row = row_of(kind)
+    if not row.section:
+        raise StudyError(f"there is no report about kind {kind!r}, which is not run")
+    return resolve(row.section)
+
+
 def resolve(name: str) -> Any:
     """What ``module:name`` means; a module alone is imported."""
     module, _, attribute = name.partition(":")

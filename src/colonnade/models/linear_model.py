@@ -14,6 +14,7 @@ from colonnade.models import export
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation
 from colonnade.models.regression.design import Design, split_label
+from colonnade.privacy.statement import rounded_up
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.wording import listed
@@ -59,6 +60,11 @@ class LinearModel(Estimator):
     def row_norm(self) -> Norm:
         """The norm in which rows are clipped."""
         return "l2"
+
+    @property
+    def row_names(self) -> list[str]:
+        """What each row of ``coef_`` is about: a class, or no name where there is one row only."""
+        return [""]
 
     def predict(self, X: People) -> NDArray[Any]:
         """Predictions for people all of whose columns are at hand.
@@ -124,8 +130,7 @@ class LinearModel(Estimator):
     def _weight(self, place: int) -> Any:
         if len(self.coef_) == 1:
             return float(self.coef_[0, place])
-        classes = map(str, getattr(self, "classes_", range(len(self.coef_))))
-        return dict(zip(classes, self.coef_[:, place].tolist(), strict=True))
+        return dict(zip(self.row_names, self.coef_[:, place].tolist(), strict=True))
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""
@@ -136,6 +141,16 @@ class LinearModel(Estimator):
         """Everything somebody needs to use the model without this library, as plain values."""
         self._check_fitted()
         return export.to_json(self)
+
+    def _strongest(self, weights: Matrix, intercept: float) -> str:
+        """The strongest weights of a row of ``coef_`` and its intercept, as text."""
+        first = abs(weights).argsort()[::-1][:8]
+        shown = ", ".join(f"{self.feature_names_in_[i]} {weights[i]:+.2f}" for i in first)
+        return f"{shown}; intercept {intercept:+.2f}"
+
+    def _told(self) -> str:
+        """What can be learned about the columns of each party alone, as text."""
+        return ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in self.protection_.items())
 
     def _feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; nothing where the label is all it holds."""

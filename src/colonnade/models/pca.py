@@ -243,6 +243,17 @@ class PCA(Estimator):
         self.count_ = float(learned["count"])
         self.noise_std_ = float(learned["noise_std"])
 
+    def summary(self) -> list[str]:
+        """The explained variance, and the strongest loadings of the first components."""
+        self._check_fitted()
+        ratios = ", ".join(f"{ratio:.3f}" for ratio in self.explained_variance_ratio_)
+        lines = [f"explained variance of the {self.n_components} components: {ratios}"]
+        for index, component in enumerate(self.components_[:3]):
+            strongest = abs(component).argsort()[::-1][:4]
+            loadings = ", ".join(f"{self.feature_names_in_[i]} {component[i]:+.2f}" for i in strongest)
+            lines.append(f"  component {index + 1}: {loadings}")
+        return lines
+
     def _span(self, party: str) -> slice:
         start = 0
         for name, schema in self.schemas_.items():

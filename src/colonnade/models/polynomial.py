@@ -29,6 +29,7 @@ Expression = str | Mapping[str, Any]
 """A text such as ``"bank.age * shop.visits"``, or monomials with their coefficients, ``{"bank.age^2": 0.5}``."""
 
 _LARGEST_GAMMA = 4096
+_MOST = 8  # sums in a summary
 _ROOM = 2**60  # for sums without noise, when gamma is chosen here
 
 
@@ -137,6 +138,14 @@ class PolynomialSum(Estimator):
         self.values_ = np.array(learned["values"], dtype=np.float64)
         self.deviations_ = np.array(learned["deviations"], dtype=np.float64)
         self.gamma_ = int(learned["gamma"])
+
+    def summary(self) -> list[str]:
+        """The first sums, each with the deviation of its noise."""
+        self._check_fitted()
+        pairs = list(zip(self.expressions_, self.values_, self.deviations_, strict=True))
+        lines = [f"  {text}: {value:.6g}, noise of deviation {spread:.3g}" for text, value, spread in pairs[:_MOST]]
+        rest = [f"  and {len(pairs) - _MOST} more in model.json"] if len(pairs) > _MOST else []
+        return ["sums over all people:", *lines, *rest]
 
 
 def polynomial_sum(

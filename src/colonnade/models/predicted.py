@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,15 @@ class Predicted(Estimator):
     """A question about new people; whoever is not entitled to the answers ends with none."""
 
     model: Any
+    exact: bool = False
     ids_: list[str] | None
     scores_: NDArray[np.float64] | None
     predictions_: NDArray[Any] | None
+
+    @property
+    @abstractmethod
+    def recipient(self) -> str:
+        """The party that alone receives the answers."""
 
     def received(self, ids: Sequence[str], scores: NDArray[np.float64], predictions: NDArray[Any]) -> None:
         """Become the copy of the entitled party."""
@@ -61,6 +68,14 @@ class Predicted(Estimator):
         if learned:
             scores = np.array(learned["scores"], dtype=np.float64)
             self.received([str(name) for name in learned["ids"]], scores, np.array(learned["predictions"]))
+
+    def summary(self) -> list[str]:
+        """How many answers there are and who has them; never an answer."""
+        self._check_fitted()
+        how = "exact" if self.exact else "noisy"
+        if self.ids_ is None:
+            return [f"{self.recipient} was told the {how} scores; they are in its model.json and nowhere else"]
+        return [f"{how} scores of {len(self.ids_):,} people, told to {self.recipient} alone: see model.json"]
 
     def get_params(self) -> dict[str, Any]:
         """The parameters given to the constructor; of a model in memory only that it was not a path."""

@@ -100,6 +100,11 @@ class JointPrediction(Predicted):
             self._read = _scorer(self.model)
         return self._read
 
+    @property
+    def recipient(self) -> str:
+        """The party that alone receives the answers."""
+        return self.to
+
     def plan(self, roster: Roster) -> Scores:
         """Bounds from the public weights and schemas; the least noise that meets the budgets, or none."""
         require_known_members(roster, "joint prediction")
@@ -145,11 +150,6 @@ class JointPrediction(Predicted):
         """After a prediction in one process this is the copy of ``to``."""
         received: OpenedScores | None = outcomes[task.to]
         return received
-
-    @property
-    def recipient(self) -> str:
-        """Who alone is told the scores."""
-        return self.to
 
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
@@ -248,7 +248,7 @@ def digest(scorer: Scorer) -> str:
 
 def _scorer(model: Scorer | str | Path | None) -> Scorer:
     found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
-    if isinstance(found, Estimator) and not hasattr(found, "privacy_"):
+    if isinstance(found, Estimator) and not found.fitted:
         raise StudyError(
             f"this {type(found).__name__} is not fitted yet: fit it first, or give the path of a model.json"
         )

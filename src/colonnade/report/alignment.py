@@ -1,4 +1,4 @@
-"""Whom the result is about: how the parties found the people that all of them hold, and what that told to whom."""
+"""The people that the result is about: how the parties found them, and what everybody learned from that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODES = {
 
 
 def alignment(run: Mapping[str, Any], trust: Trust) -> Html | None:
-    """How people were matched, in counts, and who learned what; nothing where ids were equal from the start."""
+    """How people were matched, in counts, and who learned what; None where the parties did not match people."""
     found = mapping(run.get("alignment"))
     if not found:
         return None
@@ -40,14 +40,14 @@ def alignment(run: Mapping[str, Any], trust: Trust) -> Html | None:
 
 
 def people(run: Mapping[str, Any]) -> int | None:
-    """How many people are common, as the coordinator knows it, or else a party."""
+    """How many people all parties hold, from the record of the coordinator or else of a party; None: not known."""
     records = [mapping(run.get("alignment")), *(_own(facts) for facts in mapping(run.get("parties")).values())]
     found = [number(record.get("matched")) for record in records]
     return next((int(count) for count in found if count is not None and count >= 0), None)
 
 
 def leakage(found: Mapping[str, Any], trust: Trust) -> tuple[Leak, ...]:
-    """What this kind of alignment tells, or nothing where the record names none that there is."""
+    """What everybody learns from an alignment of this mode; empty where the record names no mode that exists."""
     mode, hidden = found.get("mode"), found.get("hidden")
     if mode not in MODES or not isinstance(hidden, bool):
         return ()
@@ -75,7 +75,7 @@ def _opening(found: Mapping[str, Any], run: Mapping[str, Any], trust: Trust) -> 
 
 
 def _lists(run: Mapping[str, Any], found: Mapping[str, Any]) -> Html | None:
-    """How long the lists were and what was left out, as far as whoever writes this knows."""
+    """How long each party's list was and how many rows it left out, as far as the record says."""
     lengths = mapping(found.get("rows"))
     parties = {str(name): _own(facts) for name, facts in mapping(run.get("parties")).items()}
     rows = []

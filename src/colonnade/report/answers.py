@@ -1,30 +1,25 @@
-"""What sums of polynomials and predictions have to show: values with their deviations, or only how many there are."""
+"""The results of sums of polynomials (each value and its noise) and of predictions (only how many there are)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from colonnade.report import exchange
 from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, number
 
-KINDS = ("prediction", "glm-scores")
-"""What is told to one party alone."""
+if TYPE_CHECKING:
+    from colonnade.models.polynomial import PolynomialSum
+    from colonnade.models.predicted import Predicted
+
 _MOST_VALUES = 60
 
 
-def values(model: Any) -> Html | None:
-    """Each sum beside the deviation of its noise; nothing where there are none."""
-    found = [number(float(value)) for value in getattr(model, "values_", ())]
-    spread = [number(float(value)) for value in getattr(model, "deviations_", ())]
-    names = [str(text) for text in getattr(model, "expressions_", ())]
-    if not found or len(found) != len(names):
-        return None
-    spread += [None] * (len(found) - len(spread))
-    rows = [
-        (name, _plain(value), _plain(deviation))
-        for name, value, deviation in zip(names, found, spread[: len(found)], strict=True)
-    ]
+def values(model: PolynomialSum, run: Run, owners: Sequence[str]) -> Html:
+    """A table of the sums, each with the standard deviation of its noise."""
+    found = zip(model.expressions_, model.values_, model.deviations_, strict=True)
+    rows = [(name, _plain(float(value)), _plain(float(deviation))) for name, value, deviation in found]
     more = f" The first {_MOST_VALUES} of {len(rows)}; model.json has all." if len(rows) > _MOST_VALUES else ""
     caption = f"Sums over all people, with the standard deviation of the noise in each.{more}"
     heads = ("Expression", "Sum", "Deviation")
@@ -32,36 +27,26 @@ def values(model: Any) -> Html | None:
     return join([tag("h2", "The result"), table(heads, shown, caption=caption, numeric=(1, 2))])
 
 
-def counts(model: Any) -> Html | None:
-    """How many answers there are and who has them; never an answer."""
-    to = getattr(model, "to", None)
-    if not to:
-        return None
-    ids = getattr(model, "ids_", None)
-    how_many = counted(len(ids), "person", "people") if ids else "the people of this study"
-    exact = "exact" if getattr(model, "exact", False) else "noisy"
+def counts(model: Predicted, run: Run, owners: Sequence[str]) -> Html:
+    """How many answers there are and who has them; it shows no answer."""
+    to, how = model.recipient, "exact" if model.exact else "noisy"
+    how_many = counted(len(model.ids_), "person", "people") if model.ids_ else "the people of this study"
     text = (
-        f"{to} was told the {exact} scores of {how_many}. They are in the model.json of {to} and nowhere else: this "
+        f"{to} was told the {how} scores of {how_many}. They are in the model.json of {to} and nowhere else: this "
         "report and everybody else's files hold none of them."
     )
     return join([tag("h2", "The result"), tag("p", text)])
 
 
-def _plain(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.4g}".replace("-", "\N{MINUS SIGN}")
+def _plain(value: float) -> str:
+    return "–" if number(value) is None else f"{value:,.4g}".replace("-", "\N{MINUS SIGN}")
 
 
-def title(model: Any, columns: int) -> str:
-    """What was computed, in a few words."""
-    kind = getattr(model, "kind", "pca")
-    on = f" of {counted(columns, 'column')}" if columns else ""
-    if kind == "polynomial":
-        return f"{counted(len(getattr(model, 'expressions_', ())), 'sum')} over the columns of all parties"
-    if kind in KINDS:
-        how = " by weights that each of them keeps" if kind == "glm-scores" else ""
-        return f"predictions for {getattr(model, 'to', 'one of them')}{how}"
-    if kind == exchange.KIND:
-        return exchange.title(model, columns)
-    if kind in ("linear", "logistic"):
-        return f"one {kind} regression{on.replace(' of ', ' on ')}"
-    return f"one PCA{on}"
+SUMS: Section[PolynomialSum] = Section(
+    title=lambda model, columns: f"{counted(len(model.expressions), 'sum')} over the columns of all parties",
+    result=values,
+    columns=lambda model: len(model.feature_names_in_),
+)
+PREDICTIONS: Section[Predicted] = Section(
+    title=lambda model, columns: f"predictions for {model.recipient}", result=counts, columns=lambda model: 0
+)

@@ -1,4 +1,4 @@
-"""One HTML file about an audit: each promised curve, and how much of it an attacker could show."""
+"""One HTML file about an audit: each promised curve, and the curve that an attacker could prove."""
 
 from __future__ import annotations
 

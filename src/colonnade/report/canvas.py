@@ -1,4 +1,4 @@
-"""What every chart stands on: a frame with a title, measured and wrapped text, ticks, and two widths."""
+"""What every chart uses: a frame with a title, text that is measured and wrapped, ticks, and two widths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BREAKS = re.compile(r"(?<=[\s_.,:;/=+-])")
 
 
 def figure(key: str, draw: Callable[[str, int], Html], caption: object = None) -> Html:
-    """One chart drawn twice, for a page and for a phone; the style shows the one that fits."""
+    """One chart drawn twice, for a wide screen and for a phone; the style sheet shows the one that fits."""
     drawn = [
         tag("div", draw(f"{key}-{name}", width), class_=name) for name, width in (("wide", WIDE), ("narrow", NARROW))
     ]
@@ -24,7 +24,7 @@ def figure(key: str, draw: Callable[[str, int], Html], caption: object = None) -
 
 
 def frame(key: str, title: str, description: str, width: int, height: float, *inside: object) -> Html:
-    """The svg element, with the words a screen reader says in its place."""
+    """The svg element, with the text that a screen reader says instead of it."""
     return tag(
         "svg",
         tag("title", title, id=f"{key}-title"),
@@ -38,7 +38,7 @@ def frame(key: str, title: str, description: str, width: int, height: float, *in
 
 
 def write(x: float, y: float, text: object, look: str = "") -> Html:
-    """Text whose baseline starts at a point."""
+    """Text that starts at a point, on its baseline."""
     return tag("text", text, x=float(x), y=float(y), class_=look or None)
 
 
@@ -58,7 +58,7 @@ def extent(text: str) -> float:
 
 
 def wrap(text: str, limit: float) -> list[str]:
-    """The whole text in lines no wider than ``limit``: broken where words end, else anywhere."""
+    """The whole text in lines no wider than ``limit``; they end between words, or inside a word that is too long."""
     lines = [""]
     for word in _BREAKS.split(text):
         if lines[-1] and extent(lines[-1] + word.rstrip()) > limit:
@@ -82,7 +82,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def apart(wanted: list[float], gaps: list[float], low: float, high: float) -> list[float]:
-    """Heights of labels, in the given order of height, moved as little as needed so that none overlap."""
+    """Where labels go so that none overlap: as near as possible to the wanted heights, which come in order."""
     placed: list[float] = []
     floor = low
     for place, gap in zip(wanted, gaps, strict=True):

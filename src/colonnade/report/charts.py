@@ -1,4 +1,4 @@
-"""Bars, signed bars, stacked bars and a heat map as inline SVG, each labelled where it stands; lines are next door."""
+"""Bars, signed bars, stacked bars and a heat map as inline SVG; lines are in ``curves``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GAP = 10
 
 @dataclass(frozen=True)
 class Bar:
-    """A labelled bar; without a value it is hatched over its whole length."""
+    """A bar with a label; one without a value is hatched and as long as possible."""
 
     label: str
     value: float | None
@@ -23,7 +23,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Stack:
-    """A labelled bar of several pieces; each piece is a colour, a name and a length."""
+    """A bar with a label, made of several pieces; each piece is a colour, a name and a length."""
 
     label: str
     pieces: Sequence[tuple[int, str, float]]
@@ -48,7 +48,7 @@ def bars(
     high: float | None = None,
     band: tuple[float, str] | None = None,
 ) -> Html:
-    """Horizontal bars from zero; ``band`` shades everything below a level and says what the level is."""
+    """Horizontal bars from zero; ``band`` is a level, below which all is shaded, and what to write about it."""
     gutter, beside = _gutter([bar.label for bar in items], width)
     right = max((extent(bar.text) for bar in items if bar.value is not None), default=0.0) + _GAP
     most = high or max((bar.value for bar in items if bar.value), default=1.0)
@@ -78,7 +78,7 @@ def bars(
 
 
 def stacks(key: str, width: int, items: Sequence[Stack], *, title: str, description: str) -> Html:
-    """Horizontal bars of pieces, each named inside where there is room."""
+    """Horizontal bars of pieces; a piece with enough room has its name inside."""
     gutter, beside = _gutter([item.label for item in items], width)
     right = max((extent(item.text) for item in items), default=0.0) + _GAP
     most = max((sum(piece[2] for piece in item.pieces) for item in items), default=1.0) or 1.0
@@ -102,7 +102,7 @@ def stacks(key: str, width: int, items: Sequence[Stack], *, title: str, descript
 def heat(
     key: str, width: int, groups: Sequence[Group], columns: Sequence[str], *, title: str, description: str
 ) -> Html:
-    """Signed numbers on colours, by group; the strength of the colour is the size of the number."""
+    """A table of signed numbers on colours, by group; the larger a number, the stronger its colour."""
     names = [name for group in groups for name, _ in group.rows]
     gutter, beside = _gutter(names, width)
     most = max((abs(v) for group in groups for _, row in group.rows for v in row), default=0.0) or 1.0
@@ -133,7 +133,7 @@ def heat(
 def balance(
     key: str, width: int, groups: Sequence[Group], columns: Sequence[str], *, title: str, description: str
 ) -> Html:
-    """One signed number a row as a bar to the right or to the left of zero, by group."""
+    """One bar for each row, by group: to the right for a positive number, to the left for a negative one."""
     gutter, beside = _gutter([name for group in groups for name, _ in group.rows], width)
     most = max((abs(v) for group in groups for _, row in group.rows for v in row[:1]), default=0.0) or 1.0
     room = max((extent(signed(v)) for group in groups for _, row in group.rows for v in row[:1]), default=0.0) + _GAP
@@ -163,13 +163,13 @@ def balance(
 
 
 def _gutter(labels: Sequence[str], width: int) -> tuple[float, bool]:
-    """Room for labels beside the bars; where they would take too much of it they go above."""
+    """The width for labels, and whether they stand beside the bars; long ones stand above and need none."""
     need = max((extent(label) for label in labels), default=0.0) + 14
     return (need, True) if need <= 0.42 * width else (0.0, False)
 
 
 def _label(text: str, room: float, y: float, beside: bool) -> tuple[Html, float]:
-    """A label, and where its bar begins."""
+    """A label, and the height at which its bar begins."""
     if beside:
         return write(room - _GAP, y + 15, text, "end"), y
     parts = wrap(text, room)

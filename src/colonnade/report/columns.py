@@ -1,4 +1,4 @@
-"""Numbers of columns that belong to parties: the strongest of them, under the party that holds them."""
+"""The columns with the largest numbers, each under the party that holds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from colonnade.report.charts import Group
 def grouped(
     names: Sequence[str], rows: Sequence[Sequence[float]], owners: Sequence[str], most: int
 ) -> tuple[list[Group], int]:
-    """The strongest columns by party, and how many there are."""
+    """The ``most`` columns with the largest numbers, grouped by party, and how many they are."""
     strength = [max((abs(row[k]) for row in rows), default=0.0) for k in range(len(names))]
     order = sorted(range(len(names)), key=lambda k: (-strength[k], k))[:most]
     members: dict[str, list[tuple[str, Sequence[float]]]] = {}
@@ -23,13 +23,13 @@ def grouped(
 
 
 def owner_of(name: str, owners: Sequence[str]) -> tuple[str, str]:
-    """The party and the column that a joint name such as ``bank.income`` is made of."""
+    """The party and the column in a name such as ``bank.income``."""
     owner = max((owner for owner in owners if name.startswith(f"{owner}.")), key=len, default="")
     return owner, name[len(owner) + 1 :] if owner else name
 
 
 def spoken(groups: Sequence[Group]) -> str:
-    """What a screen reader says of the groups."""
+    """The groups as text, for a screen reader."""
     return "; ".join(
         f"{group.heading}, {name}: {', '.join(words.signed(value) for value in row)}"
         for group in groups

@@ -1,4 +1,4 @@
-"""What it took and how to check it: seconds, rounds and bytes by phase and participant, and the files beside it."""
+"""What a run took (seconds, rounds and bytes, by phase and by participant), and how to check it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from colonnade.privacy.observers import COORDINATOR
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
 from colonnade.report.charts import Stack
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.style import COLOURS
 from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8
 _OTHER = "other and waiting"
-_NOISE = dict.fromkeys(("glm", "glm-scores"), "Noise, in 2⁻²⁰ of the squared sensitivity")
 _FILES = (
     ("run.json", "who took part, when, how long, how many rounds and bytes"),
     ("privacy.json", "the privacy statement with the events it follows from"),
@@ -34,35 +33,34 @@ def participants(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def bytes_sent(run: Mapping[str, Any]) -> float | None:
-    """All bytes that left a participant, as they travelled where that is known."""
+    """All bytes that participants sent: sealed, or unsealed where only that is known; None: not known."""
     sent = [_bytes(facts, "sealed_sent", "sent") for facts in participants(run).values()]
     known = [value for value in sent if value is not None]
     return sum(known) if known else None
 
 
 def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
-    """Bars of seconds, and tables of rounds and bytes; nothing where none was recorded."""
+    """Bars of seconds, and tables of rounds and bytes; None where nothing of it was recorded."""
     parts = [_time(run), _rounds(run), _traffic(run)]
     return join([tag("h2", "Time and bytes"), *parts]) if any(parts) else None
 
 
-def how_to_check(run: Mapping[str, Any]) -> Html:
-    """The digest, the files, the command and the versions."""
+def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
+    """The digest, the files, the command and the versions; ``noise`` is the label of the recorded noise."""
     task = mapping(run.get("task"))
-    facts: list[tuple[str, object]] = [
+    found: list[tuple[str, object]] = [
         ("Digest of the study", _mono(run.get("digest"))),
         ("Started", run.get("started")),
         ("Ended", run.get("ended")),
         ("Machine", _machine(run)),
         ("Software", _version()),
-        (_NOISE.get(str(task.get("kind")), "Noise in all, on the grid"), _mono(task.get("noise"))),
+        (noise, _mono(task.get("noise"))),
         ("Law of the noise", task.get("law")),
         ("Grid (gamma)", task.get("gamma")),
         ("Arithmetic", _arithmetic(task)),
         ("Rows at most", _whole(task.get("rows_at_most"))),
         ("Rows", _whole(task.get("rows"))),
     ]
-    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
     files = [tag("li", tag("code", name), ": ", what) for name, what in _FILES]
     return join(
         [
@@ -73,7 +71,7 @@ def how_to_check(run: Mapping[str, Any]) -> Html:
                 "account for the privacy figures again, without data and without asking anyone:",
             ),
             tag("pre", tag("code", "colonnade privacy STUDY.toml")),
-            tag("dl", *listed, class_="facts") if listed else None,
+            named_values(found),
             tag("h3", "Files beside this report"),
             tag("ul", *files),
         ]
@@ -115,7 +113,7 @@ def _time(run: Mapping[str, Any]) -> Html | None:
 
 
 def _rounds(run: Mapping[str, Any]) -> Html | None:
-    """What was said in each phase; records of earlier releases do not say."""
+    """Rounds, messages and bytes of each phase; None for records of early releases, which do not have them."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for facts in participants(run).values():
         for name, spent in _phases(facts).items():

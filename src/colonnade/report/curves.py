@@ -24,7 +24,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """A chart of lines, with one level marked across it and what to call the axes."""
+    """A chart of lines: one level may be marked across it, and the axes have names."""
 
     items: Sequence[Line]
     ceiling: tuple[float, str] | None
@@ -39,7 +39,7 @@ class Lines:
 
 
 class _Plot:
-    """The geometry of one drawing."""
+    """Where things go in one drawing."""
 
     def __init__(self, chart: Lines, width: int) -> None:
         self.chart = chart
@@ -53,31 +53,31 @@ class _Plot:
 
     @cached_property
     def marks(self) -> list[float]:
-        """The ticks of the upright axis."""
+        """The ticks of the vertical axis."""
         low, high = self.range
         return [mark for mark in ticks(low, high) if mark <= high]
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """Zero, unless all lines are far from it, and a little more than the highest value."""
+        """The ends of the vertical axis: zero, unless all lines are far above it, and a little above all lines."""
         ys = [y + side * (d or 0) for item in self.chart.items for _, y, d in item.points for side in (-1, 1)]
         ys += [self.chart.ceiling[0]] if self.chart.ceiling else []
         low = ticks(min(0.0, *ys) if min(ys) < 0.5 * max(ys) else min(ys), max(ys))[0]
         return low, max(ys) + 0.06 * ((max(ys) - low) or 1.0)
 
     def at(self, x: float) -> float:
-        """Where an x lies."""
+        """The horizontal place of an x."""
         spread = math.log(self.xs[-1] / self.xs[0])
         part = 0.04 + 0.92 * math.log(x / self.xs[0]) / spread if spread else 0.5
         return self.left + (self.right - self.left) * part
 
     def up(self, y: float) -> float:
-        """Where a y lies."""
+        """The vertical place of a y."""
         low, high = self.range
         return _TOP + (self.base - _TOP) * (high - y) / (high - low)
 
     def axes(self) -> list[Html]:
-        """The grid, the ticks and the name of the lower axis."""
+        """The grid, the ticks and the name of the horizontal axis."""
         drawn = [rule(self.left, self.up(mark), self.right, self.up(mark), "grid") for mark in self.marks]
         drawn += [
             write(self.left - 6, self.up(mark) + 4, self.chart.y_text(mark), "end dim tiny") for mark in self.marks
@@ -101,11 +101,11 @@ class _Plot:
         return [rule(self.left, y, self.right, y, "ceiling")]
 
     def curves(self) -> list[Html]:
-        """Each line with a band of one deviation around it and a marker of its own shape."""
+        """Each line, with a band of one standard deviation around it and markers of its own shape."""
         return [self._curve(item, colour % 7) for colour, item in reversed([*enumerate(self.chart.items)])]
 
     def names(self) -> list[Html]:
-        """The name of each line at its end, moved apart where lines end close together."""
+        """The name of each line at its end; names that would overlap are moved apart."""
         ends = [(self.up(item.points[-1][1]), item.name, k) for k, item in enumerate(self.chart.items)]
         if self.chart.ceiling:
             ends.append((self.up(self.chart.ceiling[0]), self.chart.ceiling[1], -1))

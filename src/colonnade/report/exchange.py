@@ -1,21 +1,25 @@
-"""A model over noised messages: who sent what under which noise, what each party kept, and what that promises."""
+"""A model over noised messages: what each party sent, with which noise, what it kept, and what is promised."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from colonnade.errors import StudyError
-from colonnade.models.glm.guarantees import Guarantee, Guarantees
-from colonnade.privacy.observers import COORDINATOR
-from colonnade.privacy.statement import PROVEN, Statement
+from colonnade.models.glm.guarantees import Guarantee
+from colonnade.privacy.observers import COORDINATOR, Trust
+from colonnade.privacy.statement import PROVEN
 from colonnade.report import words
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.answers import counts
+from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.regression import coefficients
+from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number
 
-KIND = "glm"
-SCORES = "glm-scores"
+if TYPE_CHECKING:
+    from colonnade.models.glm.kept_scores import KeptScores
+    from colonnade.models.glm.model import GLM
+
+_NOISE = "Noise, in 2⁻²⁰ of the squared sensitivity"
 _HEADS = (
     "Who",
     "Own columns",
@@ -30,35 +34,32 @@ _RELAYS = join([COORDINATOR, tag("span", "relays", class_="why")])
 _READS = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
 
 
-def exchange(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Html | None:
-    """Facts, parties, released weights and promises; nothing where the model was never fitted."""
-    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    task = _task(model, run)
-    if not names or not task:
-        return None
+def title(model: GLM, columns: int) -> str:
+    """What was computed, in a few words."""
+    on = f" on {counted(columns, 'column')}" if columns else ""
+    return f"one {model.family} model over noised messages{on}"
+
+
+def exchange(model: GLM, run: Run, owners: Sequence[str]) -> Html:
+    """Facts, parties, released weights and promises."""
     return join(
         [
             tag("h2", "The result"),
-            _lead(model, task, len(names)),
-            _facts(task),
-            _parties(task, owners),
-            _released(model, names, owners),
+            _lead(model),
+            _facts(model.plan_),
+            _parties(model.plan_, owners),
+            coefficients(model, owners) if model.release else None,
             _promises(model),
         ]
     )
 
 
-def title(model: Any, columns: int) -> str:
-    """What was computed, in a few words."""
-    on = f" on {counted(columns, 'column')}" if columns else ""
-    return f"one {getattr(model, 'family', 'linear')} model over noised messages{on}"
-
-
-def who_saw_what(model: Any, run: Mapping[str, Any], owners: Sequence[str], *, aligned: bool = False) -> Html:
-    """Roles against things, where parties tell each other noised numbers and nobody holds shares."""
-    active, release = str(_task(model, run).get("active") or ""), getattr(model, "release", False) is True
-    others = [name for name in owners if name != active]
-    told = "; everyone's, with noise" if release else ""
+def who_saw_what(model: GLM, run: Run, trust: Trust) -> Html:
+    """What each role saw, where parties send each other noised numbers and nobody holds shares."""
+    plan = model.plan_ if model.fitted else mapping(run.get("task"))
+    active = str(plan.get("active") or "")
+    others = [name for name in trust.owners if name != active]
+    told = "; everyone's, with noise" if model.release else ""
     slopes, scores = f"noisy slopes of {active or 'the label'}", f"noisy scores of {words.listed(others)}"
     rows: list[tuple[object, ...]] = [
         (
@@ -71,57 +72,49 @@ def who_saw_what(model: Any, run: Mapping[str, Any], owners: Sequence[str], *, a
             "public",
             f"its own{told}",
         )
-        for name in owners
+        for name in trust.owners
     ]
-    seen = "everyone's, with noise" if release else "none"
+    seen = "everyone's, with noise" if model.release else "none"
     rows.append((_RELAYS, "has none", "never", "nothing", "none", "of all messages", "public", seen))
     rows.append((_READS, "has none", "never", "nothing", "none", "none", "public", seen))
-    return _seen(_HEADS, rows, aligned)
+    return _seen(_HEADS, rows, run)
 
 
-def who_saw_scores(to: str, owners: Sequence[str], *, aligned: bool = False) -> Html:
-    """The same of scores by kept weights, which one party is told."""
-    others = words.listed([name for name in owners if name != to])
+def who_saw_scores(model: KeptScores, run: Run, trust: Trust) -> Html:
+    """What each role saw, where one party receives scores by weights that each party keeps."""
+    to = model.recipient
+    others = words.listed([name for name in trust.owners if name != to])
     rows: list[tuple[object, ...]] = []
-    for name in owners:
+    for name in trust.owners:
         who = join([name, tag("span", "is told the scores", class_="why") if name == to else None])
         told = (f"noisy scores of {others}", "none") if name == to else ("nothing", "its own")
         kept = ("of its own messages", "exact", "its own", "yes" if name == to else "no")
         rows.append((who, "its own", "never", *told, *kept))
     rows.append((_RELAYS, "has none", "never", "nothing", "none", "of all messages", "exact", "none", "no"))
     rows.append((_READS, "has none", "never", "nothing", "none", "none", "none", "none", "no"))
-    return _seen((*_HEADS, "Answers"), rows, aligned)
+    return _seen((*_HEADS, "Answers"), rows, run)
 
 
-def _seen(heads: Sequence[str], rows: Sequence[Sequence[object]], aligned: bool) -> Html:
+def _seen(heads: Sequence[str], rows: Sequence[Sequence[object]], run: Run) -> Html:
+    aligned = mapping(run.get("alignment"))
     last = "Besides what the alignment told, there was nothing else." if aligned else "There was nothing else."
     caption = f"What each role held or saw during the run, while not all parties pool it. {last}"
     return join([tag("h2", "Who saw what"), table(heads, rows, caption=caption)])
 
 
-def besides(statement: Statement, guarantees: Guarantees) -> Guarantees:
-    """The promises that the table of observers does not make; of the observers only the analyst is named again."""
-    named = {row.who for row in statement.rows} - {"analyst"}
-    return Guarantees(tuple(row for row in guarantees if row.observer not in named))
-
-
-def _task(model: Any, run: Mapping[str, Any]) -> Mapping[str, Any]:
-    return mapping(getattr(model, "plan_", None)) or mapping(run.get("task"))
-
-
-def _lead(model: Any, task: Mapping[str, Any], columns: int) -> Html:
-    rows, label = number(task.get("rows")), getattr(model, "label", None)
-    about = f" of {label}" if label else ""
+def _lead(model: GLM) -> Html:
+    rows = number(model.plan_.get("rows"))
     people = f"From {rows:,.0f} people, a" if rows else "A"
     kept = "Each party keeps its own weights, in its kept.json and nowhere else: this report holds none of them."
-    if getattr(model, "release", False):
+    if model.release:
         kept = "Each party keeps its own weights; those below were published with noise, which was charged besides."
-    return tag("p", f"{people} {task.get('family', 'linear')} model{about} on {counted(columns, 'column')}. {kept}")
+    columns = counted(len(model.feature_names_in_), "column")
+    return tag("p", f"{people} {model.plan_['family']} model of {model.label} on {columns}. {kept}")
 
 
 def _facts(task: Mapping[str, Any]) -> Html | None:
     batches, rate = number(task.get("batches")), number(task.get("learning_rate"))
-    facts = [
+    found = [
         ("Family", task.get("family")),
         ("Method", task.get("method")),
         ("Label at", task.get("active")),
@@ -131,8 +124,7 @@ def _facts(task: Mapping[str, Any]) -> Html | None:
         ("Slopes clipped to", _plain(task.get("message_clip"))),
         ("Noise", task.get("law")),
     ]
-    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
-    return tag("dl", *listed, class_="facts") if listed else None
+    return named_values(found)
 
 
 def _parties(task: Mapping[str, Any], owners: Sequence[str]) -> Html | None:
@@ -154,26 +146,13 @@ def _parties(task: Mapping[str, Any], owners: Sequence[str]) -> Html | None:
     return join([tag("h3", "The parties"), table(heads, rows, caption=caption, numeric=range(2, 6))])
 
 
-def _released(model: Any, names: Sequence[str], owners: Sequence[str]) -> Html | None:
-    try:
-        rows = [[float(value) for value in row] for row in getattr(model, "coef_", ())]
-    except StudyError:  # every party kept its own
-        return None
-    if not rows or any(len(row) != len(names) for row in rows):
-        return None
-    return coefficients(model, names, rows, owners)
-
-
-def _promises(model: Any) -> Html | None:
-    statement, found = getattr(model, "privacy_", None), getattr(model, "guarantees_", None)
-    if not isinstance(statement, Statement) or not isinstance(found, Guarantees):
-        return None
+def _promises(model: GLM) -> Html:
     heads = ("What is seen", "By whom", "Tells about", "Epsilon", "Rests on", "Status")
     caption = (
         "Messages are private by their noise; what the others make of them, their own weights included, tells no more. "
         "Epsilon is rounded up."
     )
-    rows = [_promise(row) for row in besides(statement, found)]
+    rows = [_promise(row) for row in model.guarantees_.besides(model.privacy_)]
     return join([tag("h3", "What messages and weights tell"), table(heads, rows, caption=caption, numeric=(3,))])
 
 
@@ -187,3 +166,15 @@ def _promise(row: Guarantee) -> tuple[object, ...]:
 def _plain(value: object) -> str | None:
     found = number(value)
     return None if found is None else f"{found:,.4g}"
+
+
+SECTION: Section[GLM] = Section(
+    title, exchange, columns=lambda model: len(model.feature_names_in_), seen=who_saw_what, noise=_NOISE
+)
+SCORES: Section[KeptScores] = Section(
+    title=lambda model, columns: f"predictions for {model.recipient} by weights that each of them keeps",
+    result=counts,
+    columns=lambda model: 0,
+    seen=who_saw_scores,
+    noise=_NOISE,
+)

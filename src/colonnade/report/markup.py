@@ -1,4 +1,4 @@
-"""HTML as values: text is escaped as it enters an element, so no text of others can become markup."""
+"""HTML as values: all text is escaped when it is put into an element, so it cannot become markup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Html(str):
 
 
 def escape(text: object) -> Html:
-    """Any text as markup that shows it."""
+    """Markup that shows any text."""
     if isinstance(text, Html):
         return text
     whole = str(text).encode("utf-8", "replace").decode("utf-8")
@@ -26,7 +26,7 @@ def escape(text: object) -> Html:
 
 
 def tag(name: str, /, *inside: object, **attributes: object) -> Html:
-    """One element; ``class_`` and ``data_label`` become class and data-label, ``None`` leaves one out."""
+    """One element; ``class_`` and ``data_label`` become class and data-label, an attribute of ``None`` is left out."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
@@ -38,7 +38,7 @@ def tag(name: str, /, *inside: object, **attributes: object) -> Html:
 
 
 def join(parts: Iterable[object], between: str = "") -> Html:
-    """Markup in a row."""
+    """Several parts as one piece of markup; parts that are ``None`` are left out."""
     return Html(between.join(escape(part) for part in parts if part is not None))
 
 
@@ -71,6 +71,12 @@ def table(
         role="table",
         class_=look,
     )
+
+
+def named_values(pairs: Iterable[tuple[str, object]]) -> Html | None:
+    """A list of names, each with its value; one without a value is left out, and None is returned where all are."""
+    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in pairs if value not in (None, "")]
+    return tag("dl", *listed, class_="facts") if listed else None
 
 
 def _cell(name: str, role: str, inside: object, right: bool, **more: object) -> Html:

@@ -1,4 +1,4 @@
-"""One HTML file about one run: no request leaves it, and whatever the record lacks is left out."""
+"""One HTML file about one run: it loads nothing from elsewhere, and leaves out what the record does not say."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.privacy.statement import Statement
-from colonnade.report import cost, exchange, promise, words
-from colonnade.report import result as learned
+from colonnade.report import cost, promise, words
 from colonnade.report.alignment import alignment, people
-from colonnade.report.answers import title as title_of
+from colonnade.report.evaluation import evaluation as compared
 from colonnade.report.markup import Html, join, tag
+from colonnade.report.section import Model, Section
 from colonnade.report.style import style
 from colonnade.report.words import mapping, number
 
@@ -20,29 +20,36 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def render(
-    run: Mapping[str, Any], statement: Statement, model: Any, evaluation: Mapping[str, Any] | None = None
+    run: Mapping[str, Any],
+    statement: Statement,
+    model: Model,
+    section: Section[Model],
+    evaluation: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as one HTML document.
 
     Args:
         run: what ``run.json`` of the coordinator holds; anything may be missing.
         statement: the privacy statement of the study.
-        model: the fitted model.
+        model: the model; of one that is not fitted no result is shown.
+        section: what a page says about such models.
         evaluation: a comparison with other methods, for a study whose data may be looked at.
     """
     run = mapping(run)
     title = str(run.get("study") or "A private study")
+    columns = _columns(run, model, section)
     sections = [
         ("privacy", "Privacy", promise.privacy(statement)),
         ("people", "Whom it is about", alignment(run, statement.trust)),
-        ("seen", "Who saw what", _seen(run, statement, model)),
-        ("result", "Result", learned.result(model, run, statement.trust.owners)),
-        ("evaluation", "Does it work?", learned.evaluation(mapping(evaluation)) if evaluation else None),
+        ("seen", "Who saw what", section.seen(model, run, statement.trust)),
+        ("result", "Result", section.result(model, run, statement.trust.owners) if model.fitted else None),
+        ("evaluation", "Does it work?", compared(mapping(evaluation)) if evaluation else None),
         ("cost", "Time and bytes", cost.time_and_bytes(run)),
-        ("check", "How to check it", cost.how_to_check(run)),
+        ("check", "How to check it", cost.how_to_check(run, section.noise)),
     ]
     kept = [(key, name, body) for key, name, body in sections if body]
     links = [tag("li", tag("a", name, href=f"#{key}")) for key, name, _ in kept]
+    opening = [*_lead(run, statement, section.title(model, columns)), _figures(run, statement, columns)]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -53,7 +60,7 @@ def render(
     )
     body = tag(
         "body",
-        tag("header", _brand(), tag("h1", title), *_opening(run, statement, model)),
+        tag("header", _brand(), tag("h1", title), *opening),
         tag(
             "main",
             tag("nav", tag("ul", *links), aria_label="Sections"),
@@ -71,32 +78,32 @@ def write_report(
     folder: str | Path,
     run: Mapping[str, Any],
     statement: Statement,
-    model: Any,
+    model: Model,
+    section: Section[Model],
     evaluation: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write ``report.html`` into the run directory and return its path."""
     target = Path(folder) / NAME
     partial = target.with_suffix(".partial")
-    partial.write_text(render(run, statement, model, evaluation), encoding="utf-8")
+    partial.write_text(render(run, statement, model, section, evaluation), encoding="utf-8")
     partial.replace(target)
     return target
 
 
-def _opening(run: Mapping[str, Any], statement: Statement, model: Any) -> list[Html | None]:
-    failed = run.get("status") == "failed"
-    if failed:
+def _lead(run: Mapping[str, Any], statement: Statement, what: str) -> list[Html | None]:
+    """Who computed what and whom they lost, or why the run failed."""
+    if run.get("status") == "failed":
         said = f"This run failed: {run.get('message') or run.get('error') or 'the record does not say why'}"
-        return [tag("p", said, class_="note"), _figures(run, statement, model)]
-    what = title_of(model, _columns(run, model))
+        return [tag("p", said, class_="note")]
     lead = (
         f"{words.listed(statement.trust.owners)} computed {what}; nobody, the coordinator included, "
         f"learned more about a person than the {'tables below say' if run.get('alignment') else 'table below says'}."
     )
-    return [tag("p", lead, class_="lead"), _lost(run), _figures(run, statement, model)]
+    return [tag("p", lead, class_="lead"), _lost(run)]
 
 
 def _lost(run: Mapping[str, Any]) -> Html | None:
-    """Whom the study went on without; a record may hold anything."""
+    """The parties that were lost during the run; None where the record names none."""
     lost = run.get("lost")
     if not isinstance(lost, list) or not lost:
         return None
@@ -104,8 +111,8 @@ def _lost(run: Mapping[str, Any]) -> Html | None:
     return tag("p", said, class_="note")
 
 
-def _figures(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
-    bound, columns = promise.worst(statement), _columns(run, model)
+def _figures(run: Mapping[str, Any], statement: Statement, columns: int) -> Html:
+    bound = promise.worst(statement)
     took, sent, common = number(run.get("seconds")), cost.bytes_sent(run), people(run)
     figures = [
         (f"worst epsilon {promise.within(statement.trust)}", None if bound is None else words.epsilon(bound)),
@@ -119,22 +126,9 @@ def _figures(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
     return tag("dl", *shown, class_="figures")
 
 
-def _seen(run: Mapping[str, Any], statement: Statement, model: Any) -> Html:
-    aligned = _aligned(run)
-    if getattr(model, "kind", "") == exchange.KIND:
-        return exchange.who_saw_what(model, run, statement.trust.owners, aligned=aligned["aligned"])
-    if getattr(model, "kind", "") == exchange.SCORES:
-        return exchange.who_saw_scores(model.to, statement.trust.owners, aligned=aligned["aligned"])
-    return promise.who_saw_what(statement.trust, getattr(model, "to", None), **aligned)
-
-
-def _aligned(run: Mapping[str, Any]) -> dict[str, bool]:
-    found = mapping(run.get("alignment"))
-    return {"aligned": bool(found), "hidden": found.get("hidden") is True}
-
-
-def _columns(run: Mapping[str, Any], model: Any) -> int:
-    known = len(getattr(model, "feature_names_in_", ()))
+def _columns(run: Mapping[str, Any], model: Model, section: Section[Model]) -> int:
+    """The number of columns, from the fitted model or else from the record; 0: not known."""
+    known = section.columns(model) if model.fitted else 0
     return known or int(number(mapping(run.get("task")).get("columns")) or 0)
 
 

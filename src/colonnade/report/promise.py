@@ -1,4 +1,4 @@
-"""What was promised to whom: the privacy table, its chart, its assumptions, and who saw what."""
+"""What is promised against whom: the privacy table, its chart, its assumptions, and who saw what."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _MOST_BARS = 24
 
 
 def within(trust: Trust) -> str:
-    """Against whom something is promised, in words."""
+    """The observers against whom the study promises something, in words."""
     return "within the threshold" if trust.committee else "short of all parties together"
 
 
 def worst(statement: Statement) -> float | None:
-    """The largest epsilon of any observer within the threshold."""
+    """The largest epsilon of any observer within the threshold; None where there is no such observer."""
     promised = [row.epsilon for row in statement.rows if statement.trust.broken(row.observer) is None]
     return max(promised, default=None)
 
 
 def privacy(statement: Statement) -> Html:
-    """The table that every figure of this report's first line comes from."""
+    """The privacy table, what it means, and the assumptions under which it holds."""
     rows = [
         (
             _breakable(row.who),
@@ -54,9 +54,10 @@ def privacy(statement: Statement) -> Html:
 
 
 def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, hidden: bool = False) -> Html:
-    """Roles against things, from the arrangement of the study; a result may be for one party's eyes alone.
+    """What each role saw, where a committee computes on shares; ``to`` alone receives the result, if it is given.
 
-    What an alignment told stands elsewhere; with ``hidden`` no party knows how many rows are common.
+    ``aligned``: people were matched first, and another table says what that told; ``hidden``: no party knows the
+    number of people in common.
     """
     heads = (
         "Who",
@@ -88,7 +89,7 @@ def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, 
 
 
 def _parties(trust: Trust, to: str | None, hidden: bool) -> list[tuple[object, ...]]:
-    """A line for those with a seat and one for those without, or two where only one of them is told the result."""
+    """One row for parties with a committee seat and one for the others; ``to``, where it is given, has its own row."""
     seated = [name for name in trust.owners if name in trust.committee]
     others = [name for name in trust.owners if name not in trust.committee]
     count = "at most lengths of lists" if hidden else "exact"
@@ -124,7 +125,7 @@ def _share(trust: Trust, sits: bool) -> str:
 
 
 def _told(names: list[str], to: str | None) -> list[tuple[list[str], str]]:
-    """Who of these receives the result; everybody, unless it is for one party."""
+    """The parties that receive the result and those that do not; with no ``to`` all of them receive it."""
     parts = (
         ([name for name in names if to in (None, name)], "yes"),
         ([name for name in names if to not in (None, name)], "no"),

@@ -1,75 +1,74 @@
-"""What a regression learned: its coefficients by party, how they came about, and what they tell about each party."""
+"""What a regression learned: its coefficients by party, how it was fitted, and what it tells about each party."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
 from colonnade.report.columns import grouped, spoken
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.markup import Html, join, named_values, table, tag
+from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number
 
+if TYPE_CHECKING:
+    from colonnade.models.linear_model import LinearModel
+    from colonnade.models.regression.base import Regression
+
 _MOST_COLUMNS, _MOST_CLASSES = 20, 4
-REGRESSIONS = ("linear", "logistic")
 
 
-def regression(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Html | None:
-    """Coefficients, facts and protection; nothing where the model was never fitted."""
-    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    rows = [[float(value) for value in row] for row in getattr(model, "coef_", ())]
-    if not names or not rows or any(len(row) != len(names) for row in rows):
-        return None
+def title(model: Regression, columns: int) -> str:
+    """What was computed, in a few words."""
+    on = f" on {counted(columns, 'column')}" if columns else ""
+    return f"one {model.kind} regression{on}"
+
+
+def regression(model: Regression, run: Run, owners: Sequence[str]) -> Html:
+    """Coefficients, facts and protection."""
     return join(
         [
             tag("h2", "The result"),
-            _lead(model, len(names)),
+            _lead(model),
             _facts(model, mapping(run.get("task"))),
-            coefficients(model, names, rows, owners),
-            _protection(getattr(model, "protection_", None)),
+            coefficients(model, owners),
+            _protection(model.protection_),
         ]
     )
 
 
-def _lead(model: Any, columns: int) -> Html:
-    label = getattr(model, "label", None)
-    count = number(getattr(model, "count_", None))
-    people = f"From about {round(count):,} people (a noisy count), a" if count else "A"
-    what = f"{getattr(model, 'kind', '')} regression"
-    about = f" of {label}" if label else ""
+def _lead(model: Regression) -> Html:
+    people = f"From about {round(model.count_):,} people (a noisy count), a" if model.count_ else "A"
+    columns = counted(len(model.feature_names_in_), "column")
     return tag(
         "p",
-        f"{people} {what}{about} on {counted(columns, 'column')}. How well it predicts is not shown: that needs data, "
-        "and data about new people is best.",
+        f"{people} {model.kind} regression of {model.label} on {columns}. How well it predicts is not shown: that "
+        "needs data, and data about new people is best.",
     )
 
 
-def _facts(model: Any, task: Mapping[str, Any]) -> Html | None:
-    intercepts = [
-        f"{float(value):+.3f}".replace("-", "\N{MINUS SIGN}")
-        for value in words.sequence(_listed(getattr(model, "intercept_", ())))
-    ]
-    ridge, noise = number(getattr(model, "ridge_", None)), number(task.get("noise_std"))
+def _facts(model: Regression, task: Mapping[str, Any]) -> Html | None:
+    intercepts = [f"{float(value):+.3f}".replace("-", "\N{MINUS SIGN}") for value in model.intercept_]
+    ridge, noise = number(model.ridge_), number(task.get("noise_std"))
     steps, batch = number(task.get("rounds")), number(task.get("batch"))
-    facts = [
-        ("Method", getattr(model, "method_", None) or getattr(model, "method", None)),
+    found = [
+        ("Method", model.method_),
         ("Intercept", ", ".join(intercepts)),
         ("Ridge", None if ridge is None else f"{ridge:.4g}"),
         ("Noise", None if noise is None else f"{task.get('law', 'noise')}, deviation {noise:.4g}"),
         ("Rounds", None if steps is None else f"{steps:,.0f}"),
         ("Batches", None if batch is None else f"{task.get('sampling')}, {batch:,.0f} people"),
     ]
-    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in facts if value not in (None, "")]
-    return tag("dl", *listed, class_="facts") if listed else None
+    return named_values(found)
 
 
-def coefficients(model: Any, names: Sequence[str], rows: Sequence[Sequence[float]], owners: Sequence[str]) -> Html:
+def coefficients(model: LinearModel, owners: Sequence[str]) -> Html:
     """The published weights of encoded columns, by party; a row for each class."""
+    names, rows = model.feature_names_in_, [[float(value) for value in row] for row in model.coef_]
     shown = rows[:_MOST_CLASSES]
     groups, count = grouped(names, shown, owners, _MOST_COLUMNS)
-    classes = [str(name) for name in words.sequence(_listed(getattr(model, "classes_", ())))]
-    heads = (classes if len(classes) == len(rows) else [f"{k + 1}" for k in range(len(rows))])[: len(shown)]
+    heads = model.row_names[: len(shown)]
     draw = charts.balance if len(rows) == 1 else charts.heat
     title = "Coefficients of the columns, by party"
     caption = "Blue with + raises the score, orange with \N{MINUS SIGN} lowers it, for one step of the encoded column."
@@ -90,11 +89,8 @@ def coefficients(model: Any, names: Sequence[str], rows: Sequence[Sequence[float
     )
 
 
-def _protection(given: object) -> Html | None:
+def _protection(found: Mapping[str, float]) -> Html:
     """What the published result tells about each party's columns alone."""
-    found = {str(name): value for name, value in mapping(given).items() if isinstance(value, float) and value >= 0}
-    if not found:
-        return None
     rows = [(name, tag("strong", words.epsilon(value))) for name, value in found.items()]
     caption = (
         "How much the published result can tell about one person's columns at this party, if all other columns of the "
@@ -108,6 +104,4 @@ def _protection(given: object) -> Html | None:
     )
 
 
-def _listed(value: object) -> object:
-    """Plain values of an array."""
-    return value.tolist() if hasattr(value, "tolist") else value
+SECTION: Section[Regression] = Section(title, regression, columns=lambda model: len(model.feature_names_in_))

@@ -1,4 +1,4 @@
-"""Numbers and lists in words, and careful reading of a record that may lack anything."""
+"""Numbers and lists as text, and reading of a record in which anything may be missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STEPS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
 
 def number(value: object) -> float | None:
-    """A finite number, or nothing."""
+    """The value as a float; None where it is no finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -26,17 +26,17 @@ def number(value: object) -> float | None:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """A mapping, empty where there is none."""
+    """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def sequence(value: object) -> Sequence[Any]:
-    """A list, empty where there is none."""
+    """The value if it is a list, else an empty one."""
     return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
 
 
 def listed(names: Sequence[object], most: int = 6) -> str:
-    """``bank, shop and clinic``; a long list ends in a count."""
+    """Names as ``bank, shop and clinic``; a long list ends in ``and 3 more``."""
     words = [str(name) for name in names]
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
@@ -49,12 +49,12 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def epsilon(value: float, digits: int = 3) -> str:
-    """Epsilon rounded up, or the words for none."""
+    """Epsilon rounded up; words that say that nothing is promised where it is infinite."""
     return NO_PROMISE if math.isinf(value) else rounded_up(value, digits)
 
 
 def times(value: float) -> str:
-    """The factor that an epsilon stands for, rounded up."""
+    """The factor e^epsilon, rounded up."""
     if value > 20:
         return "more than a hundred million"
     digits = Decimal(math.exp(value)).quantize(Decimal("0.1"), rounding=ROUND_CEILING)
@@ -95,12 +95,12 @@ def size(value: float) -> str:
 
 
 def percent(part: float, digits: int = 1) -> str:
-    """A share as a percentage."""
+    """A number from 0 to 1 as a percentage."""
     return f"{100 * part:.{digits}f} %"
 
 
 def signed(value: float) -> str:
-    """Two digits with a sign that is as wide as a plus."""
+    """A number with its sign and two digits; the minus is as wide as the plus."""
     text = f"{abs(value):.2f}"
     return text if text == "0.00" else ("+" if value > 0 else "\N{MINUS SIGN}") + text
 

@@ -75,10 +75,15 @@ class KeptScores(Predicted):
         return self._read
 
     @property
-    def to(self) -> str:
+    def recipient(self) -> str:
         """The party with the label, which alone is told the scores."""
         self._check_fitted()
         return audience_of(self.privacy_.events[0])[0]
+
+    @property
+    def to(self) -> str:
+        """The same party, by the name that :class:`JointPrediction` has for it."""
+        return self.recipient
 
     def bring(self, path: str | Path, party: str) -> None:
         """Take up the weights that one party kept, from its own file; those of nobody else are at hand then."""
@@ -142,11 +147,6 @@ class KeptScores(Predicted):
         answers: Answers | None = outcomes[task.active]
         return answers
 
-    @property
-    def recipient(self) -> str:
-        """Who alone is told the scores."""
-        return self.to
-
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
         """Parties must have kept weights of it."""
@@ -194,6 +194,6 @@ def _fitted(model: FittedGLM | str | Path | None) -> FittedGLM:
     found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
     if not isinstance(found, FittedGLM):
         raise StudyError(f"joint scores of kept weights take a GLM or the path of its model.json, not {found!r:.60}")
-    if not hasattr(found, "privacy_"):
+    if not found.fitted:
         raise StudyError("this GLM is not fitted yet: fit it first, or give the path of a model.json")
     return found

@@ -248,6 +248,17 @@ class GLM(FittedGLM):
         released = result.released
         self._released = None if released is None else glm_kept.combined(released, self.family_, design)
 
+    def summary(self) -> list[str]:
+        """What was fitted, released weights, and what the messages tell; weights that parties keep are not shown."""
+        self._check_fitted()
+        epochs, columns = self.plan_["epochs"], len(self.feature_names_in_)
+        how = f"by {self.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
+        lines = [f"{self.family} model of {self.label} on {columns} columns over messages, {how}"]
+        if self.release:
+            lines.append(f"  released: {self._strongest(self.coef_[0], self.intercept_[0])}")
+        lines.append("each party keeps its own weights, in its kept.json and nowhere else")
+        return [*lines, f"all that leaves a party tells about its columns alone, epsilon at most: {self._told()}"]
+
     # --- new people
 
     def joint_scores(

@@ -226,6 +226,14 @@ class Regression(LinearModel):
         if self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
             raise ValueError("weights and names do not belong together")
 
+    def summary(self) -> list[str]:
+        """The strongest weights, and what the result tells about the columns of each party."""
+        self._check_fitted()
+        lines = [f"{self.kind} regression of {self.label} on {len(self.feature_names_in_)} columns, by {self.method_}"]
+        rows = list(zip(self.row_names, self.coef_, self.intercept_, strict=True))[:3]
+        lines += [f"  {name + ': ' if name else ''}{self._strongest(row, offset)}" for name, row, offset in rows]
+        return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {self._told()}"]
+
 
 def method_of(task: Task) -> str:
     """The method that a task carries out."""

@@ -257,6 +257,11 @@ class LogisticRegression(Regression):
         if len(self.coef_) != (1 if len(self.classes_) == 2 else len(self.classes_)):
             raise ValueError("weights and classes do not belong together")
 
+    @property
+    def row_names(self) -> list[str]:
+        """The classes, where each of them has a row of ``coef_``."""
+        return [str(name) for name in self.classes_] if len(self.coef_) > 1 else [""]
+
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The class with the largest score."""
         scores = np.asarray(scores, dtype=np.float64)

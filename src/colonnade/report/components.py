@@ -1,0 +1,131 @@
+"""What a PCA learned: how much of the variance each component holds, and what the components are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from colonnade.report import charts
+from colonnade.report.canvas import figure
+from colonnade.report.charts import Bar
+from colonnade.report.columns import grouped, spoken
+from colonnade.report.markup import Html, join, tag
+from colonnade.report.section import Run, Section
+from colonnade.report.words import counted, percent
+
+if TYPE_CHECKING:
+    from colonnade.models.pca import PCA
+
+_MOST_COLUMNS, _MOST_COMPONENTS, _MOST_BARS = 15, 4, 10
+
+
+def title(model: PCA, columns: int) -> str:
+    """What was computed, in a few words."""
+    return f"one PCA of {counted(columns, 'column')}" if columns else "one PCA"
+
+
+def components(model: PCA, run: Run, owners: Sequence[str]) -> Html:
+    """Explained variance and loadings."""
+    rows = [[float(value) for value in row] for row in model.components_]
+    return join(
+        [
+            tag("h2", "The result"),
+            _variance(model),
+            _loadings(model.feature_names_in_, rows[:_MOST_COMPONENTS], owners, len(rows)),
+        ]
+    )
+
+
+def noise_edge(noise_std: float, columns: int, count: float) -> float:
+    """About the largest eigenvalue that noise alone would have.
+
+    The noise is a symmetric matrix with deviation ``noise_std`` on the diagonal and ``noise_std / sqrt(2)``
+    off it, so its spectrum ends near ``2 sqrt(columns) noise_std / sqrt(2)``; the count divides both.
+    """
+    return math.sqrt(2 * columns) * noise_std / max(count, 1.0)
+
+
+def _variance(model: PCA) -> Html | None:
+    """A bar for each component; nothing where noise left no finite number."""
+    ratios = [float(value) for value in model.explained_variance_ratio_]
+    values = [float(value) for value in model.explained_variance_]
+    if not all(map(math.isfinite, [*ratios, *values])):
+        return None
+    columns, noise, count = len(model.feature_names_in_), model.noise_std_, model.count_
+    total = values[0] / ratios[0] if ratios[0] > 0 else 0.0
+    band, said = None, ""
+    if noise and count and total > 0:
+        edge = noise_edge(noise, columns, count) / total
+        band = (edge, f"shaded: what noise alone would show, up to about {percent(min(edge, 9.99))}")
+        above = sum(ratio > edge for ratio in ratios)
+        said = f" {_above(above, len(ratios))} above what the noise alone would show."
+    shown = ratios[:_MOST_BARS]
+    items = [Bar(f"component {k + 1}", ratio, percent(ratio)) for k, ratio in enumerate(shown)]
+    high = max([*shown, min(band[0], 1.0) if band else 0.0]) or 1.0
+    people = f"From about {round(count):,} people (a noisy count), " if count else "Together "
+    verb = "holds" if len(ratios) == 1 else "hold"
+    lead = f"{people}{counted(len(ratios), 'component')} of {counted(columns, 'column')} {verb} "
+    lead += f"{percent(sum(ratios))} of the variance, as far as the noisy result can tell."
+    more = f" The first {len(shown)} are drawn." if len(shown) < len(ratios) else ""
+    spoken = "; ".join(f"{bar.label}: {bar.text}" for bar in items) + (f"; {band[1]}" if band else "")
+    return join(
+        [
+            tag("p", f"{lead}{said}{more}"),
+            tag("h3", "Explained variance"),
+            figure(
+                "variance",
+                lambda key, width: charts.bars(
+                    key,
+                    width,
+                    items,
+                    title="Explained variance of each component",
+                    description=spoken,
+                    high=high,
+                    band=band,
+                ),
+            ),
+        ]
+    )
+
+
+def _above(above: int, of: int) -> str:
+    if above == of:
+        return "It stands" if of == 1 else f"All {of} stand"
+    return (
+        ("None stands" if of > 1 else "It does not stand")
+        if not above
+        else (f"{above} of them stand{'s' if above == 1 else ''}")
+    )
+
+
+def _loadings(names: list[str], components: list[list[float]], owners: Sequence[str], kept: int) -> Html:
+    groups, count = grouped(names, components, owners, _MOST_COLUMNS)
+    word = "component" if len(components) < 4 else "comp."
+    heads = [f"{word} {k + 1}" for k in range(len(components))]
+    text = spoken(groups)
+    caption = "Blue with + and orange with \N{MINUS SIGN} pull in opposite directions; stronger is larger."
+    if count < len(names):
+        caption += f" The {count} strongest of {len(names)} columns are shown; the others are in model.json."
+    if kept > len(components):
+        caption += f" The first {len(components)} of {kept} components are shown."
+    return join(
+        [
+            tag("h3", "What the components are made of"),
+            figure(
+                "loadings",
+                lambda key, width: charts.heat(
+                    key,
+                    width,
+                    groups,
+                    heads,
+                    title="Loadings of the components, by party",
+                    description=text,
+                ),
+                caption,
+            ),
+        ]
+    )
+
+
+SECTION: Section[PCA] = Section(title, components, columns=lambda model: len(model.feature_names_in_))
