@@ -328,7 +328,7 @@ def _regression(classes=1):
     coefficients = np.random.default_rng(3).normal(size=(classes, len(names)))
     return SimpleNamespace(
         kind="logistic",
-        label="bank.default",
+        label_="bank.default",
         method="auto",
         method_="one-shot",
         feature_names_in_=names,
@@ -362,7 +362,7 @@ def test_a_regression_of_several_classes_and_an_odd_one(run, statement):
         assert text in words
     run["task"] |= {"rounds": 400, "batch": 25, "sampling": "poisson"}
     assert "poisson, 25 people" in Page(render(run, statement, _regression())).words
-    for name in ("coef_", "intercept_", "classes_", "ridge_", "count_", "protection_", "label", "feature_names_in_"):
+    for name in ("coef_", "intercept_", "classes_", "ridge_", "count_", "protection_", "label_", "feature_names_in_"):
         lacking = _regression()
         delattr(lacking, name)
         Page(render(run, statement, lacking))

@@ -35,8 +35,7 @@ def _components(model: Any) -> list[str]:
 
 
 def _regression(model: Any) -> list[str]:
-    how = getattr(model, "method_", model.method)
-    lines = [f"{model.kind} regression of {model.label} on {len(model.feature_names_in_)} columns, by {how}"]
+    lines = [model.in_short]
     names = [str(name) for name in getattr(model, "classes_", ())] if len(model.coef_) > 1 else [""]
     for name, weights, intercept in list(zip(names, model.coef_, model.intercept_, strict=True))[:3]:
         strongest = abs(weights).argsort()[::-1][:_MOST]
@@ -48,9 +47,7 @@ def _regression(model: Any) -> list[str]:
 
 def _messages(model: Any) -> list[str]:
     """A model over noised messages; weights that parties keep are not at hand here, and would not be shown."""
-    epochs = model.plan_["epochs"]
-    how = f"by {model.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
-    lines = [f"{model.family} model of {model.label} on {len(model.feature_names_in_)} columns over messages, {how}"]
+    lines = [model.in_short]
     if model.release:
         (weights,), (intercept,) = model.coef_, model.intercept_
         strongest = abs(weights).argsort()[::-1][:_MOST]

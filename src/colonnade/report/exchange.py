@@ -110,7 +110,7 @@ def _task(model: Any, run: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _lead(model: Any, task: Mapping[str, Any], columns: int) -> Html:
-    rows, label = number(task.get("rows")), getattr(model, "label", None)
+    rows, label = number(task.get("rows")), getattr(model, "label_", None)
     about = f" of {label}" if label else ""
     people = f"From {rows:,.0f} people, a" if rows else "A"
     kept = "Each party keeps its own weights, in its kept.json and nowhere else: this report holds none of them."

@@ -33,7 +33,7 @@ def regression(model: Any, run: Mapping[str, Any], owners: Sequence[str]) -> Htm
 
 
 def _lead(model: Any, columns: int) -> Html:
-    label = getattr(model, "label", None)
+    label = getattr(model, "label_", None)
     count = number(getattr(model, "count_", None))
     people = f"From about {round(count):,} people (a noisy count), a" if count else "A"
     what = f"{getattr(model, 'kind', '')} regression"

@@ -151,9 +151,9 @@ class GLM(FittedGLM):
     # --- the joint computation
 
     def fit(self, people: Federation, label: str | None = None) -> Self:
-        """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``."""
+        """Learn from all parties of a federation, each in a thread; ``label`` is for this fit alone."""
         if label is not None:
-            self.label = label
+            return super().fit(people, label)
         if not isinstance(people, Federation):
             raise StudyError(f"fit takes a Federation, not {type(people).__name__}")
         self.choices()
@@ -221,7 +221,7 @@ class GLM(FittedGLM):
 
     def finish(self, result: Outcome | Everyone) -> None:
         """Take what was released, and what this process may see of the weights that parties keep."""
-        design = self.design(self.schemas_)
+        design = self.design_
         if isinstance(result, Everyone):
             self.kept_ = dict(result.kept)
         else:
