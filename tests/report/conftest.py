@@ -60,7 +60,7 @@ def make_model(columns=COLUMNS, n_components=3, seed=7, noise_std=60.0):
 
 def as_fitted(model, learned):
     """A model that came out of some study with this result."""
-    model.privacy_, model.schemas_ = make_statement(), {}
+    model.parameters_, model.privacy_, model.schemas_ = model.get_params(), make_statement(), {}
     model.restore(learned)
     return model
 

@@ -338,6 +338,7 @@ def _regression(classes=1, **more):
     names = [f"{owner}.{column}" for owner, held in COLUMNS.items() for column in held]
     answers = category(["never", "late", "gone"][:classes]) if classes > 1 else flag()
     model = LogisticRegression(label="bank.default", epsilon=1.0)
+    model.parameters_ = model.get_params()
     model.privacy_, model.schemas_ = make_statement(), {"bank": Schema({"income": number(0, 1), "default": answers})}
     model.restore(
         {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models import files, kinds
+from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.planner import Planner
 from colonnade.privacy import Event, Statement, Trust
@@ -24,13 +24,15 @@ from colonnade.tables import Schema, Table
 FORMAT = 1
 
 
-class Estimator(Planner):
+class Estimator(Conventions, Planner):
     """A model in the manner of scikit-learn whose training is a joint computation.
 
     ``plan`` turns public parameters into a public task; ``owner`` and ``coordinator`` are the two programs that
-    carry it out; ``finish`` makes the model of the published result and costs nothing.
+    carry it out; ``finish`` makes the model of the published result and costs nothing. ``parameters_`` are the
+    parameters that the fitted model was made with, whatever they are set to since.
     """
 
+    parameters_: dict[str, Any]
     privacy_: Statement
     schemas_: dict[str, Schema]
     keeps: ClassVar[str | None] = None
@@ -122,15 +124,15 @@ class Estimator(Planner):
 
     def conclude(self, roster: Roster, task: Any, result: Any) -> Self:
         """Become the fitted model that a published result describes."""
-        self.privacy_ = _statement(tuple(task.events), task.trust, self.get_params()["delta"], roster.assumptions)
+        self.parameters_ = self.get_params()
+        self.privacy_ = _statement(tuple(task.events), task.trust, self.parameters_["delta"], roster.assumptions)
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self
 
-    def get_params(self) -> dict[str, Any]:
-        """The parameters given to the constructor."""
-        names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
-        return {name: getattr(self, name) for name in names}
+    def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as a file holds them."""
+        return dict(given)
 
     def save(self, path: str | Path) -> Path:
         """Write the model as JSON: parameters, learned values, schemas and the privacy statement.
@@ -143,7 +145,7 @@ class Estimator(Planner):
         content = {
             "format": FORMAT,
             "kind": self.kind,
-            "parameters": self.get_params(),
+            "parameters": self.plain_parameters(self.parameters_),
             "schemas": {name: schema.to_toml() for name, schema in self.schemas_.items()},
             "privacy": self.privacy_.to_dict(),
             "learned": self.learned(),
@@ -169,6 +171,7 @@ class Estimator(Planner):
             learned["arrays"] = files.read_arrays(Path(path).with_suffix(files.ARRAYS), content["arrays"])
         try:
             model = kind(**content["parameters"])
+            model.parameters_ = model.get_params()
             model.schemas_ = {
                 name: Schema.from_toml(text, name=f"{path}: {name}") for name, text in content["schemas"].items()
             }
@@ -179,7 +182,7 @@ class Estimator(Planner):
         return model
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        given = ", ".join(f"{name}={value!r}" for name, value in self.plain_parameters(self.get_params()).items())
         return f"{type(self).__name__}({given})"
 
     def _check_fitted(self) -> None:

@@ -74,7 +74,7 @@ def _named(made: Any, model: LinearModel) -> Any:
 
 def label_column(model: LinearModel) -> Number:
     """The label's column, where it is a number."""
-    declared = model.design(model.schemas_).declared
+    declared = model.design_.declared
     assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a linear regression has such a label
     return declared
 
@@ -85,7 +85,7 @@ def to_json(model: LinearModel) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "kind": model.kind,
-        "label": model.label,
+        "label": model.label_,
         "method": model.method_,
         "classes": None if classes is None else classes.tolist(),
         "features": list(model.feature_names_in_),

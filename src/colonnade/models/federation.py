@@ -13,6 +13,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError, StudyError
+from colonnade.models import notebook
 from colonnade.models.alignment import Summary, keys_of, keys_on
 from colonnade.privacy import Trust
 from colonnade.protocols import align
@@ -73,6 +74,9 @@ class Party:
 
     def __repr__(self) -> str:
         return f"Party({self.name!r}, {len(self.schema.names)} columns)"
+
+    def _repr_html_(self) -> str:
+        return notebook.party(self)
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,9 @@ class Federation:
 
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.parties)}{'; aligned' if self.alignment else ''})"
+
+    def _repr_html_(self) -> str:
+        return notebook.federation(self)
 
     def __enter__(self) -> Federation:
         return self

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation
@@ -34,9 +35,38 @@ class LinearModel(Estimator):
     ridge_: float | None = None
     protection_: dict[str, float]
 
-    @abstractmethod
-    def design(self, schemas: Mapping[str, Schema]) -> Design:
-        """The columns, and who holds the label."""
+    def fit(self, people: Federation, label: str | None = None) -> Self:
+        """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``.
+
+        A label given here is that of this fit alone, and is found in ``label_``; the parameter stays as it was.
+        """
+        if label is None:
+            return super().fit(people)
+        asked = copy(self)
+        asked.label = label
+        vars(self).update(vars(asked.fit(people)), label=self.label)
+        return self
+
+    @property
+    def label_(self) -> str | None:
+        """The label that the model was fitted with."""
+        found: str | None = self.parameters_["label"]
+        return found
+
+    def design(self, schemas: Mapping[str, Schema], norm: Norm = "l2") -> Design:
+        """The columns of a fit to come, and who holds the label."""
+        return self.designed(schemas, self.label, norm)
+
+    @property
+    def design_(self) -> Design:
+        """The columns that the model was fitted with, and who holds the label."""
+        return self.designed(self.schemas_, self.label_)
+
+    def designed(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
+        """The columns for a label, which must be one of them."""
+        if label is not None and not isinstance(label, str):
+            raise StudyError(f'label must be a text written "party.column", not {type(label).__name__}')
+        return Design.of(schemas, label, norm)
 
     @abstractmethod
     def answers(self, scores: Matrix) -> NDArray[Any]:
@@ -110,7 +140,7 @@ class LinearModel(Estimator):
     def label_of(self, X: People) -> Matrix:
         """The encoded label of people whose label column is at hand."""
         self._check_fitted()
-        owner, column = split_label(self.label, tuple(self.schemas_))
+        owner, column = split_label(self.label_, tuple(self.schemas_))
         tables = X.tables() if isinstance(X, Federation) else X
         if not isinstance(tables, Mapping) or owner not in tables:
             raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner}")
@@ -155,7 +185,7 @@ class LinearModel(Estimator):
     def _feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; nothing where the label is all it holds."""
         schema = self.schemas_[party]
-        owner, column = split_label(self.label, tuple(self.schemas_))
+        owner, column = split_label(self.label_, tuple(self.schemas_))
         if party != owner:
             return schema
         return schema.without([column]) if len(schema.columns) > 1 else None

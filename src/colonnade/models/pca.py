@@ -221,6 +221,12 @@ class PCA(Estimator):
         part: NDArray[np.float64] = (X - self.mean_[span]) @ self.components_[:, span].T
         return part
 
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        share = f"{float(self.explained_variance_ratio_.sum()):.1%} of the variance"
+        return f"{len(self.components_)} components of {self.n_features_in_} encoded columns, {share}"
+
     def learned(self) -> dict[str, Any]:
         """The learned attributes as plain values."""
         return {

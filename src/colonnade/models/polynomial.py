@@ -61,7 +61,8 @@ class PolynomialSum(Estimator):
         noise: Literal["skellam", "discrete-gaussian"] = "skellam",
         rows_at_most: Count = 2**24,
     ) -> None:
-        self.expressions = _listed(expressions)
+        found = _listed(expressions)  # kept as given, but for what can be read only once
+        self.expressions = expressions if isinstance(expressions, str | Mapping | Sequence) else found
         self.epsilon = epsilon
         self.delta = delta
         self.gamma = gamma
@@ -74,7 +75,7 @@ class PolynomialSum(Estimator):
         require_known_members(roster, "a sum of polynomials")
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
-        polynomials = [self._read(index, roster) for index in range(len(self.expressions))]
+        polynomials = [_terms(index, given, roster) for index, given in enumerate(_listed(self.expressions))]
         named = {name for terms in polynomials for monomial in terms for name, _ in monomial}
         draft = Polynomials(
             holdings=tuple(_holding(owner, schema, named) for owner, schema in roster.schemas.items()),
@@ -88,16 +89,9 @@ class PolynomialSum(Estimator):
         )
         return calibrated(_scaled(draft, self.gamma), budgets)
 
-    def _read(self, index: int, roster: Roster) -> Terms:
-        given = self.expressions[index]
-        names = {f"{owner}.{column}" for owner, schema in roster.schemas.items() for column in schema.encoded_names}
-        try:
-            terms = from_coefficients(given, names) if isinstance(given, Mapping) else parse(given, names)
-        except StudyError as error:
-            raise StudyError(f"expression {index + 1}: {error}") from None
-        if not terms:
-            raise StudyError(f"expression {index + 1} is zero whatever the data; leave it out")
-        return terms
+    def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as a file holds them: the expressions as a list."""
+        return super().plain_parameters(given) | {"expressions": _listed(given["expressions"])}
 
     def owner(self, me: Owner, table: Table, task: Polynomials) -> NoisySums:
         """An owner's program: only the columns that are named are read."""
@@ -114,12 +108,17 @@ class PolynomialSum(Estimator):
 
     def finish(self, result: NoisySums) -> None:
         """The sums in encoded units."""
-        texts = zip(self.expressions, result.task.polynomials, strict=True)
+        texts = zip(_listed(self.expressions), result.task.polynomials, strict=True)
         self.expressions_ = [given if isinstance(given, str) else written(dict(terms)) for given, terms in texts]
         self.feature_names_in_ = list(result.task.names)
         self.values_ = result.values
         self.deviations_ = result.deviations
         self.gamma_ = result.task.gamma
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        return f"{len(self.values_)} sums over all people, of {self.n_features_in_} encoded columns"
 
     def learned(self) -> dict[str, Any]:
         """The learned attributes as plain values."""
@@ -181,6 +180,17 @@ def _listed(given: Expression | Sequence[Expression]) -> list[Expression]:
     if not (found := list(given)):
         raise StudyError('expressions must be a list of texts such as ["bank.age^2"], with at least one of them')
     return found
+
+
+def _terms(index: int, given: Expression, roster: Roster) -> Terms:
+    names = {f"{owner}.{column}" for owner, schema in roster.schemas.items() for column in schema.encoded_names}
+    try:
+        terms = from_coefficients(given, names) if isinstance(given, Mapping) else parse(given, names)
+    except StudyError as error:
+        raise StudyError(f"expression {index + 1}: {error}") from None
+    if not terms:
+        raise StudyError(f"expression {index + 1} is zero whatever the data; leave it out")
+    return terms
 
 
 class _Named:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import MinLen
@@ -56,6 +56,11 @@ class Predicted(Estimator):
             raise StudyError("the scores are with the party that received them, and this is not its copy")
         return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_)
 
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        return "scores of new people, " + ("held here" if self.ids_ is not None else "held by their receiver alone")
+
     def learned(self) -> dict[str, Any]:
         """Ids, scores and predictions as plain values; nothing where nothing was received."""
         if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
@@ -77,10 +82,14 @@ class Predicted(Estimator):
             return [f"{self.recipient} was told the {how} scores; they are in its model.json and nowhere else"]
         return [f"{how} scores of {len(self.ids_):,} people, told to {self.recipient} alone: see model.json"]
 
-    def get_params(self) -> dict[str, Any]:
-        """The parameters given to the constructor; of a model in memory only that it was not a path."""
-        path = str(self.model) if isinstance(self.model, str | Path) else None
-        return super().get_params() | {"model": path}
+    def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as a file holds them; of a model in memory only that it was not a path."""
+        path = str(given["model"]) if isinstance(given["model"], str | Path) else None
+        return super().plain_parameters(given) | {"model": path}
+
+    def __sklearn_clone__(self) -> Self:
+        """The same question, not asked yet; the model that it is about stays fitted, and is shared."""
+        return type(self)(**self.get_params())
 
 
 def budgets_against(to: str, epsilon: float | Mapping[str, float], delta: float, trust: Trust) -> tuple[Budget, ...]:

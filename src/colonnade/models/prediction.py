@@ -91,14 +91,14 @@ class JointPrediction(Predicted):
         self.delta = delta
         self.gamma = gamma
         self.rows_at_most = rows_at_most
-        self._read: Scorer | None = None
+        self._read: tuple[object, Scorer] | None = None
 
     @property
     def scorer(self) -> Scorer:
         """The model whose scores are asked for, read from its file at the first use."""
-        if self._read is None:
-            self._read = _scorer(self.model)
-        return self._read
+        if self._read is None or self._read[0] is not self.model:
+            self._read = self.model, _scorer(self.model)
+        return self._read[1]
 
     @property
     def recipient(self) -> str:

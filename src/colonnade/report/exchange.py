@@ -109,7 +109,7 @@ def _lead(model: GLM) -> Html:
     if model.release:
         kept = "Each party keeps its own weights; those below were published with noise, which was charged besides."
     columns = counted(len(model.feature_names_in_), "column")
-    return tag("p", f"{people} {model.plan_['family']} model of {model.label} on {columns}. {kept}")
+    return tag("p", f"{people} {model.plan_['family']} model of {model.label_} on {columns}. {kept}")
 
 
 def _facts(task: Mapping[str, Any]) -> Html | None:

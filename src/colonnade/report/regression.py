@@ -43,7 +43,7 @@ def _lead(model: Regression) -> Html:
     columns = counted(len(model.feature_names_in_), "column")
     return tag(
         "p",
-        f"{people} {model.kind} regression of {model.label} on {columns}. How well it predicts is not shown: that "
+        f"{people} {model.kind} regression of {model.label_} on {columns}. How well it predicts is not shown: that "
         "needs data, and data about new people is best.",
     )
 

@@ -190,7 +190,8 @@ def test_a_party_may_hold_the_label_alone(aligned):
     np.testing.assert_allclose(
         fitted.predict({name: ordered[name] for name in ("left", "right")}), fitted.predict(people)
     )
-    assert fitted.get_params()["label"] == "court.y"
+    assert fitted.label_ == "court.y"
+    assert fitted.get_params()["label"] is None
     assert fitted.coefficients()["court"] == {}
     with pytest.raises(DataError, match="no other column"):
         fitted.partial("court", frames["court"])

@@ -244,7 +244,7 @@ def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -
 def _compared(model: GLM, question: KeptScores, answers: Answers, held: Table, metric: str) -> float:
     """At the party with the label: how well the joint scores tell its labels."""
     scores, family = question.linear(answers), model.family_
-    centred = model.design(model.schemas_).centred(answers.task.active)
+    centred = model.design_.centred(answers.task.active)
     labels = labels_for(family, held.schema.columns[str(centred.label)], centred.labels(held))
     own = model.own_scores(scores)
     if metric == "loss":

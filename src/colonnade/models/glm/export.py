@@ -59,12 +59,13 @@ def to_sklearn(model: FittedGLM) -> Any:
     from sklearn.linear_model import GammaRegressor, PoissonRegressor
     from sklearn.svm import LinearSVC
 
-    if model.family in ("logistic", "linear"):
+    family = model.family_.name
+    if family in ("logistic", "linear"):
         return export.to_sklearn(model)
-    made = {"svm": LinearSVC, "poisson": PoissonRegressor, "gamma": GammaRegressor}[model.family]()
+    made = {"svm": LinearSVC, "poisson": PoissonRegressor, "gamma": GammaRegressor}[family]()
     made.n_features_in_ = model.coef_.shape[1]
     made.feature_names_in_ = np.array(model.feature_names_in_, dtype=object)
-    if model.family == "svm":
+    if family == "svm":
         made.classes_, made.coef_, made.intercept_ = model.classes_, model.coef_.copy(), model.intercept_.copy()
         return made
     made.coef_, made.intercept_ = model.coef_[0].copy(), float(model.intercept_[0])

@@ -23,7 +23,7 @@ from colonnade.models.linear_model import LinearModel, Matrix, People, table_of
 from colonnade.models.regression.design import Design
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.losses.labels import NAMES, Family, family_for
-from colonnade.tables import Category, Number, Schema, decode_number
+from colonnade.tables import Category, Number, decode_number
 from colonnade.tables.centred import Centred
 
 CLASSES = ("logistic", "svm")
@@ -84,7 +84,7 @@ class FittedGLM(LinearModel):
                 f"the weights of {', '.join(missing)} are kept there and not at hand: ask for scores by joint_scores, "
                 "or fit with release=True"
             )
-        return glm_kept.combined(self.kept_, self.family_, self.design(self.schemas_))
+        return glm_kept.combined(self.kept_, self.family_, self.design_)
 
     def kept_rows(self, party: str, source: Any) -> tuple[Matrix, Vector]:
         """One party's centred rows with the constant, and the weights that it kept for them."""
@@ -111,7 +111,7 @@ class FittedGLM(LinearModel):
         """Read weights that :meth:`save_kept` wrote, and return whose they are."""
         self._check_fitted()
         columns = {party: self._columns(party) for party in self.schemas_}
-        kept = glm_kept.read(Path(path), columns, self.design(self.schemas_).owner, self.digest)
+        kept = glm_kept.read(Path(path), columns, self.design_.owner, self.digest)
         self.kept_[kept.party] = kept
         return kept.party
 
@@ -120,14 +120,14 @@ class FittedGLM(LinearModel):
         self.save_kept(path)
 
     def _columns(self, party: str) -> tuple[str, ...]:
-        return self.design(self.schemas_).centred(party).feature_names
+        return self.design_.centred(party).feature_names
 
     @property
     def digest(self) -> str:
         """SHA-256 of everything public about the fit: what kept weights belong to."""
         schemas = {name: schema.digest for name, schema in self.schemas_.items()}
         weights = None if self._released is None else [part.tolist() for part in self._released]
-        public = [schemas, self.label, self.family_.plain(), self.plan_, weights]
+        public = [schemas, self.label_, self.family_.plain(), self.plan_, weights]
         return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
 
     # --- what the fit promises
@@ -140,41 +140,34 @@ class FittedGLM(LinearModel):
 
     # --- predictions
 
-    def design(self, schemas: Mapping[str, Schema]) -> Design:
-        """The columns, and who holds the label."""
-        if self.label is not None and not isinstance(self.label, str):
-            raise StudyError(f'label must be a text written "party.column", not {type(self.label).__name__}')
-        return Design.of(schemas, self.label)
-
     def family_of(self, design: Design) -> Family:
-        """The loss, with its bounds."""
-        glm_plan.one_of("family", self.family, NAMES)
-        return family_for(self.family, design.declared, **glm_plan.options(self.family_options))
+        """The loss of a fit to come, with its bounds."""
+        return _family(self.family, self.family_options, design)
 
     @property
     def family_(self) -> Family:
         """The loss of the fitted model."""
         self._check_fitted()
-        return self.family_of(self.design(self.schemas_))
+        return _family(self.parameters_["family"], self.parameters_["family_options"], self.design_)
 
     @property
     def classes_(self) -> NDArray[Any]:
         """The two classes; numbers have none."""
-        if self.family not in CLASSES or not hasattr(self, "schemas_"):
+        if not hasattr(self, "schemas_") or self.family_.name not in CLASSES:
             raise AttributeError("classes_")
-        declared = self.design(self.schemas_).declared
+        declared = self.design_.declared
         return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
 
     def own_scores(self, scores: Matrix) -> Vector:
         """The family's own scores of linear predictors of shape (rows, 1)."""
-        unit, zero = glm_kept.unit_of(self.family_, self.design(self.schemas_))
+        unit, zero = glm_kept.unit_of(self.family_, self.design_)
         found: Vector = (np.asarray(scores, dtype=np.float64)[:, 0] - zero) / unit
         return found
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The likelier class, or the expected label in its unit, within its bounds."""
         own = self.own_scores(scores)
-        if self.family in CLASSES:
+        if self.family_.name in CLASSES:
             answers: NDArray[Any] = self.classes_[(own > 0).astype(np.intp)]
             return answers
         return self.family_.mean(own)
@@ -187,9 +180,9 @@ class FittedGLM(LinearModel):
     def predict_proba(self, X: People) -> Matrix:
         """The chance of each of the two classes."""
         self._check_fitted()
-        if self.family not in CLASSES:
-            raise StudyError(f"the {self.family} family predicts numbers, not chances of classes: use predict")
-        chance = self.family_.mean(self.own_scores(self.scores(X)))
+        if (family := self.family_).name not in CLASSES:
+            raise StudyError(f"the {family.name} family predicts numbers, not chances of classes: use predict")
+        chance = family.mean(self.own_scores(self.scores(X)))
         return np.column_stack([1 - chance, chance])
 
     def score(self, X: People, y: NDArray[Any] | None = None) -> float:
@@ -198,19 +191,30 @@ class FittedGLM(LinearModel):
         predicted = self.predict(X)
         if len(true) != len(predicted):
             raise DataError(f"there are {len(true)} labels for {len(predicted)} people")
-        if self.family in CLASSES:
+        if (family := self.family_.name) in CLASSES:
             return glm_metrics.accuracy(true, predicted)
-        return glm_metrics.explained(self.family, true.astype(np.float64), predicted.astype(np.float64))
+        return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))
 
     def true_of(self, X: People) -> NDArray[Any]:
         """The labels of people whose label column is at hand: classes, or numbers in their unit."""
-        encoded, declared = self.label_of(X), self.design(self.schemas_).declared
+        encoded, declared = self.label_of(X), self.design_.declared
         if isinstance(declared, Number):
             return decode_number(encoded[:, 0], declared)
         found: NDArray[Any] = self.classes_[encoded[:, -1].astype(np.intp)]
         return found
 
+    @property
+    def _estimator_type(self) -> str:
+        return "classifier" if self.family in CLASSES else "regressor"
+
     # --- as plain values
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        epochs, family = self.plan_["epochs"], self.family_.name
+        how = f"by {self.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
+        return f"{family} model of {self.label_} on {self.n_features_in_} columns over messages, {how}"
 
     @property
     def how_to_score(self) -> str:
@@ -251,3 +255,8 @@ class FittedGLM(LinearModel):
             self._released = slopes, offsets
             if slopes.shape != (1, len(self.feature_names_in_)) or offsets.shape != (1,):
                 raise ValueError("weights and names do not belong together")
+
+
+def _family(name: str, options: Mapping[str, Any] | None, design: Design) -> Family:
+    glm_plan.one_of("family", name, NAMES)
+    return family_for(name, design.declared, **glm_plan.options(options))

@@ -65,14 +65,14 @@ class KeptScores(Predicted):
         self.epsilon = epsilon
         self.delta = delta
         self.rows_at_most = rows_at_most
-        self._read: FittedGLM | None = None
+        self._read: tuple[object, FittedGLM] | None = None
 
     @property
     def scorer(self) -> FittedGLM:
         """The model whose scores are asked for, read from its file at the first use."""
-        if self._read is None:
-            self._read = _fitted(self.model)
-        return self._read
+        if self._read is None or self._read[0] is not self.model:
+            self._read = self.model, _fitted(self.model)
+        return self._read[1]
 
     @property
     def recipient(self) -> str:
@@ -91,7 +91,7 @@ class KeptScores(Predicted):
         own.kept_ = {}
         if (found := own.load_kept(path)) != party:
             raise StudyError(f"{path} holds the weights of {found}, not those of {party}; use {party}'s own file")
-        self._read = own
+        self._read = self.model, own
 
     def plan(self, roster: Roster) -> KeptScoresTask:
         """One noised score a person from every party without the label."""
@@ -115,7 +115,7 @@ class KeptScores(Predicted):
         if others := [party for party in roster.schemas if party not in scorer.schemas_]:
             raise StudyError(f"{others[0]} keeps no part of the model, so it cannot take part in the prediction")
         active, owners = scorer.plan_["active"], tuple(roster.schemas)
-        sizes = {owner: len(scorer.design(scorer.schemas_).centred(owner).feature_names) + 1 for owner in owners}
+        sizes = {owner: len(scorer.design_.centred(owner).feature_names) + 1 for owner in owners}
         bounds = scorer.plan_["senders"]
         sending = tuple(Sender(owner, sizes[owner], **bounds[owner]) for owner in owners if owner != active)
         return KeptScoresTask(
@@ -178,7 +178,7 @@ class KeptScores(Predicted):
 
     def linear(self, result: Answers) -> NDArray[np.float64]:
         """The linear predictors, (rows, 1), by the factors that the party with the label kept."""
-        unit, zero = unit_of(self.scorer.family_, self.scorer.design(self.scorer.schemas_))
+        unit, zero = unit_of(self.scorer.family_, self.scorer.design_)
         joint = result.joint(self.scorer.kept_[result.task.active])
         return zero + unit * joint[:, None]
 

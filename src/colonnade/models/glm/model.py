@@ -172,9 +172,9 @@ class GLM(FittedGLM):
     # --- the joint computation
 
     def fit(self, people: Federation, label: str | None = None) -> Self:
-        """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``."""
+        """Learn from all parties of a federation, each in a thread; ``label`` is for this fit alone."""
         if label is not None:
-            self.label = label
+            return super().fit(people, label)
         if not isinstance(people, Federation):
             raise StudyError(f"fit takes a Federation, not {type(people).__name__}")
         return super().fit(people)
@@ -239,7 +239,7 @@ class GLM(FittedGLM):
 
     def finish(self, result: Outcome | Everyone) -> None:
         """Take what was released, and what this process may see of the weights that parties keep."""
-        design = self.design(self.schemas_)
+        design = self.design_
         if isinstance(result, Everyone):
             self.kept_ = dict(result.kept)
         else:
@@ -251,9 +251,7 @@ class GLM(FittedGLM):
     def summary(self) -> list[str]:
         """What was fitted, released weights, and what the messages tell; weights that parties keep are not shown."""
         self._check_fitted()
-        epochs, columns = self.plan_["epochs"], len(self.feature_names_in_)
-        how = f"by {self.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
-        lines = [f"{self.family} model of {self.label} on {columns} columns over messages, {how}"]
+        lines = [self.in_short]
         if self.release:
             lines.append(f"  released: {self._strongest(self.coef_[0], self.intercept_[0])}")
         lines.append("each party keeps its own weights, in its kept.json and nowhere else")

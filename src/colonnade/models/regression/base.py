@@ -13,7 +13,7 @@ from annotated_types import Ge
 
 from colonnade.errors import StudyError
 from colonnade.models import export
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Roster
 from colonnade.models.linear_model import LinearModel, Matrix
 from colonnade.models.parameters import FINITE, check_whole
 from colonnade.models.planner import Details
@@ -59,12 +59,6 @@ class Regression(LinearModel):
     clipped_: int | None = None
 
     # --- the joint computation
-
-    def fit(self, people: Federation, label: str | None = None) -> Self:
-        """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``."""
-        if label is not None:
-            self.label = label
-        return super().fit(people)
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: second moments once, or gradients round by round."""
@@ -117,20 +111,14 @@ class Regression(LinearModel):
     def check_label(self, declared: Column) -> None:
         """Refuse a label of the wrong kind."""
 
-    def design(self, schemas: Mapping[str, Schema], task: Task | None = None) -> Design:
-        """The columns of this regression; the norm is that of the task's noise."""
-        laplace = isinstance(task, Moments) and task.laplace
-        return self._design(schemas, "l1" if laplace else "l2")
-
     @property
     def row_norm(self) -> Norm:
         """Laplace noise is for rows of bounded L1 norm."""
         return "l1" if self.method_ == "functional" else "l2"
 
-    def _design(self, schemas: Mapping[str, Schema], norm: Norm) -> Design:
-        if self.label is not None and not isinstance(self.label, str):
-            raise StudyError(f'label must be a text written "party.column", not {type(self.label).__name__}')
-        found = Design.of(schemas, self.label, norm)
+    def designed(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
+        """The columns for a label, which must be of the kind that this regression predicts."""
+        found = super().designed(schemas, label, norm)
         self.check_label(found.declared)
         return found
 
@@ -154,7 +142,7 @@ class Regression(LinearModel):
         check_whole("gamma", gamma, 2, 2**26)
         laplace = law == "discrete-laplace"
         budgets = self.budgets(roster, PURE if laplace else self.delta)
-        design = self._design(roster.schemas, "l1" if laplace else "l2")
+        design = self.design(roster.schemas, "l1" if laplace else "l2")
         constant = design.constant(gamma)
         draft = Moments(
             blocks=design.blocks(constant, gamma),
@@ -190,7 +178,7 @@ class Regression(LinearModel):
 
     def reading(self, task: Moments, classes: int | None = None) -> Reading:
         """How the published moments of a task are read; of several label columns the last ``classes`` count."""
-        design = self.design(self.schemas_, task)
+        design = self.designed(self.schemas_, self.label_, "l1" if task.laplace else "l2")
         keep = slice(-classes if classes else None, None)
         weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
         return Reading(design.features, design.labels[keep], design.middles, design.label_middles[keep], float(weight))
@@ -198,6 +186,12 @@ class Regression(LinearModel):
     def remember(self, found: Fitted) -> None:
         """What was done to the published moments."""
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        columns = f"{self.n_features_in_} columns"
+        return f"{self.kind} regression of {self.label_} on {columns}, by {self.method_}"
 
     def learned(self) -> dict[str, Any]:
         """The learned attributes as plain values."""
@@ -229,7 +223,7 @@ class Regression(LinearModel):
     def summary(self) -> list[str]:
         """The strongest weights, and what the result tells about the columns of each party."""
         self._check_fitted()
-        lines = [f"{self.kind} regression of {self.label} on {len(self.feature_names_in_)} columns, by {self.method_}"]
+        lines = [self.in_short]
         rows = list(zip(self.row_names, self.coef_, self.intercept_, strict=True))[:3]
         lines += [f"  {name + ': ' if name else ''}{self._strongest(row, offset)}" for name, row, offset in rows]
         return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {self._told()}"]

@@ -71,6 +71,10 @@ class LinearRegression(Regression):
         self.gamma = gamma
         self.rows_at_most = rows_at_most
 
+    @property
+    def _estimator_type(self) -> str:
+        return "regressor"
+
     def plan(self, roster: Roster) -> Moments:
         """One release of second moments with the least noise that meets the budgets."""
         if self.method not in METHODS:
@@ -110,7 +114,7 @@ class LinearRegression(Regression):
 
     @property
     def _declared(self) -> Number:
-        declared = self.design(self.schemas_).declared
+        declared = self.design_.declared
         assert isinstance(declared, Number)  # noqa: S101 - for the type checker; check_label saw to it
         return declared
 

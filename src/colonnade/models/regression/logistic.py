@@ -105,6 +105,10 @@ class LogisticRegression(Regression):
         self.gamma = gamma
         self.rows_at_most = rows_at_most
 
+    @property
+    def _estimator_type(self) -> str:
+        return "classifier"
+
     # --- planning
 
     def plan(self, roster: Roster) -> Task:
@@ -228,7 +232,7 @@ class LogisticRegression(Regression):
 
         The steepness moves no prediction: a class is likelier than not where its fitted value is above one half.
         """
-        reading = self.reading(result.task, _columns(self.design(self.schemas_).declared))
+        reading = self.reading(result.task, _columns(self.design_.declared))
         found = quadratic.fit(result, reading, self.ridge, None if self.intercept else 0.5)
         slope = quadratic.TAYLOR
         if self.intercept:
@@ -240,14 +244,14 @@ class LogisticRegression(Regression):
         self.remember(found)
 
     def _from_gradients(self, result: Learned) -> None:
-        design = self.design(self.schemas_)
+        design = self.design_
         self.feature_names_in_ = design.features
         self.coef_ = result.slopes
         self.intercept_ = result.offsets - result.slopes @ design.middles
         self.count_ = self.ridge_ = self.clipped_ = None
 
     def _classes(self) -> NDArray[Any]:
-        declared = self.design(self.schemas_).declared
+        declared = self.design_.declared
         return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
 
     def restore(self, learned: dict[str, Any]) -> None:

@@ -1,0 +1,82 @@
+"""What scikit-learn's tools ask of any model: its parameters by name, its tags, and whether it is fitted."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar, Self
+
+from colonnade.errors import StudyError
+from colonnade.models import notebook
+
+
+class Conventions:
+    """A model that ``sklearn.base.clone``, ``ParameterGrid`` and ``check_is_fitted`` can work with.
+
+    The parameters are those of the constructor, which stores each of them as it is given. There are no nested names:
+    a model that is a parameter of another one is fitted already, and its parameters are what it was fitted with.
+    """
+
+    kind: ClassVar[str]
+    feature_names_in_: list[str]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of the constructor as they are now; ``deep`` makes no difference, as no name is nested."""
+        return {name: getattr(self, name) for name in self.defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Replace some parameters; what was learned stays until the next fit."""
+        known = self.defaults()
+        if unknown := [name for name in params if name not in known]:
+            raise StudyError(
+                f"{type(self).__name__} has no parameter {', '.join(unknown)}; its parameters are {', '.join(known)}"
+            )
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """All parameters by name with their defaults; ``inspect.Parameter.empty`` where one must be given."""
+        found = inspect.signature(cls.__init__).parameters
+        return {name: parameter.default for name, parameter in found.items() if name != "self"}
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many encoded columns the model was fitted with."""
+        return len(self.feature_names_in_)
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        return f"learned from {self.n_features_in_} encoded columns"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "privacy_")
+
+    @property
+    def _estimator_type(self) -> str | None:
+        """What scikit-learn before 1.6 asks a model for, and what the tags hold since."""
+        return None
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Tags for scikit-learn before 1.6."""
+        return {"non_deterministic": True, "requires_y": False}
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags for scikit-learn from 1.6 on."""
+        # Imported here because that takes as long as many a study.
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags, TransformerTags
+
+        kind = self._estimator_type
+        return Tags(
+            estimator_type=kind or ("transformer" if hasattr(self, "transform") else None),
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags() if hasattr(self, "transform") else None,
+            classifier_tags=ClassifierTags(multi_class=self.kind == "logistic") if kind == "classifier" else None,
+            regressor_tags=RegressorTags() if kind == "regressor" else None,
+            non_deterministic=True,
+            input_tags=InputTags(two_d_array=False),
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.model(self)
