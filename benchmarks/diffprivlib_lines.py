@@ -32,8 +32,8 @@ PROMISE = "needs a trusted curator"
 
 def prepare(folder: Path, runs: int, seed: int) -> None:
     """Matrices, labels and splits, and where the lines belong."""
-    from colonnade.reproduce import census, chance
-    from colonnade.reproduce.options import Options
+    from research.reproduce import census, chance
+    from research.reproduce.options import Options
 
     options = Options()
     cases = (

@@ -37,10 +37,10 @@ from colonnade.models.glm.model import GLM
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
-from colonnade.reproduce.results import PROVEN, Group, Row, write_csv
 from colonnade.tables import Schema, flag, number, read_table
 from colonnade.tables.dataset import PERSON_ID, person_ids
 from processes import PATIENCE, Act, Stage, in_processes
+from research.reproduce.results import PROVEN, Group, Row, write_csv
 
 ACTIVE, PASSIVE = "active", "passive"
 NAMES = (COORDINATOR, ACTIVE, PASSIVE)

@@ -375,7 +375,7 @@ def main() -> None:
     if folder is None:
         print(
             "The data is not here, so nothing was measured. Set COLONNADE_DATA to a folder with nsl_kdd.parquet "
-            "and adult.parquet, or fetch copies with colonnade.tables.fetch_dataset(name, folder, url=...)."
+            "and adult.parquet, or fetch copies with research.datasets.fetch_dataset(name, folder, url=...)."
         )
         return
     points, good = [], True
