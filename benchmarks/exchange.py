@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
 
 import numpy as np
 import pyarrow as pa

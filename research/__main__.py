@@ -6,8 +6,9 @@ import os
 import sys
 
 # Before numpy is imported: one BLAS thread, since primes, blocks and processes run side by side.
-for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 from pathlib import Path
 from typing import Annotated

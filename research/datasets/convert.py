@@ -22,67 +22,23 @@ from scipy import sparse
 
 Arrays = dict[str, NDArray[Any]]
 
-_ADULT = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
-]
-_KDD = [
-    "duration",
-    "protocol_type",
-    "service",
-    "flag",
-    "src_bytes",
-    "dst_bytes",
-    "land",
-    "wrong_fragment",
-    "urgent",
-    "hot",
-    "num_failed_logins",
-    "logged_in",
-    "num_compromised",
-    "root_shell",
-    "su_attempted",
-    "num_root",
-    "num_file_creations",
-    "num_shells",
-    "num_access_files",
-    "num_outbound_cmds",
-    "is_host_login",
-    "is_guest_login",
-    "count",
-    "srv_count",
-    "serror_rate",
-    "srv_serror_rate",
-    "rerror_rate",
-    "srv_rerror_rate",
-    "same_srv_rate",
-    "diff_srv_rate",
-    "srv_diff_host_rate",
-    "dst_host_count",
-    "dst_host_srv_count",
-    "dst_host_same_srv_rate",
-    "dst_host_diff_srv_rate",
-    "dst_host_same_src_port_rate",
-    "dst_host_srv_diff_host_rate",
-    "dst_host_serror_rate",
-    "dst_host_srv_serror_rate",
-    "dst_host_rerror_rate",
-    "dst_host_srv_rerror_rate",
-    "label",
-]
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_ADULT = _words("""
+    age workclass fnlwgt education education-num marital-status occupation relationship race sex capital-gain
+    capital-loss hours-per-week native-country income
+""")
+_KDD = _words("""
+    duration protocol_type service flag src_bytes dst_bytes land wrong_fragment urgent hot num_failed_logins logged_in
+    num_compromised root_shell su_attempted num_root num_file_creations num_shells num_access_files num_outbound_cmds
+    is_host_login is_guest_login count srv_count serror_rate srv_serror_rate rerror_rate srv_rerror_rate same_srv_rate
+    diff_srv_rate srv_diff_host_rate dst_host_count dst_host_srv_count dst_host_same_srv_rate dst_host_diff_srv_rate
+    dst_host_same_src_port_rate dst_host_srv_diff_host_rate dst_host_serror_rate dst_host_srv_serror_rate
+    dst_host_rerror_rate dst_host_srv_rerror_rate label
+""")
 
 
 def adult(files: Sequence[Path]) -> pa.Table:
@@ -116,7 +72,7 @@ def kdd_99(files: Sequence[Path]) -> pa.Table:
 def acs_income(files: Sequence[Path]) -> pa.Table:
     """Features and labels of Colorado, then those of Nebraska; codes are written as numbers with a point."""
     parts = []
-    for state, features, label in (("CO", *files[:2]), ("NE", *files[2:])):
+    for state, features, label in zip(("CO", "NE"), files[::2], files[1::2], strict=True):
         table = _csv(features)
         table = table.cast(pa.schema([(name, pa.int32()) for name in table.column_names]))
         table = table.append_column("PINCP_gt_50k", _csv(label)["PINCP"])

@@ -216,5 +216,5 @@ def digest(content: Any) -> str:
                 values = coded.indices
             values = values.to_numpy()
         kind = {"i": "<i8", "u": "<i8", "f": "<f8"}.get(values.dtype.kind)
-        found.update(np.ascontiguousarray(values if kind is None else values.astype(kind)))
+        found.update((values if kind is None else values.astype(kind)).tobytes())
     return found.hexdigest()

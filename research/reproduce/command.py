@@ -108,17 +108,8 @@ def _paper(paper: Paper) -> _Reproduction:
 
 def _command(paper: Paper, options: Options) -> str:
     """What to type to get the same numbers again."""
-    words = [
-        "python",
-        "-m",
-        "research",
-        "reproduce",
-        str(paper),
-        "--runs",
-        str(options.runs),
-        "--seed",
-        str(options.seed),
-    ]
+    words = ["python", "-m", "research", "reproduce", str(paper)]
+    words += ["--runs", str(options.runs), "--seed", str(options.seed)]
     words += [f"--{name}" for name in ("quick", "full") if getattr(options, name)]
     return shlex.join([*words, *(["--peers", str(options.peers)] if options.peers else [])])
 

@@ -252,7 +252,7 @@ def _quick(paper: str, data_dir: Path, out: Path, *more: object) -> list[dict[st
     result = _call(paper, "--quick", "--data", data_dir, "--out", out, "--json", *more)
     assert result.exit_code == 0, result.exception
     found = json.loads(result.stdout)
-    assert found["command"].startswith(f"colonnade reproduce {paper} --runs 2 --seed 2024 --quick")
+    assert found["command"].startswith(f"python -m research reproduce {paper} --runs 2 --seed 2024 --quick")
     with Path(found["csv"]).open(encoding="utf-8") as opened:
         assert len(list(csv.DictReader(opened))) == len(found["rows"])
     assert found["command"] in Path(found["markdown"]).read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.study.preflight import IterativePreflight
-from colonnade.tables import load_dataset
+from colonnade.tables import population
 
 from .conftest import free_port, play, scatter
 
@@ -50,7 +50,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        people = load_dataset("population", rows=ROWS)
+        people = population(ROWS)
         people.write(folder / "tables")
         (folder / "schemas").mkdir()
         for place, name in enumerate(PARTIES):
