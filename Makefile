@@ -33,9 +33,9 @@ bench: $(BENCH)  ## speed, memory and bytes, beside peers
 
 reproduce: $(READY)  ## the papers' figures and tables on real data sets (COLONNADE_DATA names their folder)
 	$(BIN)/python benchmarks/pca_utility.py
-	$(BIN)/colonnade reproduce sqm --out benchmarks/results
-	$(BIN)/colonnade reproduce functional --peers benchmarks/results/diffprivlib.csv --out benchmarks/results
-	$(BIN)/colonnade reproduce hdp --peers benchmarks/results/exchange.csv --out benchmarks/results
+	$(BIN)/python -m research reproduce sqm --out benchmarks/results
+	$(BIN)/python -m research reproduce functional --peers benchmarks/results/diffprivlib.csv --out benchmarks/results
+	$(BIN)/python -m research reproduce hdp --peers benchmarks/results/exchange.csv --out benchmarks/results
 
 audit: $(READY)  ## attack every promise from below; mechanisms broken on purpose must be caught
 	$(BIN)/colonnade audit all --twins --seed 7 --out runs/audit

@@ -1,4 +1,4 @@
-"""diffprivlib's regressions on the data and splits of ``colonnade reproduce functional``, as lines for its tables.
+"""diffprivlib's regressions on the data and splits of ``research reproduce functional``, as lines for its tables.
 
 diffprivlib 0.6 needs a scikit-learn of its own, so this takes two steps in two environments:
 
@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import csv
 import json
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,10 @@ PROMISE = "needs a trusted curator"
 
 def prepare(folder: Path, runs: int, seed: int) -> None:
     """Matrices, labels and splits, and where the lines belong."""
-    from colonnade.reproduce import census, chance
-    from colonnade.reproduce.options import Options
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
+
+    from research.reproduce import census, chance
+    from research.reproduce.options import Options
 
     options = Options()
     cases = (

@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +40,10 @@ from colonnade.models.glm.model import GLM
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
-from colonnade.reproduce.results import PROVEN, Group, Row, write_csv
 from colonnade.tables import Schema, flag, number, read_table
 from colonnade.tables.dataset import PERSON_ID, person_ids
 from processes import PATIENCE, Act, Stage, in_processes
+from research.reproduce.results import PROVEN, Group, Row, write_csv
 
 ACTIVE, PASSIVE = "active", "passive"
 NAMES = (COORDINATOR, ACTIVE, PASSIVE)

@@ -27,10 +27,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
+
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade import PCA, Federation, Party, load_dataset
+from colonnade import PCA, Federation, Party
 from colonnade.models import Roster, baselines
 from colonnade.models.pca import top_eigenvectors
 from colonnade.privacy.noise import discrete_gaussian
@@ -41,6 +43,7 @@ from colonnade.randomness import Stream, new_key
 from colonnade.report.canvas import WIDE
 from colonnade.report.curves import Line, Lines
 from colonnade.tables import Dataset, Schema
+from research.datasets import load_dataset
 
 Matrix = NDArray[np.float64]
 
@@ -375,7 +378,7 @@ def main() -> None:
     if folder is None:
         print(
             "The data is not here, so nothing was measured. Set COLONNADE_DATA to a folder with nsl_kdd.parquet "
-            "and adult.parquet, or fetch copies with colonnade.tables.fetch_dataset(name, folder, url=...)."
+            "and adult.parquet, or make them there with python -m research fetch nsl-kdd adult --data FOLDER."
         )
         return
     points, good = [], True

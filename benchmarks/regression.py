@@ -30,6 +30,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,9 +45,10 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.randomness import Stream
-from colonnade.tables import Schema, load_dataset, read_table
+from colonnade.tables import Schema, read_table
 from colonnade.tables.dataset import PERSON_ID, Dataset
 from processes import PATIENCE, Act, Stage, in_processes, mpyc_processes
+from research.datasets import load_dataset
 
 PUBLISHED = {"adult": {2: 122.7, 4: 350.7}, "dutch-census": {2: 106.3, 4: 302.5}}
 """Seconds by data set and parties, as the paper on the functional mechanism printed them."""

@@ -16,18 +16,7 @@ from colonnade.models import (
 )
 from colonnade.privacy import Adjacency, Ledger, Observer, Statement
 from colonnade.study import PartyConfig, Study, preflight
-from colonnade.tables import (
-    Key,
-    KeyColumn,
-    Schema,
-    Table,
-    category,
-    fetch_dataset,
-    flag,
-    load_dataset,
-    number,
-    read_table,
-)
+from colonnade.tables import Key, KeyColumn, Schema, Table, category, flag, number, read_table
 
 __version__ = "0.1.0"
 
@@ -54,10 +43,8 @@ __all__ = [
     "__version__",
     "category",
     "cross_validate",
-    "fetch_dataset",
     "flag",
     "joint_scores",
-    "load_dataset",
     "number",
     "polynomial_sum",
     "preflight",

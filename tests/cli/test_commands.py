@@ -24,7 +24,7 @@ from colonnade.errors import (
 )
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import Study
-from colonnade.tables import load_dataset
+from colonnade.tables import population
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -48,7 +48,6 @@ def test_help_lists_every_command(colonnade):
         "privacy",
         "plan",
         "audit",
-        "reproduce",
         "ledger",
         "schema",
     ):
@@ -58,7 +57,7 @@ def test_help_lists_every_command(colonnade):
 @pytest.mark.parametrize(
     "command",
     [
-        ["demo"], ["plan"], ["audit"], ["reproduce"], ["keys"],
+        ["demo"], ["plan"], ["audit"], ["keys"],
         ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
         ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
         ["ledger", "release"],
@@ -191,7 +190,7 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
 
 
 def test_the_demo_trusts_a_helper_only_where_its_work_would_be_long():
-    people = load_dataset("population", rows=100)
+    people = population(100)
     assert alignment_mode(people, 500) == "dh"
     assert alignment_mode(people, 10_000_000) == "helper"
 

@@ -23,9 +23,8 @@ MAY_IMPORT = {
     "models": GROUND | PILLARS | {"protocols"},
     "audit": GROUND | PILLARS | {"protocols", "models"},
     "study": GROUND | PILLARS | {"protocols", "models"},
-    "reproduce": GROUND | PILLARS | {"protocols", "models"},
-    "report": GROUND | PILLARS | {"protocols", "models", "audit", "reproduce"},
-    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "reproduce", "testing"},
+    "report": GROUND | PILLARS | {"protocols", "models", "audit"},
+    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "testing"},
     "__init__": GROUND | PILLARS | {"models", "study"},
     "__main__": {"cli"},
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade import PCA, load_dataset
+from colonnade import PCA
 from colonnade.models import baselines
 from colonnade.models.evaluation import captured_by_pca
 from colonnade.models.federation import Roster
 from colonnade.randomness import Stream
+from colonnade.tables.people import population
 
 EPSILON, DELTA, RUNS = 0.1, 1e-5, 20
 
@@ -19,7 +20,7 @@ def captured() -> dict[str, np.ndarray]:
     from colonnade.testing.seeded import seeded
 
     stream: Stream = seeded(77)
-    people = load_dataset("population", rows=20_000)
+    people = population(20_000)
     roster = Roster.of(people.feature_schemas)
     tables = {name: people.table(name).select(schema.names).matrix() for name, schema in roster.schemas.items()}
     joint = np.hstack(list(tables.values()))

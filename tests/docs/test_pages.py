@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 import colonnade
-from colonnade import PCA, Statement, errors, load_dataset
+from colonnade import PCA, Statement, errors
 from colonnade.cli.app import app
 from colonnade.cli.output import INTERNAL_ERROR
 from colonnade.models import Roster, kinds
@@ -19,6 +19,7 @@ from colonnade.study import policy, spec
 from colonnade.study.alignment import section as aligning
 from colonnade.study.keys import keys_of
 from colonnade.tables import toml
+from colonnade.tables.people import population
 
 from .book import ROOT, blocks, named, pages
 
@@ -166,7 +167,7 @@ def test_tests_named_on_the_pages_exist() -> None:
 
 
 def test_the_table_of_observers_on_the_first_page_is_a_real_one() -> None:
-    roster = Roster.of(load_dataset("population", rows=100).feature_schemas)
+    roster = Roster.of(population(100).feature_schemas)
     event = PCA(5, epsilon=1.0, delta=1e-5, rows_at_most=1_000_000).plan(roster).event
     real = [line.split() for line in str(Statement.of([event], roster.trust, 1e-5)).splitlines()]
     page = ROOT / "docs" / "getting-started.md"

@@ -17,8 +17,8 @@ from colonnade.models import baselines
 from colonnade.privacy import Adjacency, Observer, Trust
 from colonnade.privacy import sensitivity as s
 from colonnade.privacy.routes.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from colonnade.privacy.sensitivity import published
 from colonnade.randomness import Stream
+from research import formulas as published
 
 from .book import ROOT
 

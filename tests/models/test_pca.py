@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from colonnade import PCA, Federation, Observer, Party, Schema, flag, load_dataset, number
+from colonnade import PCA, Federation, Observer, Party, Schema, flag, number
 from colonnade.errors import DataError, IdentityError, PrivacyError, SchemaError, StudyError
 from colonnade.models import baselines
 from colonnade.models.evaluation import captured_by_pca, compare
@@ -15,13 +15,14 @@ from colonnade.models.pca import top_eigenvectors
 from colonnade.privacy import Trust
 from colonnade.protocols.moments.programs import simulate
 from colonnade.tables import read_table
+from colonnade.tables.people import population as made_up
 
 pd = pytest.importorskip("pandas")
 
 
 @pytest.fixture(scope="module")
 def population():
-    return load_dataset("population", rows=3000)
+    return made_up(3000)
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,20 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from colonnade import Observer, Schema, category, flag, load_dataset, number
+from colonnade import Observer, Schema, category, flag, number
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.models import Roster
 from colonnade.models.base import Estimator
 from colonnade.models.polynomial import PolynomialSum, polynomial_sum
 from colonnade.privacy import epsilon, views
+from colonnade.tables.people import population as made_up
 
 pd = pytest.importorskip("pandas")
 
 
 @pytest.fixture(scope="module")
 def people(aligned):
-    population = load_dataset("population", rows=1500)
+    population = made_up(1500)
     return aligned(population.arrow, population.feature_schemas)
 
 

@@ -12,7 +12,7 @@ import pytest
 from colonnade.errors import PrivacyError
 from colonnade.privacy import sensitivity as s
 from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.privacy.sensitivity import published
+from research import formulas as published
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["hdp_fm_afe"]["hdp"]
 Array = np.ndarray[Any, Any]

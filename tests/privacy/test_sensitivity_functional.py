@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import sensitivity as s
-from colonnade.privacy.sensitivity import published
+from research import formulas as published
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 FM, EXTRA = VECTORS["hdp_fm_afe"], VECTORS["extra"]

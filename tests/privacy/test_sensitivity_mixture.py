@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from colonnade.errors import PrivacyError
 from colonnade.privacy import sensitivity as s
 from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
-from colonnade.privacy.sensitivity.published import classic_gaussian_sigma
+from research.formulas import classic_gaussian_sigma
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 AFE, EXTRA = VECTORS["hdp_fm_afe"], VECTORS["extra"]

@@ -9,7 +9,7 @@ import pytest
 from colonnade.models import Roster
 from colonnade.models.glm.model import GLM
 from colonnade.privacy.statement import rounded_up
-from colonnade.tables import load_dataset
+from colonnade.tables import population
 
 from .conftest import make_run, rendered
 from .test_page import Page
@@ -19,7 +19,7 @@ PARTIES = ("bank", "shop", "clinic")
 
 def fitted(**more):
     """A small model, as the coordinator holds it, and what the parties keep."""
-    people = load_dataset("population", rows=80)
+    people = population(80)
     roster = Roster.of({name: people.schemas[name] for name in PARTIES})
     tables = {name: people.table(name) for name in PARTIES}
     model = GLM(label="bank.default", epsilon=5.0, rows=80, **more).simulate(tables, roster)

@@ -28,7 +28,8 @@ from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.local import folder_of, local_configs
-from colonnade.tables import Dataset, load_dataset
+from colonnade.tables import Dataset
+from research.datasets import load_dataset
 
 STUDY = """\
 name = "trial"

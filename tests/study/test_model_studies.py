@@ -19,7 +19,7 @@ from colonnade.privacy import Ledger, NonPrivate, Observer, Statement
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
-from colonnade.tables import load_dataset
+from colonnade.tables import population
 
 from .conftest import free_port, play, scatter
 
@@ -48,7 +48,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        people = load_dataset("population", rows=ROWS)
+        people = population(ROWS)
         people.write(folder / "tables")
         (folder / "schemas").mkdir()
         for place, name in enumerate(PARTIES):

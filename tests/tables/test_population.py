@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DatasetError
-from colonnade.tables import Schema, load_dataset, population, read_table, write_population
+from colonnade.tables import Schema, population, read_table, write_population
 
 
 def test_same_seed_same_people() -> None:
     one, two, other = population(500, seed=3), population(500, seed=3), population(500, seed=4)
     assert one.arrow == two.arrow
     assert one.arrow != other.arrow
-    assert load_dataset("population", rows=700).rows == 700
+    assert population(700).rows == 700
 
 
 def test_people_are_plausible() -> None:

@@ -20,7 +20,6 @@ from colonnade.cli.keys import keys
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.cli.plan import plan
 from colonnade.cli.publish import publish, read_record
-from colonnade.cli.reproduce import reproduce
 from colonnade.errors import ColonnadeError, Interrupted, PolicyError
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_local, run_party
@@ -47,7 +46,6 @@ app.add_typer(schema_app, name="schema")
 app.command()(audit)
 app.command()(keys)
 app.command()(plan)
-app.command()(reproduce)
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]

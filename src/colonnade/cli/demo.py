@@ -22,7 +22,7 @@ from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
 from colonnade.study.record import FILES
-from colonnade.tables import load_dataset
+from colonnade.tables import population
 from colonnade.tables.dataset import PERSON_ID, Dataset
 from colonnade.tables.keys import Key
 
@@ -59,7 +59,7 @@ address = "127.0.0.1:{port}"
 def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     """Make up the people, write the study, run it in separate processes, and measure what it is worth."""
     _make_room(out)
-    people = load_dataset("population", rows=rows)
+    people = population(rows)
     mode = alignment_mode(people, rows)
     study = write_study(out / "study", people.feature_schemas, _STUDY.replace("{mode}", mode), align=("dh", "helper"))
     held = _write_tables(people, study.parent)

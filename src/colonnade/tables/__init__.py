@@ -2,7 +2,6 @@
 
 from colonnade.tables.columns import Category, Column, Flag, Number, category, flag, number
 from colonnade.tables.dataset import Dataset
-from colonnade.tables.datasets import dataset_names, fetch_dataset, load_dataset
 from colonnade.tables.draft import draft_schema
 from colonnade.tables.encode import Report, decode_number, encode_columns
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, key_columns
@@ -28,14 +27,11 @@ __all__ = [
     "Spread",
     "Table",
     "category",
-    "dataset_names",
     "decode_number",
     "draft_schema",
     "encode_columns",
-    "fetch_dataset",
     "flag",
     "key_columns",
-    "load_dataset",
     "number",
     "population",
     "read_table",

@@ -1,4 +1,4 @@
-"""A named data set as several organisations would hold it."""
+"""A data set as several organisations would hold it."""
 
 from __future__ import annotations
 

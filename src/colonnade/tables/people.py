@@ -13,8 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
-from colonnade.tables.catalog import Layout
-from colonnade.tables.columns import category, flag, number
+from colonnade.tables.columns import Column, category, flag, number
 from colonnade.tables.dataset import PERSON_ID, Dataset, person_ids
 from colonnade.tables.schema import Schema
 
@@ -26,47 +25,45 @@ _TIERS = ("none", "bronze", "silver", "gold")
 _REGIONS = ("north", "east", "south", "west", "capital")
 _WORK = ("employed", "self-employed", "retired", "student", "seeking")
 
-LAYOUT = Layout(
-    "A made-up population known to a bank, a shop and a clinic",
-    {
-        "bank": {
-            "age": number(18, 95, unit="years"),
-            "income": number(0, 120_000, unit="euros a year"),
-            "balance": number(0, 500_000, unit="euros", scale="unit", transform="log1p"),
-            "utilisation": number(0, 1, scale="unit"),
-            "products": number(1, 8),
-            "tenure": number(0, 40, unit="years"),
-            "arrears": number(0, 12, unit="months", scale="unit"),
-            "mortgage": flag(),
-            "work": category(_WORK),
-            "default": flag(),
-        },
-        "shop": {
-            "visits": number(0, 30, unit="a month"),
-            "basket": number(0, 200, unit="euros", scale="unit"),
-            "fresh_food": number(0, 1),
-            "sweets": number(0, 1),
-            "electronics": number(0, 1, scale="unit"),
-            "online": number(0, 1),
-            "returns": number(0, 10, unit="a year", scale="unit"),
-            "discounts": number(0, 1),
-            "tier": category(_TIERS),
-            "region": category(_REGIONS),
-        },
-        "clinic": {
-            "bmi": number(15, 45, unit="kg/m2"),
-            "systolic": number(90, 180, unit="mmHg"),
-            "diastolic": number(50, 110, unit="mmHg"),
-            "cholesterol": number(2.5, 8, unit="mmol/l"),
-            "glucose": number(3, 12, unit="mmol/l"),
-            "activity": number(0, 20, unit="hours a week", scale="unit"),
-            "conditions": number(0, 6, scale="unit"),
-            "appointments": number(0, 24, unit="a year", scale="unit"),
-            "smoker": flag(),
-        },
+DESCRIPTION = "A made-up population known to a bank, a shop and a clinic"
+LABEL = "bank.default"
+COLUMNS: dict[str, dict[str, Column]] = {
+    "bank": {
+        "age": number(18, 95, unit="years"),
+        "income": number(0, 120_000, unit="euros a year"),
+        "balance": number(0, 500_000, unit="euros", scale="unit", transform="log1p"),
+        "utilisation": number(0, 1, scale="unit"),
+        "products": number(1, 8),
+        "tenure": number(0, 40, unit="years"),
+        "arrears": number(0, 12, unit="months", scale="unit"),
+        "mortgage": flag(),
+        "work": category(_WORK),
+        "default": flag(),
     },
-    "bank.default",
-)
+    "shop": {
+        "visits": number(0, 30, unit="a month"),
+        "basket": number(0, 200, unit="euros", scale="unit"),
+        "fresh_food": number(0, 1),
+        "sweets": number(0, 1),
+        "electronics": number(0, 1, scale="unit"),
+        "online": number(0, 1),
+        "returns": number(0, 10, unit="a year", scale="unit"),
+        "discounts": number(0, 1),
+        "tier": category(_TIERS),
+        "region": category(_REGIONS),
+    },
+    "clinic": {
+        "bmi": number(15, 45, unit="kg/m2"),
+        "systolic": number(90, 180, unit="mmHg"),
+        "diastolic": number(50, 110, unit="mmHg"),
+        "cholesterol": number(2.5, 8, unit="mmol/l"),
+        "glucose": number(3, 12, unit="mmol/l"),
+        "activity": number(0, 20, unit="hours a week", scale="unit"),
+        "conditions": number(0, 6, scale="unit"),
+        "appointments": number(0, 24, unit="a year", scale="unit"),
+        "smoker": flag(),
+    },
+}
 
 
 def population(rows: int = USUAL_ROWS, *, seed: int = 0) -> Dataset:
@@ -75,9 +72,9 @@ def population(rows: int = USUAL_ROWS, *, seed: int = 0) -> Dataset:
     The label ``bank.default`` depends on columns of all three organisations.
     """
     table = people(rows, seed=seed)
-    schemas = {party: Schema(held, description=LAYOUT.description) for party, held in LAYOUT.parties.items()}
+    schemas = {party: Schema(held, description=DESCRIPTION) for party, held in COLUMNS.items()}
     arrow = {party: table.select([PERSON_ID, *schema.names]) for party, schema in schemas.items()}
-    return Dataset("population", LAYOUT.description, arrow, schemas, LAYOUT.label)
+    return Dataset("population", DESCRIPTION, arrow, schemas, LABEL)
 
 
 def write_population(folder: str | Path, rows: int = USUAL_ROWS, *, seed: int = 0, overlap: float = 1.0) -> Dataset:

@@ -9,18 +9,19 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.multiclass import OneVsRestClassifier
 
-from colonnade import Schema, flag, load_dataset, number
+from colonnade import Schema, flag, number
 from colonnade.errors import StudyError
 from colonnade.models import LinearRegression, LogisticRegression, Roster
 from colonnade.models.export import finite
 from colonnade.tables import read_table
+from colonnade.tables.people import population as made_up
 
 pd = pytest.importorskip("pandas")
 
 
 @pytest.fixture(scope="module")
 def made():
-    return load_dataset("population", rows=2000)
+    return made_up(2000)
 
 
 def simulated(model, made, stream):
@@ -106,7 +107,7 @@ def by_hand(rule, value, name, weights):
 def test_row_clips_are_told(stream):
     schemas = {"left": Schema({"a": number(0, 1), "y": flag()}, clip=0.5), "right": Schema({"b": number(0, 1)})}
     model = LogisticRegression(epsilon=5.0, label="left.y", method="one-shot")
-    made = load_dataset("population", rows=50)
+    made = made_up(50)
     tables = {
         "left": made.arrow["shop"].select(["person_id", "online"]).rename_columns(["person_id", "a"]),
         "right": made.arrow["shop"].select(["person_id", "sweets"]).rename_columns(["person_id", "b"]),

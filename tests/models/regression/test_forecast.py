@@ -3,9 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade import Schema, flag, load_dataset, number
+from colonnade import Schema, flag, number
 from colonnade.models import LogisticRegression, Roster
 from colonnade.models.regression.forecast import LEARNABLE
+from colonnade.tables.people import population as made_up
+from research.datasets import load_dataset
 
 
 def roster_of(columns):
@@ -59,7 +61,7 @@ def test_too_few_steps_are_part_of_the_error():
 
 def test_the_order_is_that_of_the_errors_on_made_up_people(stream):
     """Whatever is forecast to be far better is better: its scores agree more with those without noise."""
-    made = load_dataset("population", rows=5_000)
+    made = made_up(5_000)
     roster, tables = Roster.of(made.schemas), made.tables()
     settings = {"label": made.label, "rows": made.rows, "rate": 0.1, "epochs": 10}
     exact = LogisticRegression(epsilon=20.0, method="one-shot", **settings).simulate(tables, roster, stream)

@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade import Federation, Observer, Party, Schema, category, flag, load_dataset, number
+from colonnade import Federation, Observer, Party, Schema, category, flag, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.models import LinearRegression, Roster
 from colonnade.models.regression.design import Design
 from colonnade.tables import read_table
+from colonnade.tables.people import population
 
 pd = pytest.importorskip("pandas")
 
@@ -310,8 +311,8 @@ def test_save_and_load(model, people, tmp_path):
 
 
 def test_several_parties_of_made_up_people(stream):
-    made = load_dataset("population", rows=10_000)
+    made = population(10_000)
     roster, tables = Roster.of(made.schemas), made.tables()
     fitted = LinearRegression(epsilon=1.0, label="clinic.systolic").simulate(tables, roster, stream)
-    fresh = load_dataset("population", rows=2000)
+    fresh = population(2000)
     assert fitted.score(fresh.tables()) > 0.3

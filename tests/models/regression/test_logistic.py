@@ -6,11 +6,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from colonnade import Observer, Schema, category, flag, load_dataset, number
+from colonnade import Observer, Schema, category, flag, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.models import LogisticRegression, Roster
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments.task import Moments
+from colonnade.tables.people import population as made_up
+from research.datasets import load_dataset
 
 pd = pytest.importorskip("pandas")
 
@@ -19,7 +21,7 @@ RATE = {"rows": 3000, "rate": 0.05, "epochs": 10}
 
 @pytest.fixture(scope="module")
 def population():
-    return load_dataset("population", rows=3000)
+    return made_up(3000)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def people(population, aligned):
 @pytest.fixture(scope="module")
 def crowd():
     """Enough people that noise matters little."""
-    return load_dataset("population", rows=10_000)
+    return made_up(10_000)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +161,7 @@ def test_several_classes_of_made_up_people(crowd, stream):
     """What people do for a living, one against the rest, from one release."""
     found = LogisticRegression(epsilon=2.0, label="bank.work", method="one-shot")
     found.simulate(crowd.tables(), Roster.of(crowd.schemas), stream)
-    fresh = load_dataset("population", rows=2000).tables()
+    fresh = made_up(2000).tables()
     assert found.score(fresh) > majority(found, fresh) + 0.03
 
 

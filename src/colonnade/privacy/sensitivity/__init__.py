@@ -76,7 +76,6 @@ from colonnade.privacy.sensitivity.norms import (
     rounded_norm,
     rounded_norm_squared,
 )
-from colonnade.privacy.sensitivity.published import paper_rounded_norm
 
 __all__ = [
     "Domain",
@@ -121,7 +120,6 @@ __all__ = [
     "noise_deviation",
     "noise_ratio",
     "others_sensitivity",
-    "paper_rounded_norm",
     "party_norm_squared",
     "passive_squared",
     "polynomial_maxima",

@@ -1,0 +1,6 @@
+"""Real public data sets, split by columns between organisations: downloading, checking, loading."""
+
+from research.datasets.fetch import FETCHED, fetch_dataset
+from research.datasets.named import dataset_names, load_dataset
+
+__all__ = ["FETCHED", "dataset_names", "fetch_dataset", "load_dataset"]
