@@ -1,14 +1,5 @@
 """Does the promise hold against an attacker? Games from below, and the probe of sensitivities."""
 
-from colonnade.audit import (  # noqa: F401 - they register
-    directions,
-    exchange_messages,
-    functional,
-    gradient_batches,
-    mechanisms,
-    second_moments,
-    sums,
-)
 from colonnade.audit.distinguish import CONFIDENCE, DELTA, EPSILONS, AuditResult, epsilon_lower_bound, profile_audit
 from colonnade.audit.probe import Change, ProbeReport, neighbours_in_ball, sensitivity_probe
 from colonnade.audit.registry import (

@@ -1,8 +1,8 @@
 """Games: an attacker with samples of two neighbouring tables, against what the events promise.
 
 A game never carries a figure of its own: its claim is what the accountant makes of the events for the
-observer. Rows are registered under the kind of a model or the name of a mechanism, so a new protocol adds a
-row and nothing else. A twin, the same game with one thing broken on purpose, is a row as well.
+observer. Games are registered under the kind of a model or the name of a mechanism, by modules that the row of a
+kind names. A twin, the same game with one thing broken on purpose, is registered as well.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from colonnade.audit.distinguish import CONFIDENCE, DELTA, AuditResult, Floats, profile_audit
 from colonnade.errors import StudyError
+from colonnade.models import kinds
 from colonnade.privacy import Event, Observer, Trust, View, accountant
 from colonnade.privacy.events import views
+from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 
 _CHUNK = 1 << 15
@@ -121,12 +123,19 @@ def register(
 
 def rows() -> tuple[Row, ...]:
     """Everything that can be audited, in order of registration."""
-    return tuple(_ROWS.values())
+    return tuple(_rows().values())
 
 
-def subject(task: Any) -> str:
+def _rows() -> dict[str, Row]:
+    """The same by name, once the games of every kind have registered themselves."""
+    for module in (*(games for row in kinds.rows() for games in row.games), "colonnade.audit.mechanisms"):
+        kinds.resolve(module)
+    return _ROWS
+
+
+def subject(task: Task) -> str:
     """The name of the games about a study's task."""
-    found = next((row.name for row in _ROWS.values() if row.plays(task)), None)
+    found = next((row.name for row in _rows().values() if row.plays(task)), None)
     if found is None:
         raise StudyError(
             "there is no game about this study: an exact answer promises nothing to whoever receives it, and other "
@@ -135,9 +144,9 @@ def subject(task: Any) -> str:
     return found
 
 
-def games(name: str, task: Any = None) -> tuple[Game, ...]:
+def games(name: str, task: Task | None = None) -> tuple[Game, ...]:
     """The games of a model or mechanism, with a study's own task where one is given."""
-    row = _ROWS.get(name)
+    row = _rows().get(name)
     if row is None:
         raise StudyError(f"there are no games named {name!r}; choose from {', '.join(_ROWS)}, or a STUDY.toml")
     found = tuple(row.build(row.plan() if task is None else task))
@@ -168,7 +177,7 @@ _TWINS: list[Twin] = []
 
 def register_twin(subject: str, role: str, broken: str, make: Make, part: str = "") -> None:
     """Enter a game that is broken on purpose and that an audit must catch, after the game's own row."""
-    if subject not in _ROWS:
+    if subject not in _rows():
         raise ValueError(f"a twin of {subject!r} needs games of that name: register those first")
     if any((twin.subject, twin.role, twin.broken, twin.part) == (subject, role, broken, part) for twin in _TWINS):
         raise ValueError(f"a twin of {subject!r} with {broken!r} is registered already")
@@ -180,7 +189,7 @@ def twin_rows() -> tuple[Twin, ...]:
     return tuple(_TWINS)
 
 
-def twins(name: str, task: Any = None) -> tuple[tuple[str, Game], ...]:
+def twins(name: str, task: Task | None = None) -> tuple[tuple[str, Game], ...]:
     """The broken twins of a subject's games: what is broken, and the game to play, for the first that fits."""
     real = games(name, task)
     found = []

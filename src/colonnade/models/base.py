@@ -7,9 +7,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self
 
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from colonnade.errors import StudyError
 from colonnade.models import files, kinds
@@ -18,13 +19,18 @@ from colonnade.models.federation import Federation, Roster
 from colonnade.models.planner import Planner
 from colonnade.privacy import Event, Statement, Trust
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 
 FORMAT = 1
+RunTask = TypeVar("RunTask", bound=Task, default=Any)
+"""The tasks that a model plans and runs."""
+Result = TypeVar("Result", default=Any)
+"""What a run ends with, of which the model is made."""
 
 
-class Estimator(Conventions, Planner):
+class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     """A model in the manner of scikit-learn whose training is a joint computation.
 
     ``plan`` turns public parameters into a public task; ``owner`` and ``coordinator`` are the two programs that
@@ -41,15 +47,15 @@ class Estimator(Conventions, Planner):
     """What a party must bring that it kept of an earlier study, in a word; see :meth:`bring`."""
 
     @abstractmethod
-    def owner(self, me: Owner, table: Table, task: Any) -> Any:
+    def owner(self, me: Owner, table: Table, task: RunTask) -> Any:
         """An owner's program."""
 
     @abstractmethod
-    def coordinator(self, me: Coordinator, task: Any) -> Any:
+    def coordinator(self, me: Coordinator, task: RunTask) -> Any:
         """The coordinator's program."""
 
     @abstractmethod
-    def finish(self, result: Any) -> None:
+    def finish(self, result: Result) -> None:
         """Set the learned attributes from the published result alone."""
 
     @abstractmethod
@@ -74,9 +80,10 @@ class Estimator(Conventions, Planner):
         """Take up what a party kept of an earlier study; only where ``brings`` says what."""
         raise NotImplementedError
 
-    def outcome(self, outcomes: Mapping[str, Any], task: Any) -> Any:
+    def outcome(self, outcomes: Mapping[str, Any], task: RunTask) -> Result:
         """What all participants ended with as one result, where all of them are in one process."""
-        return outcomes[COORDINATOR]
+        result: Result = outcomes[COORDINATOR]
+        return result
 
     @abstractmethod
     def summary(self) -> list[str]:
@@ -103,12 +110,12 @@ class Estimator(Conventions, Planner):
         played = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         return self.conclude(people.roster, task, self.outcome(played.results, task))
 
-    def plan_for(self, people: Federation) -> Any:
+    def plan_for(self, people: Federation) -> RunTask:
         """The task for these people; what the parameters leave open may be counted here."""
         return self.plan(people.roster)
 
     def simulate(
-        self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Any = None
+        self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: RunTask | None = None
     ) -> Self:
         """Become a model as :meth:`fit` would publish it, computed in one place: same integers, same law of noise.
 
@@ -118,11 +125,11 @@ class Estimator(Conventions, Planner):
         planned = self.plan(roster) if task is None else task
         return self.conclude(roster, planned, self.simulated(tables, planned, stream or Stream.fresh()))
 
-    def simulated(self, tables: Mapping[str, Table], task: Any, stream: Stream) -> Any:
+    def simulated(self, tables: Mapping[str, Table], task: RunTask, stream: Stream) -> Result:
         """What the protocol would publish about these tables."""
         raise StudyError(f"a {type(self).__name__} cannot be simulated; fit it")
 
-    def conclude(self, roster: Roster, task: Any, result: Any) -> Self:
+    def conclude(self, roster: Roster, task: RunTask, result: Result) -> Self:
         """Become the fitted model that a published result describes."""
         self.parameters_ = self.get_params()
         self.privacy_ = _statement(tuple(task.events), task.trust, self.parameters_["delta"], roster.assumptions)

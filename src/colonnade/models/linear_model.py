@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
-from colonnade.models.base import Estimator
+from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.federation import Federation
 from colonnade.models.regression.design import Design, split_label
 from colonnade.privacy.statement import rounded_up
@@ -24,7 +24,7 @@ Matrix = NDArray[np.float64]
 People = Federation | Mapping[str, Any] | NDArray[np.float64]
 
 
-class LinearModel(Estimator):
+class LinearModel(Estimator[RunTask, Result]):
     """A model whose scores are a weighted sum of all parties' encoded columns, and an intercept."""
 
     label: str | None

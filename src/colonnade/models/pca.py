@@ -42,7 +42,7 @@ Task = Moments | Directions
 Published = NoisyMoments | NoisyProducts
 
 
-class PCA(Estimator):
+class PCA(Estimator[Task, Published]):
     """Differentially private principal component analysis over vertically partitioned columns.
 
     Args:

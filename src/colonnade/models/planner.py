@@ -5,12 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+
+from typing_extensions import TypeVar
+
+from colonnade.protocols.task import Adjustable, Priced
 
 if TYPE_CHECKING:
     from colonnade.models.federation import Roster
     from colonnade.privacy import Statement
-    from colonnade.protocols.task import Adjustable, Priced
+
+AnyTask = TypeVar("AnyTask", bound=Priced, default=Any)
+"""The tasks that a kind plans."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Promises(Protocol):
         """Those that the statement does not make itself; as text they are a table."""
 
 
-class Planner(ABC):
+class Planner(ABC, Generic[AnyTask]):
     """Public parameters, given to the constructor, from which a public task follows."""
 
     kind: ClassVar[str]
@@ -49,15 +55,14 @@ class Planner(ABC):
     """Why there is no program for it, as the end of a sentence that begins with the study."""
 
     @abstractmethod
-    def plan(self, roster: Roster) -> Any:
+    def plan(self, roster: Roster) -> AnyTask:
         """The public task, with the least noise that meets the budgets."""
 
     def adjustable(self, roster: Roster, rows: int | None) -> Adjustable | None:
         """The task with noise that is given and not calibrated; nothing where there is no such."""
-        task: Priced = self.plan(roster)
-        return task.adjustable(rows)
+        return self.plan(roster).adjustable(rows)
 
-    def details(self, task: Any, statement: Statement) -> Details:
+    def details(self, task: AnyTask, statement: Statement) -> Details:
         """What a pre-flight says about this task in particular."""
         return Details()
 

@@ -33,7 +33,7 @@ _MOST = 8  # sums in a summary
 _ROOM = 2**60  # for sums without noise, when gamma is chosen here
 
 
-class PolynomialSum(Estimator):
+class PolynomialSum(Estimator[Polynomials, NoisySums]):
     """Differentially private sums over all people of polynomials in the encoded columns of all parties.
 
     Args:

@@ -13,7 +13,7 @@ from annotated_types import MinLen
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.base import Estimator
+from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.parameters import InFile
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 
@@ -31,7 +31,7 @@ class JointScores:
     privacy_: Statement
 
 
-class Predicted(Estimator):
+class Predicted(Estimator[RunTask, Result]):
     """A question about new people; whoever is not entitled to the answers ends with none."""
 
     model: Any

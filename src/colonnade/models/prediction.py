@@ -53,7 +53,7 @@ class Scorer(Protocol):
         """What scores of shape (rows, classes) predict."""
 
 
-class JointPrediction(Predicted):
+class JointPrediction(Predicted[Scores, OpenedScores | None]):
     """Scores of new people under a published model, summed on shares and opened to one party.
 
     Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged anew: asking about the same people

@@ -20,7 +20,7 @@ _LARGEST = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
-class SketchPlanner(Planner):
+class SketchPlanner(Planner[Sketch]):
     """The public parameters of a sketch, as a study file states them.
 
     Without ``noise_multiplier`` the least noise that meets the budgets is found; with it, the noise is what it is

@@ -15,8 +15,9 @@ from colonnade.models.federation import Federation
 from colonnade.models.glm import metrics as glm_metrics
 from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm.fitted import CLASSES
+from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores, asking
-from colonnade.models.glm.model import GLM, Everyone
+from colonnade.models.glm.model import GLM
 from colonnade.models.members import common_rows
 from colonnade.models.parameters import check_whole
 from colonnade.privacy import Event, Statement, least_noise, parse_budgets

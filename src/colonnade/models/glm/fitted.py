@@ -19,9 +19,12 @@ from colonnade.models.glm import kept as glm_kept
 from colonnade.models.glm import metrics as glm_metrics
 from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
+from colonnade.models.glm.kept import Everyone
 from colonnade.models.linear_model import LinearModel, Matrix, People, table_of
 from colonnade.models.regression.design import Design
+from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import NAMES, Family, family_for
 from colonnade.tables import Category, Number, decode_number
 from colonnade.tables.centred import Centred
@@ -30,7 +33,7 @@ CLASSES = ("logistic", "svm")
 Vector = NDArray[np.float64]
 
 
-class FittedGLM(LinearModel):
+class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
     """What can be done with a generalised linear model once it is fitted, here or elsewhere."""
 
     keeps = "weights"

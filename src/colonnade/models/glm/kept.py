@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,31 @@ from numpy.typing import NDArray
 from colonnade.errors import StorageError, StudyError
 from colonnade.models.glm.plan import INTERCEPT
 from colonnade.models.regression.design import Design
+from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Number
 
 Matrix = NDArray[np.float64]
 FORMAT = "colonnade kept weights 1"
 _PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """What all parties have in the end, where all of them are in one process."""
+
+    kept: Mapping[str, KeptWeights]
+    released: Mapping[str, KeptWeights] | None
+    fit: str = ""
+
+    @classmethod
+    def of(cls, outcomes: Mapping[str, Outcome], task: Exchange) -> Everyone:
+        """Gathered from what each participant ended with."""
+        kept = {name: weights for name in task.owners if (weights := outcomes[name].kept) is not None}
+        return cls(kept, outcomes[COORDINATOR].released, outcomes[COORDINATOR].fit)
 
 
 def unit_of(family: Family, design: Design) -> tuple[float, float]:

@@ -34,7 +34,7 @@ from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 
-class KeptScores(Predicted):
+class KeptScores(Predicted[KeptScoresTask, Answers | None]):
     """Scores of new people under a model whose weights were kept, told to the party with the label alone.
 
     Every other party blurs its weights and sends one number a person: its score by them, clipped as in the fit, with

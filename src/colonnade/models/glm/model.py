@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm import preflight
 from colonnade.models.glm.fitted import FittedGLM
 from colonnade.models.glm.guarantees import Guarantees, protection
+from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores
 from colonnade.models.glm.plan import Choices, FamilyOptions, Setting
 from colonnade.models.members import common_rows, require_known_members
@@ -27,30 +27,14 @@ from colonnade.models.regression.design import split_label
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.programs import Outcome
-from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import labels_for
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.centred import Centred
 
 _MOST_ROWS = 2**31
-
-
-@dataclass(frozen=True)
-class Everyone:
-    """What all parties have in the end, where all of them are in one process."""
-
-    kept: Mapping[str, KeptWeights]
-    released: Mapping[str, KeptWeights] | None
-    fit: str = ""
-
-    @classmethod
-    def of(cls, outcomes: Mapping[str, Outcome], task: Exchange) -> Everyone:
-        """Gathered from what each participant ended with."""
-        kept = {name: weights for name in task.owners if (weights := outcomes[name].kept) is not None}
-        return cls(kept, outcomes[COORDINATOR].released, outcomes[COORDINATOR].fit)
 
 
 class GLM(FittedGLM):
@@ -200,7 +184,7 @@ class GLM(FittedGLM):
         return exchange.coordinator(me, task)
 
     def simulate(
-        self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Any = None
+        self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Exchange | None = None
     ) -> Self:
         """Become a model as :meth:`fit` would, computed in one place; without ``rows`` those of the tables count."""
         if task is None and self.rows is None:

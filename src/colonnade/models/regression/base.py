@@ -38,7 +38,7 @@ NORMAL_LAWS = ("skellam", "discrete-gaussian")
 Ridge = Literal["auto"] | Annotated[float, Ge(0), FINITE]
 
 
-class Regression(LinearModel):
+class Regression(LinearModel[Task, Published]):
     """A regression of one party's column on all other columns of all parties.
 
     After fitting, ``coef_`` has a row for each class (one for numbers and for two classes) and a column for each of
