@@ -3,8 +3,9 @@
 from colonnade.tables.columns import Category, Column, Flag, Number, category, flag, number
 from colonnade.tables.dataset import Dataset
 from colonnade.tables.datasets import dataset_names, fetch_dataset, load_dataset
+from colonnade.tables.decode import decode, decode_number
 from colonnade.tables.draft import draft_schema
-from colonnade.tables.encode import Report, decode_number, encode_columns
+from colonnade.tables.encode import Report, encode_columns
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, key_columns
 from colonnade.tables.people import population, write_population
 from colonnade.tables.places import Places, Spread
@@ -29,6 +30,7 @@ __all__ = [
     "Table",
     "category",
     "dataset_names",
+    "decode",
     "decode_number",
     "draft_schema",
     "encode_columns",

@@ -138,14 +138,6 @@ def scale_down(matrix: Matrix, clip: float) -> int:
     return len(long)
 
 
-def decode_number(encoded: Matrix, declared: Number) -> Matrix:
-    """Encoded values of a number column back in its units, for reports and published results."""
-    start, end = declared.ends
-    share = (encoded + 1) / 2 if declared.scale == "signed" else encoded
-    between = start + share * (end - start)
-    return np.expm1(between) if declared.transform == "log1p" else between
-
-
 def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> tuple[int, int]:
     values, missing = parse.numbers(column, place)
     _refuse(missing, declared, place)
