@@ -72,9 +72,9 @@ def _check_width(found: Matrix, width: int, what: str) -> None:
 
 
 def _finite(part: Matrix, name: str) -> Matrix:
-    good = np.isfinite(part)
-    if not good.all():
-        raise _place(part, name).fail(~good.all(axis=1), "the encoded number is not finite")
+    if not np.isfinite(part).all():
+        strange = np.logical_not(np.isfinite(part)).any(axis=1)
+        raise _place(part, name).fail(np.asarray(strange), "the encoded number is not finite")
     return part
 
 
@@ -93,7 +93,7 @@ def _decoded(part: Matrix, declared: Column, name: str, stream: Stream | None) -
 
 def _largest(part: Matrix, nowhere: bool) -> NDArray[np.int64]:
     """For each row the position of the largest number, and the number of values where the cell is missing."""
-    codes = part.argmax(axis=1)
+    codes: NDArray[np.int64] = part.argmax(axis=1)
     if nowhere:
         codes[~part.any(axis=1)] = part.shape[1]
     return codes
@@ -109,12 +109,12 @@ def _drawn(part: Matrix, nowhere: bool, name: str, stream: Stream) -> NDArray[np
         raise _place(part, name).fail(unusable, "the weights of the values must have a positive and finite sum")
     # Below the total even where the product is rounded up to it; so no value of weight zero is ever drawn.
     mark = np.minimum(_uniform(stream, len(part)) * total, np.nextafter(total, 0.0))
-    return (sums <= mark[:, None]).sum(axis=1)
+    return np.asarray((sums <= mark[:, None]).sum(axis=1), dtype=np.int64)
 
 
 def _uniform(stream: Stream, count: int) -> NDArray[np.float64]:
     """Numbers from 0 on and below 1, in steps of 2**-53."""
-    return (stream.uint64(count) >> np.uint64(11)) * 2.0**-53
+    return (stream.uint64(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _place(part: Matrix, name: str) -> Place:
