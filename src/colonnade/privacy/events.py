@@ -22,7 +22,6 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
-from colonnade.privacy.routes.laplace import generalised_laplace_epsilon
 from colonnade.privacy.sensitivity import float_up
 
 Event = (
@@ -259,6 +258,8 @@ def _laplace(event: DiscreteLaplaceRelease, seen: View, observer: Observer) -> V
     if seen.noise >= 1 or not seen.l1:
         pure, single = (float_up(Fraction(l1) / event.scale) for l1 in (seen.l1, seen.single_l1))
         return replace(seen, kind=PURE, pure=pure, single_pure=single)
+    from colonnade.privacy.routes.laplace import generalised_laplace_epsilon  # it needs flint, most events do not
+
     least = generalised_laplace_epsilon(float(seen.noise), float(event.scale), int(seen.l1))
     reason = (
         f"{observer} knows so much of the Laplace noise that less than one whole variable is left; "

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables import files
+from colonnade.tables.arrow import pa
 from colonnade.tables.parse import is_text
 from colonnade.tables.spill import Spill
 

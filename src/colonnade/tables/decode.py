@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa
 from colonnade.tables.columns import NOWHERE, Category, Column, Number
 from colonnade.tables.encode import Matrix
 from colonnade.tables.parse import Place

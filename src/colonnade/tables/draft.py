@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from colonnade.errors import DataError
 from colonnade.tables import files, parse, toml
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Field
 
 _MOST_VALUES = 50

@@ -12,11 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
-
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa
 from colonnade.tables.wording import listed, suggestion
 
 _PARQUET_MAGIC = b"PAR1"

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.parse import Mask, Place, is_text, plain
 
 _CHUNK = 1 << 16

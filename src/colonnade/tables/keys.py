@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.tables import normal
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.normal import Accents, Blanks, Case, Form, TextRules
 from colonnade.tables.parse import Place, plain
 from colonnade.tables.wording import listed, row_numbers

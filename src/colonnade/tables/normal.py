@@ -15,10 +15,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.ids import as_text
 from colonnade.tables.parse import MISSING_WORDS, NUMERAL, Mask, Place, is_text
 

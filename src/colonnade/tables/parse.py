@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Category
 from colonnade.tables.wording import row_numbers
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import files
+from colonnade.tables.arrow import pa
 from colonnade.tables.cells import Cells, DataFile, InMemory, OnDisk
 from colonnade.tables.ids import called, checked_ids
 from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns

@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa
 
 STRETCH_BYTES = 1 << 25
 _MOST_STRETCHES = 128

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.cells import Cells
 from colonnade.tables.encode import Matrix, Report, encode_column, encode_columns
 from colonnade.tables.ids import Ids, sorted_positions

@@ -11,16 +11,21 @@ not between two messages.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.privacy.noise.laws import TAIL, Gaussian, Laplace, Polya, Skellam
-from colonnade.privacy.noise.strips import sample
 from colonnade.randomness import Stream
 
+if TYPE_CHECKING:
+    from colonnade.privacy.noise.laws import Law
+
 __all__ = ["TAIL", "discrete_gaussian", "discrete_laplace", "discrete_laplace_share", "share_of", "skellam"]
+
+TAIL = Fraction(1, 1 << 128)
+"""Total-variation distance between a number that this package returns and its law, at most."""
 
 _LARGEST_VARIANCE = 1 << 118  # the farthest strip then ends below 2^63, as with the scale below
 _LARGEST_SCALE = 1 << 55
@@ -31,19 +36,25 @@ Shape = int | tuple[int, ...]
 def discrete_gaussian(variance: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-k^2 / (2 variance))``."""
     exact = _checked(variance, "variance", _LARGEST_VARIANCE)
-    return sample(Gaussian(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    from colonnade.privacy.noise.laws import Gaussian
+
+    return _sample(Gaussian(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def skellam(mu: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the difference of two Poisson counts of mean ``mu``; the variance is ``2 mu``."""
     exact = _checked(mu, "mu", _LARGEST_VARIANCE // 2)
-    return sample(Skellam(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    from colonnade.privacy.noise.laws import Skellam
+
+    return _sample(Skellam(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace(scale: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-|k| / scale)``."""
     exact = _checked(scale, "scale", _LARGEST_SCALE)
-    return sample(Laplace(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    from colonnade.privacy.noise.laws import Laplace
+
+    return _sample(Laplace(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
@@ -57,8 +68,10 @@ def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stre
         raise PrivacyError("a discrete Laplace draw is split into a positive whole number of parts")
     if parts == 1 or exact == 0:
         return discrete_laplace(exact, shape, stream)
+    from colonnade.privacy.noise.laws import Polya
+
     law = Polya(exact, parts)
-    return sample(law, shape, stream) - sample(law, shape, stream)
+    return _sample(law, shape, stream) - _sample(law, shape, stream)
 
 
 def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
@@ -73,6 +86,13 @@ def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction
     if exact < 0:
         raise PrivacyError("the noise to be shared must not be negative")
     return exact / (owners - colluding)
+
+
+def _sample(law: Law, shape: Shape, stream: Stream) -> NDArray[np.int64]:
+    # Here and in the laws above: flint is imported by the first draw, not by those who only need TAIL.
+    from colonnade.privacy.noise.strips import sample
+
+    return sample(law, shape, stream)
 
 
 def _checked(value: Fraction | int, name: str, largest: int) -> Fraction:

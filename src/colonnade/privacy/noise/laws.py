@@ -21,8 +21,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
-TAIL = Fraction(1, 1 << 128)
-"""Total-variation distance between a number that ``colonnade.privacy.noise`` returns and its law, at most."""
+from colonnade.privacy.noise import TAIL
 
 _SMALL = 1 << 16  # Skellam variance: below, the bounds on the mass in powers are too loose to be of use
 

@@ -13,12 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.events import PURE, View
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.releases import GaussianRelease, SkellamRelease
+from colonnade.privacy.routes import special
 from colonnade.privacy.routes.gaussian import HAIR
 
 Array = NDArray[np.float64]
@@ -114,7 +114,7 @@ def _least_share(view: View) -> float:
 def _binomials() -> Array:
     """Logarithms of C(a, l) at [a - 2, l - 2] for a, l from 2 to 256; -inf above the diagonal."""
     a, each = np.arange(2, _EVERY + 1)[:, None], np.arange(2, _EVERY + 1)[None, :]
-    logs = gammaln(a + 1) - gammaln(each + 1) - gammaln(np.maximum(a - each, 0) + 1)
+    logs = special.gammaln(a + 1) - special.gammaln(each + 1) - special.gammaln(np.maximum(a - each, 0) + 1)
     return np.asarray(np.where(each <= a, logs, -np.inf))
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+
+from colonnade.privacy.routes import special
 
 Array = NDArray[np.float64]
 
@@ -139,7 +140,7 @@ def _pure_round(epsilon: float, step: float) -> Masses:
 def _gaussian_round(mu: float, step: float, window: tuple[int, int]) -> Masses:
     first, losses = _grid((mu * mu / 2 - _REACH * mu, mu * mu / 2 + _REACH * mu), step, window)
     points = losses / mu - mu / 2  # the loss of x under N(mu, 1) against N(0, 1) is mu x - mu^2/2, seen from mu
-    outside = float(ndtr(points[0])), float(ndtr(-points[-1]))
+    outside = float(special.ndtr(points[0])), float(special.ndtr(-points[-1]))
     return _assemble(mu, first, losses, _between(points), _between(points + mu), outside)
 
 
@@ -150,10 +151,10 @@ def _secret_round(part: Rounds, added: bool, step: float, window: tuple[int, int
     points = _points(-losses[::-1] if added else losses, mu, rate)
     plain, moved = _between(points), _between(points - mu)
     mixed = (1 - rate) * plain + rate * moved
-    below, above = float(ndtr(points[0])), float(ndtr(-points[-1]))
+    below, above = float(special.ndtr(points[0])), float(special.ndtr(-points[-1]))
     if added:
         return _assemble(mu, first, losses, plain[::-1], mixed[::-1], (above, below))
-    above = (1 - rate) * above + rate * float(ndtr(mu - points[-1]))
+    above = (1 - rate) * above + rate * float(special.ndtr(mu - points[-1]))
     return _assemble(mu, first, losses, mixed, plain, (below, above))
 
 
@@ -168,7 +169,7 @@ def _points(losses: Array, mu: float, rate: float) -> Array:
 
 def _between(points: Array) -> Array:
     """Normal mass between neighbouring points, taken from the nearer tail."""
-    below, above = ndtr(points), ndtr(-points)
+    below, above = special.ndtr(points), special.ndtr(-points)
     return np.asarray(np.where(points[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1]))
 
 
