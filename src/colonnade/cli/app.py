@@ -318,7 +318,7 @@ def schema_draft(
     if json:
         emit({"schema": str(target)})
     else:
-        say(f"wrote {target}: replace every bound marked `drafted` by one that everybody may know, then delete the mark")
+        say(f"wrote {target}: replace every bound marked `drafted` by one everybody may know, then delete the mark")
 
 
 @schema_app.command("check")

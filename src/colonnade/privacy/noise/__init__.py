@@ -1,8 +1,8 @@
 """Integer noise drawn exactly: discrete Gaussian, Skellam, discrete Laplace and Polya shares of the latter.
 
-No floating-point error changes any probability: what is returned differs from its law by at most :data:`TAIL` in
-total variation, because of a far end that is cut off, and by nothing else. ``docs/theory/exact-samplers.md`` has
-the proof, :mod:`colonnade.privacy.noise.laws` the laws and :mod:`colonnade.privacy.noise.strips` the sampler.
+No floating-point error changes any probability: what is returned differs from its law by at most :data:`TAIL` in total
+variation, and only because the far end of the law is cut off. ``docs/theory/exact-samplers.md`` has the proof,
+:mod:`colonnade.privacy.noise.laws` the laws and :mod:`colonnade.privacy.noise.strips` the sampler.
 
 The number of coins depends on what is drawn, and so does the time: draw noise before a protocol starts,
 not between two messages.
@@ -60,8 +60,9 @@ def discrete_laplace(scale: Fraction | int, shape: Shape, stream: Stream) -> NDA
 def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Noise of which ``parts`` independent draws add up to discrete Laplace noise of that scale.
 
-    ``parts`` is the number of owners less those who may collude: whoever pools that many shares is still left with
-    a whole discrete Laplace draw. A share is the difference of two Polya counts, and within :data:`TAIL` of it.
+    ``parts`` is the number of owners minus those who may collude: the shares that colluding owners do not know still
+    add up to a whole discrete Laplace draw. A share is the difference of two Polya counts, and within :data:`TAIL` of
+    it.
     """
     exact = _checked(scale, "scale", _LARGEST_SCALE)
     if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
@@ -75,7 +76,7 @@ def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stre
 
 
 def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
-    """What each owner's noise must have for ``total`` to be left when ``colluding`` owners know their own.
+    """The parameter of each owner's noise, so that ``total`` stays unknown to ``colluding`` owners who know their own.
 
     It is a variance of the discrete Gaussian or a ``mu`` of Skellam: parameters that add up over independent draws.
     """

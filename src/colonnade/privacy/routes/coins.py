@@ -45,7 +45,7 @@ class Atoms:
 
 
 def participations(times: int, rate: float, lost: float) -> Atoms:
-    """In how many of ``times`` batches one person is, up to a tail of at most ``lost``."""
+    """The law of the number of batches, out of ``times``, that a person is in, up to a tail of at most ``lost``."""
     if rate >= 1:
         return Atoms(np.array([float(times)]), np.array([1.0]))
     middle, spread = times * rate, math.sqrt(times * rate * (1 - rate)) + 1

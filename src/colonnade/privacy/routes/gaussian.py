@@ -104,7 +104,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def last_good(excess: Callable[[float], float], bad: float, good: float) -> float:
-    """Next to where a monotone excess changes sign, a point where it is not positive (Illinois rule)."""
+    """A point where a monotone excess is not positive, next to its change of sign (Illinois rule)."""
     at_bad, at_good, last = excess(bad), excess(good), 0
     for _ in range(300):
         if abs(good - bad) <= 1e-13 * abs(good):

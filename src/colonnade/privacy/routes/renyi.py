@@ -73,7 +73,7 @@ def shared_gaussian_gap(smallest: float, parts: int) -> float:
 
 
 def pure_rdp(epsilon: float, orders: Array = ORDERS) -> Array:
-    """The most that any mechanism of pure ``epsilon`` can have: binary randomised response has it."""
+    """The largest Renyi divergence of a mechanism of pure ``epsilon``: that of binary randomised response."""
     # cosh((2a-1)e/2) / cosh(e/2) is 1 + 2 sinh(ae/2) sinh((a-1)e/2) / cosh(e/2): exact where it is near 1.
     small = np.minimum(orders * epsilon, 1.0) / orders
     near = np.log1p(2 * np.sinh(orders * small / 2) * np.sinh((orders - 1) * small / 2) / np.cosh(small / 2))

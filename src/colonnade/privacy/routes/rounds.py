@@ -58,7 +58,7 @@ class Masses:
 
 
 def ends_of(part: Rounds, added: bool) -> tuple[float, float]:
-    """The least and the largest loss of one round that is kept apart."""
+    """The smallest and the largest loss of one round that get a grid point of their own."""
     if part.pure:
         return -part.pure, part.pure
     top = part.mu * part.mu / 2 + _REACH * part.mu
@@ -115,7 +115,7 @@ def _grid(ends: tuple[float, float], step: float, window: tuple[int, int]) -> tu
 
 
 def _sometimes(one: Masses, rate: float) -> Masses:
-    """A round that happens with probability ``rate``, for everyone to see."""
+    """A round that happens with probability ``rate``, where everybody sees whether it does."""
     first = min(one.first, 0)
     masses = np.zeros(max(one.first + len(one.masses), 1) - first)
     masses[one.first - first : one.first - first + len(one.masses)] = rate * one.masses
@@ -145,7 +145,7 @@ def _gaussian_round(mu: float, step: float, window: tuple[int, int]) -> Masses:
 
 
 def _secret_round(part: Rounds, added: bool, step: float, window: tuple[int, int]) -> Masses:
-    """A mixture against its first part; the other way round when a person is added."""
+    """A mixture against its first part; in reverse when a person is added."""
     mu, rate = part.mu, part.rate
     first, losses = _grid(ends_of(part, added), step, window)
     points = _points(-losses[::-1] if added else losses, mu, rate)
