@@ -60,31 +60,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "accountant": ("Bound", "delta", "epsilon", "profile"),
-    "calibrate": ("least_noise",),
-    "events": ("Event", "View", "view", "views"),
-    "ledger": ("Entry", "Ledger"),
-    "observers": ("Adjacency", "Budget", "Observer", "Trust", "parse_budgets"),
-    "releases": (
-        "DiscreteGaussianRelease",
-        "DiscreteLaplaceRelease",
-        "GaussianRelease",
-        "NonPrivate",
-        "PoissonSampled",
-        "PostProcessing",
-        "RandomisedResponse",
-        "Repeated",
-        "SkellamRelease",
-    ),
-    "sensitivity": ("Sensitivity", "moments_sensitivity", "rounded_norm", "rounded_norm_squared"),
-    "statement": ("Row", "Statement"),
+    "accountant": "Bound delta epsilon profile",
+    "calibrate": "least_noise",
+    "events": "Event View view views",
+    "ledger": "Entry Ledger",
+    "observers": "Adjacency Budget Observer Trust parse_budgets",
+    "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease GaussianRelease NonPrivate PoissonSampled "
+    "PostProcessing RandomisedResponse Repeated SkellamRelease",
+    "sensitivity": "Sensitivity moments_sensitivity rounded_norm rounded_norm_squared",
+    "statement": "Row Statement",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import an exported name when it is first used."""
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

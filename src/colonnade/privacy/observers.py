@@ -179,7 +179,7 @@ class Trust:
                         yield Observer.coalition(*names)
 
     def _without_committee(self, classes: Sequence[Sequence[str]]) -> Iterator[Observer]:
-        """Coalitions of every pattern; if these are many: all owners but one, all but those of a key, those of a key."""
+        """Coalitions of every pattern; if these are many: all owners but one, all but those of a key, all of a key."""
         everybody, found = set(self.owners), []
         if math.prod(len(one) + 1 for one in classes) <= _PATTERNS_LISTED:
             found = [set(names) for size in range(3, len(everybody)) for names in _patterns(classes, size)]

@@ -52,25 +52,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "columns": ("Category", "Column", "Flag", "Number", "category", "flag", "number"),
-    "dataset": ("Dataset",),
-    "datasets": ("dataset_names", "fetch_dataset", "load_dataset"),
-    "decode": ("decode_number",),
-    "draft": ("draft_schema",),
-    "encode": ("Report", "encode_columns"),
-    "keys": ("Key", "KeyColumn", "KeyPlan", "Keys", "key_columns"),
-    "people": ("population", "write_population"),
-    "places": ("Places", "Spread"),
-    "reading": ("read_table",),
-    "schema": ("Schema",),
-    "table": ("Table",),
+    "columns": "Category Column Flag Number category flag number",
+    "dataset": "Dataset",
+    "datasets": "dataset_names fetch_dataset load_dataset",
+    "decode": "decode_number",
+    "draft": "draft_schema",
+    "encode": "Report encode_columns",
+    "keys": "Key KeyColumn KeyPlan Keys key_columns",
+    "people": "population write_population",
+    "places": "Places Spread",
+    "reading": "read_table",
+    "schema": "Schema",
+    "table": "Table",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import an exported name when it is first used."""
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
