@@ -73,8 +73,8 @@ def _check_width(found: Matrix, width: int, what: str) -> None:
 
 def _finite(part: Matrix, name: str) -> Matrix:
     if not np.isfinite(part).all():
-        strange = np.logical_not(np.isfinite(part)).any(axis=1)
-        raise _place(part, name).fail(np.asarray(strange), "the encoded number is not finite")
+        strange = np.asarray(~np.isfinite(part).all(axis=1))
+        raise _place(part, name).fail(strange, "the encoded number is not finite")
     return part
 
 
@@ -95,7 +95,8 @@ def _largest(part: Matrix, nowhere: bool) -> NDArray[np.int64]:
     """For each row the position of the largest number, and the number of values where the cell is missing."""
     codes: NDArray[np.int64] = part.argmax(axis=1)
     if nowhere:
-        codes[~part.any(axis=1)] = part.shape[1]
+        zero = np.flatnonzero(part[np.arange(len(part)), codes] == 0)  # few rows, so that few are looked at again
+        codes[zero[~part[zero].any(axis=1)]] = part.shape[1]
     return codes
 
 
