@@ -1,6 +1,6 @@
-"""What the papers print and is wrong or loose: for comparison, never for a claim.
+"""Formulas that the papers print and that are wrong or loose: for comparison, never for a claim.
 
-``docs/theory/errors-in-the-papers.md`` says of each formula what is the matter with it, and with which test.
+``docs/theory/errors-in-the-papers.md`` says what is wrong with each formula, and which test shows it.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def test_drafting_and_checking_a_schema(colonnade, study):
     made = Path(colonnade("schema", "draft", table, "--json")["schema"])
     assert "drafted = true" in made.read_text()
     text = colonnade("schema", "check", table, made, code=SchemaError.exit_code)
-    assert "say aloud" in text
+    assert "everybody may know" in text
     colonnade("schema", "draft", table, code=1)
     facts = colonnade("schema", "check", table, study.parent / "schemas" / "bank.toml", "--json")
     assert facts["rows"] == 3000

@@ -132,7 +132,7 @@ BAD = {
     'type = "flag"\nmissing = "yes"': "true or false",
     'type = "flags"': "did you mean 'flag'",
     "low = 1": "type must be",
-    'type = "flag"\ndrafted = true': "say aloud",
+    'type = "flag"\ndrafted = true': "everybody may know",
 }
 
 

@@ -305,7 +305,7 @@ def schema_draft(
     id: Annotated[str | None, typer.Option("--id", help="The id column, which is left out.")] = None,
     json: Json = False,
 ) -> None:
-    """Write a schema to review; bounds read off the data are marked and must be replaced."""
+    """Write a schema for review; bounds taken from the data are marked and must be replaced."""
     speak_json(json)
     target = out or file.with_suffix(".toml")
     if target.exists():
@@ -314,7 +314,7 @@ def schema_draft(
     if json:
         emit({"schema": str(target)})
     else:
-        say(f"wrote {target}: replace every bound marked `drafted` by one you would say aloud, then delete the mark")
+        say(f"wrote {target}: replace every bound marked `drafted` by one everybody may know, then delete the mark")
 
 
 @schema_app.command("check")

@@ -1,4 +1,4 @@
-"""What a list of views costs: epsilon at a delta, by every route that is proven; the least is reported.
+"""The cost of a list of views: epsilon at a delta by every proven route, of which the smallest is reported.
 
 * ``pure``: releases without a delta, whose epsilons add up (``docs/theory/pure-epsilon.md``);
 * ``renyi``: Renyi divergences, summed over releases (``skellam-renyi.md``, ``poisson-sampling.md``);
@@ -7,11 +7,11 @@
   (``known-coins.md``);
 * ``privacy loss distribution``: the same Gaussians, in secret batches or beside pure releases
   (``privacy-loss-distributions.md``);
-* for an observer held to replacing a person who does not know the batches, twice the cost of adding or
-  removing one (``replacing-and-groups.md``).
+* for an observer who is held to the replace relation and does not know the batches, twice the cost of adding
+  or removing a person (``replacing-and-groups.md``).
 
-A figure that is printed may be too large by a hair, never too small: ratios are formed exactly, evaluated in
-float64, and results are pushed up by far more than the rounding error.
+A printed figure may be very slightly too large, never too small: ratios are formed exactly and evaluated in float64,
+and results are increased by far more than the rounding error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Profile(Protocol):
 
 @dataclass(frozen=True)
 class Route:
-    """One proven way to account for the views, with what it rests on."""
+    """One proven way to account for the views, with the theorem that it uses."""
 
     name: str
     theorem: str
@@ -87,7 +87,7 @@ class Route:
 
 
 def routes(views: Sequence[View]) -> Iterator[Route]:
-    """Every route that holds for these views, which all speak of one observer and one relation."""
+    """Every route that holds for these views, which must all be of one observer and one relation."""
     seen = [view for view in views if not view.empty]
     if any(view.secret_batch for view in seen):
         if seen[0].adjacency is Adjacency.ADD_REMOVE:
@@ -145,7 +145,7 @@ def _renyi(views: Sequence[View], sampler: float, secret: bool) -> Iterator[Rout
 
 
 def _rounds(views: Sequence[View]) -> Iterator[Rounds]:
-    """Gaussian releases to everybody count as one; all others by their kind."""
+    """The rounds of all views: Gaussian releases over all people count as one round, others by their kind."""
     full = math.fsum(gaussian_square(view) * view.times for view in views if view.kind != PURE and view.rate == 1)
     parts = [Rounds(1, mu=math.sqrt(full) * (1 + HAIR))] if full else []
     for view in views:
@@ -188,10 +188,10 @@ class _Pure:
 
 @dataclass(frozen=True)
 class _Shifted:
-    """A profile with a pure epsilon beside it, moved by Theorem T and by the sampler's distance from its law.
+    """A profile plus a pure epsilon, corrected by Theorem T and by the sampler's distance from its law.
 
-    Laws moved by a distance t each: P(E) <= e^eps Q(E) + delta + t (1 + e^eps). Theorem T adds
-    outside (1 + e^(close + eps')) with eps' = eps - 2 close; ``near`` are the ways it may be applied.
+    If each law changes by a distance t, then P(E) <= e^eps Q(E) + delta + t (1 + e^eps). Theorem T adds
+    outside (1 + e^(close + eps')) with eps' = eps - 2 close; ``near`` are the ways to apply it.
     """
 
     inner: Profile
@@ -203,7 +203,7 @@ class _Shifted:
         found = math.inf
         for near in self.near:
             found = min(found, self._epsilon(delta, near))
-            # A farther reach is less close; it can only win back what this one loses of delta.
+            # A farther reach is less close; it can only gain the part of delta that this one loses outside.
             if near.outside * (1 + math.exp(min(found, _LARGEST_EXPONENT))) <= _NOTHING_TO_WIN * delta:
                 break
         return found
@@ -251,7 +251,7 @@ class _Twice:
 def _least(solve: Callable[[float], float], left: Callable[[float], float]) -> float:
     """The least epsilon with ``solve(left(epsilon)) <= epsilon``; infinite if none.
 
-    Terms that grow with epsilon make this an equation; the guess climbs from below until it bears itself out.
+    ``left`` depends on epsilon, so a guess is raised from 0 until it satisfies this.
     """
     guess = 0.0
     for _ in range(60):
@@ -273,7 +273,7 @@ def _sampler_distance(views: Sequence[View]) -> float:
 
 
 def epsilon(views: Sequence[View], delta: float, *, quick: bool = False) -> Bound:
-    """What all of one observer's views cost together, by whichever route proves least.
+    """What all of one observer's views cost together, by the route that proves the smallest epsilon.
 
     ``quick`` leaves out the routes that take more than a few milliseconds; the figure is then larger.
     """
@@ -301,7 +301,7 @@ def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> Bound:
 
 
 def _improves(route: Route, best: Bound) -> bool:
-    """Whether a route proves less; one delta tells, and takes far less time than an epsilon."""
+    """Whether a route proves a smaller epsilon; one delta shows it, and is much faster to compute than an epsilon."""
     return math.isinf(best.epsilon) or bool(route.profile.deltas(np.array([best.epsilon]))[0] <= best.delta)
 
 

@@ -1,8 +1,8 @@
-"""The accountant's questions turned round: how much noise, how many rounds, how many rows keep every budget.
+"""The inverse questions of the accountant: how much noise, how many rounds, how many rows keep every budget.
 
-Every answer is a whole number that was itself seen to keep all budgets; the number next to it was seen not to.
-Searches look at the sign of the excess at whole numbers of few digits only, so that participants with different
-processors, whose floats may differ in the last bit, still find the same number.
+Every answer is a whole number that was checked to keep all budgets; the number next to it was checked not to. Searches
+use only the sign of the excess, at whole numbers of few digits, so that participants with different processors, whose
+floats may differ in the last bit, find the same number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST = 1 << 40
 
 @dataclass(frozen=True)
 class Binding:
-    """One observer beside its budget; of all of them, the one that is closest to its limit or furthest beyond."""
+    """One observer, its budget and what it learns; :func:`binding` finds the one that uses most of its budget."""
 
     observer: Observer
     budget: Budget
@@ -65,7 +65,7 @@ class Binding:
 
 
 def binding(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool = False) -> Binding:
-    """The observer that decides: no other has a larger part of its budget used up, or is further beyond it."""
+    """The observer that decides: no other uses a larger part of its budget."""
     rough = [
         (Binding(observer, budget, epsilon(seen, budget.delta, quick=True)), seen)
         for observer, budget, seen in _checks(made, trust, budgets)
@@ -76,7 +76,7 @@ def binding(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool 
     worst: Binding | None = None
     for each, seen in rough:
         if worst is not None and each.excess <= worst.excess:
-            break  # no figure gets larger by a closer look
+            break  # the slow routes never give a larger figure
         exact = replace(each, bound=epsilon(seen, each.budget.delta))
         worst = exact if worst is None or exact.excess > worst.excess else worst
     assert worst is not None  # noqa: S101 - for the type checker; there is a budget
@@ -89,9 +89,9 @@ def least_noise(make_event: Make, trust: Trust, budgets: Sequence[Budget], *, ow
     ``make_event`` builds the event (or events) of the release for a total noise parameter; more noise must
     never cost more privacy. Budgets for coalitions are met by counting only the noise they do not know.
 
-    "Least" is meant as far as the accountant can prove, and among shares of an owner with 30 binary digits: a
-    part in 10^9. Where the figures rest on privacy loss distributions, which take long to evaluate, it is 20
-    digits, a part in 10^6. The next smaller such share was seen to cost too much.
+    "Least" means: as far as the accountant can prove, and among shares of an owner with 30 binary digits, so to a part
+    in 10^9. If the figures use privacy loss distributions, which take long to evaluate, shares have 20 digits, a part
+    in 10^6. The next smaller such share was checked to cost too much.
     """
     if isinstance(owners, bool) or not isinstance(owners, int) or owners < 1:
         raise PrivacyError(f"the noise is split among a positive number of owners, not {owners!r}")
@@ -114,13 +114,13 @@ def most(
     at_most: int = MOST,
     name: str = "number",
 ) -> int:
-    """The largest whole number (of rounds, epochs, queries) whose events keep every budget; more must cost more."""
+    """The largest whole number (of rounds, epochs, queries) whose events keep every budget; more must not cost less."""
     search = _Search(make_events, trust, budgets)
     _check_range(at_least, at_most)
     if not search.holds(at_least):
         raise PrivacyError(f"even {name} = {at_least} is too much: {search.worst(at_least)}")
     good = at_least
-    while good < at_most:  # not at once to the far end, where figures may take long
+    while good < at_most:  # not directly to the far end, where figures may take long
         number = min(4 * good, at_most)
         if not search.holds(number):
             return search.edge(number, good, _EVERY_BIT, _EVERY_BIT)
@@ -137,7 +137,7 @@ def least(
     at_most: int = MOST,
     name: str = "number",
 ) -> int:
-    """The smallest whole number (of rows, say) whose events keep every budget; more must never cost more."""
+    """The smallest whole number (such as of rows) whose events keep every budget; more must not cost more."""
     search = _Search(make_events, trust, budgets)
     _check_range(at_least, at_most)
     if search.holds(at_least):
@@ -175,10 +175,10 @@ class _Search:
                 raise PrivacyError(f"no noise protects against {observer}: {reason}")
 
     def edge(self, bad: int, good: int, quick_bits: int, slow_bits: int) -> int:
-        """The last good number on the way from a good one to a bad one, of so many binary digits.
+        """The last good number between a good one and a bad one, among numbers of so many binary digits.
 
-        The quick routes are searched first; what they prove is good for certain. The slow ones then go on from
-        there, with one observer at a time.
+        The search uses the quick routes first; a number that they prove good is good. It then continues with the slow
+        routes, one observer at a time.
         """
         far, near = (bad, math.nan), (good, math.nan)
         if self.worst(good, quick=True).kept:
@@ -197,7 +197,7 @@ class _Search:
         return self.worst(number, quick=True).excess
 
     def _excess_of(self, one: Binding) -> Excess:
-        """What this observer alone learns too much."""
+        """The excess of this observer alone, as a function of the number."""
 
         def excess(number: int) -> float:
             seen = views(_events(self.make(number)), one.observer, self.trust)
@@ -206,7 +206,7 @@ class _Search:
         return excess
 
     def _slow(self, number: int) -> bool:
-        """Whether a closer look may prove more."""
+        """Whether slow routes may prove more than the quick ones."""
         checks = _checks(self.make(number), self.trust, self.budgets)
         return any(not route.quick for _, _, seen in checks for route in routes(seen))
 
@@ -226,12 +226,12 @@ def _narrow(excess: Excess, bad: _Point, good: _Point, bits: int) -> tuple[_Poin
 
 
 def _middle(low: int, high: int) -> int:
-    """Between them on a scale of orders of magnitude."""
+    """The middle of the two on a logarithmic scale."""
     return _times(low, (math.log(high) - math.log(low)) / 2)
 
 
 def _zero(points: Sequence[_Point], low: int, high: int) -> int:
-    """Where a curve through the points has no excess: Neville's scheme for the logarithm as a function of it."""
+    """The number at which a curve through the points has excess 0, by Neville's scheme on its logarithm."""
     if high > 16 * low or not all(math.isfinite(value) for _, value in points):
         return _middle(low, high)
     row, values = [math.log(number) for number, _ in points], [value for _, value in points]
@@ -246,7 +246,7 @@ def _zero(points: Sequence[_Point], low: int, high: int) -> int:
 
 
 def _reach(excess: Excess, good: _Point, end: int, bits: int) -> tuple[_Point, _Point]:
-    """Walk from a good number towards a bad end until a bad number is met; the last two."""
+    """Go from a good number towards a bad end until a number is bad; return it and the last good one."""
     stride = 2 / 3
     while True:
         number, at = good
@@ -282,7 +282,7 @@ def _events(made: Made) -> list[Event]:
 
 
 def _checks(made: Made, trust: Trust, budgets: Sequence[Budget]) -> Iterator[tuple[Observer, Budget, tuple[View, ...]]]:
-    """Every observer that a budget speaks of, once for each different view."""
+    """Every observer to which a budget applies, once for each different view."""
     events = _events(made)
     same = alike((event, trust) for event in events)
     found = set()

@@ -1,4 +1,4 @@
-"""Reading events, and what each of them looks like to one observer."""
+"""Reads events, and says what one observer sees of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
-from colonnade.privacy.routes.laplace import generalised_laplace_epsilon
 from colonnade.privacy.sensitivity import float_up
 
 Event = (
@@ -231,7 +230,7 @@ def _noisy(
     l1, l2_squared = single
     if adjacency is not Adjacency.ADD_REMOVE:
         l1, l2_squared = event.replace_l1, 0 if isinstance(event, DiscreteLaplaceRelease) else event.replace_l2_squared
-        # Of one owner only: a group must not learn less for having more members, or the table would miss the worst.
+        # For one owner only: a larger group must never seem to learn less, or the table could miss the worst one.
         alone = {name for name in observer.names if name != COORDINATOR}
         for owner, other_l1, other_l2_squared in event.others:
             if alone == {owner}:
@@ -259,6 +258,8 @@ def _laplace(event: DiscreteLaplaceRelease, seen: View, observer: Observer) -> V
     if seen.noise >= 1 or not seen.l1:
         pure, single = (float_up(Fraction(l1) / event.scale) for l1 in (seen.l1, seen.single_l1))
         return replace(seen, kind=PURE, pure=pure, single_pure=single)
+    from colonnade.privacy.routes.laplace import generalised_laplace_epsilon  # it needs flint, most events do not
+
     least = generalised_laplace_epsilon(float(seen.noise), float(event.scale), int(seen.l1))
     reason = (
         f"{observer} knows so much of the Laplace noise that less than one whole variable is left; "
@@ -294,12 +295,12 @@ def innermost(event: Event) -> Event:
 
 
 def audience_of(event: Event) -> tuple[str, ...]:
-    """Who alone receives an event, however often it is repeated; nobody in particular where it is published."""
+    """The names of those who receive an event, also if it is repeated; empty if it is published."""
     return getattr(innermost(event), "audience", ())
 
 
 def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
-    """A key under which two owners are exchangeable: same seats, noise shares and knowledge throughout."""
+    """A function that gives each owner a key; owners of equal key have equal seats, noise shares and knowledge."""
     marks: dict[str, list[tuple[Any, ...]]] = {}
     messages: dict[str, list[tuple[Any, ...]]] = {}
     for index, (event, trust) in enumerate(history):
@@ -317,9 +318,9 @@ def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
 
 
 def _own_message(event: Event, trust: Trust) -> tuple[Any, ...] | None:
-    """Of what an owner tells all others about its own columns under its own noise: the owner, and everything else.
+    """For one owner's message to all others, about its own columns under its own noise: the owner, and the rest.
 
-    Swapping two owners whose such messages are equal swaps the messages and nothing more.
+    If two owners send equal messages of this kind, exchanging the owners only exchanges the messages.
     """
     once = event.event if isinstance(event, Repeated) else event
     if isinstance(once, PoissonSampled | RandomisedResponse | PostProcessing | NonPrivate) or once.others:

@@ -1,4 +1,4 @@
-"""Who looks at a study, what each of them could tell apart, and whom a budget speaks of.
+"""Who observes a study, which tables each observer must not tell apart, and to whom a budget applies.
 
 Owners hold columns and shares of the noise, the committee holds secret shares, the coordinator relays, and
 the analyst sees the published result. In some studies there is no committee: owners tell each other noised numbers,
@@ -39,7 +39,7 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Observer:
-    """Somebody who looks: the analyst, the coordinator, one owner, or several who pool what they see."""
+    """Somebody who observes: the analyst, the coordinator, one owner, or several who pool what they see."""
 
     rank: int
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ class Observer:
 
     @property
     def short(self) -> str:
-        """The label, or how many there are where it would be long."""
+        """The label; if it would be long, the first name and the number of others."""
         few = len(self.names) <= _NAMED
         return self.label if few else f"{self.names[0]} and {len(self.names) - 1} more together"
 
@@ -127,11 +127,11 @@ class Trust:
         # Without a committee the number of rows is a public parameter, on which the bounds rest.
         if observer == Observer.analyst():
             return Adjacency.ADD_REMOVE if self.committee else Adjacency.REPLACE
-        # The hub counts bytes and so knows the number of rows: a person more or less is visible to it.
+        # The hub counts bytes and so knows the number of rows: it sees whether a person is added or removed.
         return Adjacency.REPLACE if observer == Observer.coordinator() else Adjacency.REPLACE_OTHERS
 
     def broken(self, observer: Observer) -> str | None:
-        """Why nothing is promised against this observer; ``None`` where the threshold holds."""
+        """Why nothing is promised against this observer; ``None`` if something is."""
         held = [name for name in self.committee if name in observer.names]
         if len(held) > self.threshold:
             return (
@@ -145,9 +145,9 @@ class Trust:
     def coalitions(self, size: int, alike: Alike | None = None) -> Iterator[Observer]:
         """Coalitions of ``size`` among the owners and the coordinator.
 
-        With ``alike``, owners of equal key are exchangeable and one coalition stands for all of its pattern,
-        so a study with a thousand owners is not half a million pairs. Where there is no committee the coordinator
-        holds nothing that a coalition could use, and is in none.
+        With ``alike``, owners of equal key are exchangeable, and one coalition stands for all of the same pattern; so a
+        study with a thousand owners does not give half a million pairs. Without a committee the coordinator holds
+        nothing that a coalition could use, so it is in none.
         """
         everybody = (*self.owners, COORDINATOR) if self.committee or size == 1 else self.owners
         if alike is None:
@@ -158,11 +158,11 @@ class Trust:
             yield Observer.coalition(*picked)
 
     def larger_coalitions(self, alike: Alike | None = None) -> Iterator[Observer]:
-        """Groups of more than two that the threshold covers, with the coordinator, up to the largest.
+        """Coalitions of more than two within the threshold, with the coordinator, up to the largest.
 
-        Every choice of seats within the threshold, joined by all owners without a seat, by none of them, or by
-        all but those of one key: whoever joins knows more of the noise, but what it says itself is no news to it.
-        Without a committee, groups of owners short of all of them.
+        Each is a choice of seats within the threshold, together with all owners without a seat, none of them, or all
+        except those of one key: a member that joins knows more of the noise, but learns nothing from its own messages.
+        Without a committee these are coalitions of some, but not all, owners.
         """
         if not self.committee:
             yield from self._without_committee(self._classes(self.owners, alike or _by_name))
@@ -179,7 +179,7 @@ class Trust:
                         yield Observer.coalition(*names)
 
     def _without_committee(self, classes: Sequence[Sequence[str]]) -> Iterator[Observer]:
-        """Every pattern, or where these are many: all but one owner, all but those of one key, those of one key."""
+        """Coalitions of every pattern; if these are many: all owners but one, all but those of a key, all of a key."""
         everybody, found = set(self.owners), []
         if math.prod(len(one) + 1 for one in classes) <= _PATTERNS_LISTED:
             found = [set(names) for size in range(3, len(everybody)) for names in _patterns(classes, size)]
@@ -191,7 +191,7 @@ class Trust:
                 yield Observer.coalition(*names)
 
     def _classes(self, names: Sequence[str], alike: Alike) -> list[list[str]]:
-        """The names that are exchangeable, together."""
+        """The names in groups; the names of one group are exchangeable."""
         classes: dict[Hashable, list[str]] = {}
         for name in names:
             classes.setdefault((name == COORDINATOR, name in self.committee, alike(name)), []).append(name)
@@ -232,7 +232,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit: whoever ``selector`` names may learn at most ``epsilon`` at ``delta``."""
+    """A limit: the observers that ``selector`` names may learn at most ``epsilon`` at ``delta``."""
 
     selector: str
     epsilon: float
@@ -250,12 +250,12 @@ class Budget:
         return self.selector not in _GROUPS
 
     def observers(self, trust: Trust, alike: Alike | None = None) -> tuple[Observer, ...]:
-        """Whom this limit protects against in a study.
+        """The observers to which this limit applies in a study.
 
         A group means its members within the threshold: each ``party`` alone, each ``pair``, each ``coalition`` up to
-        the largest, and ``everyone`` alone, in pairs, or as many owners as the threshold with the coordinator. Without
-        a committee that is short of all owners. An observer called by name is returned even when it is above, so that
-        the question gets an honest answer.
+        the largest, and for ``everyone`` all who are alone, in pairs, or as many owners as the threshold with the
+        coordinator. Without a committee, only the coalition of all owners is not within the threshold. An observer
+        given by name is returned even above the threshold, so that the answer about it is honest.
         """
         if self.named:
             observer = Observer.parse(self.selector)
@@ -302,7 +302,7 @@ def parse_budgets(epsilon: float | Mapping[str, float], delta: float, trust: Tru
 
 
 def most_known(trust: Trust, budgets: Sequence[Budget]) -> int:
-    """How many owners' noise anybody with a budget may know, and at least as many as the threshold."""
+    """The largest number of owners whose noise an observer with a budget may know; at least the threshold."""
     groups = [observer.names for budget in budgets for observer in budget.observers(trust, lambda _: 0)]
     sizes = [len(set(names) - {COORDINATOR}) for names in groups]
     return min(max([trust.threshold, *sizes]), len(trust.owners) - 1)

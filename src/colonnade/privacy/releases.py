@@ -1,7 +1,7 @@
-"""What was revealed, as a value: mechanism, exact noise, sensitivity, who holds which share of the noise.
+"""Events as values: what was revealed, by which mechanism, with which exact noise, shares of it and sensitivity.
 
-Privacy parameters are integers or fractions, because a figure that a proof rests on must not be a rounded
-one; squared L2 norms are kept, because the norms themselves are irrational. An event says what happened;
+Privacy parameters are integers or fractions, because a proof needs exact figures and not rounded ones; squared L2 norms
+are kept, because the norms themselves are irrational. An event says what happened;
 :func:`colonnade.privacy.events.view` says what it looks like to one observer.
 """
 
@@ -27,7 +27,7 @@ Marks = Iterator[tuple[str, tuple[Any, ...]]]
 
 
 class _Written:
-    """How an event is written down."""
+    """Writes an event as JSON."""
 
     kind: ClassVar[str]
 
@@ -46,9 +46,8 @@ class _Release(_Written):
     """A vector published with the sum of one independent noise share per owner.
 
     ``tail`` is the distance of one sampled share from its exact law; ``unproven`` says why the figure is only
-    "as published", and is empty when ``theorem`` proves it. ``audience`` names who receives it (nobody named:
-    it is published); ``about`` names the owners whose columns it depends on, given all that was said before
-    (nobody named: everyone's).
+    "as published", and is empty when ``theorem`` proves it. ``audience`` names who receives it (empty: it is
+    published); ``about`` names the owners whose columns it depends on, given all earlier messages (empty: all owners).
     """
 
     name: str
@@ -182,7 +181,7 @@ class DiscreteLaplaceRelease(_Release):
 
 @dataclass(frozen=True)
 class RandomisedResponse(_Written):
-    """A label a person, each kept with ``odds`` to 1 against any other one of ``categories``, by its holder."""
+    """One label for each person, changed at random: the true one is ``odds`` times as likely as each other category."""
 
     name: str
     odds: Fraction
@@ -217,7 +216,7 @@ _Noisy = SkellamRelease | DiscreteGaussianRelease | GaussianRelease | DiscreteLa
 
 @dataclass(frozen=True)
 class PoissonSampled(_Written):
-    """A release over a batch that each person joins with probability ``rate``; ``coins`` know who is in it."""
+    """A release over a batch that each person joins with probability ``rate``; ``coins`` names who knows the batch."""
 
     event: _Noisy
     rate: Fraction
@@ -246,7 +245,7 @@ class PoissonSampled(_Written):
 class Repeated(_Written):
     """A release made ``times`` times with fresh noise on the same person.
 
-    Over fixed disjoint batches that is the number of epochs, however many batches there are.
+    With fixed disjoint batches, ``times`` is the number of epochs, for any number of batches.
     """
 
     event: _Noisy | RandomisedResponse | PoissonSampled
@@ -284,7 +283,7 @@ class PostProcessing(_Written):
 
 @dataclass(frozen=True)
 class NonPrivate(_Written):
-    """Something nothing is proven about was revealed; the accountant answers infinity, with this reason."""
+    """Something was revealed for which nothing is proven; the accountant answers infinity, with this reason."""
 
     reason: str
     name: str = ""

@@ -1,7 +1,7 @@
-"""The privacy statement of a study: one row per observer, and the assumptions every row stands on.
+"""The privacy statement of a study: one row for each observer, and the assumptions of all rows.
 
 It is the only form in which the library prints a privacy figure. Epsilon is rounded up, the neighbouring
-relation is always named, and an observer nothing protects against has its own row, with the reason.
+relation is always named, and an observer against whom nothing protects has its own row, with the reason.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Statement:
     ) -> Statement:
         """Account for the events of one study, observer by observer.
 
-        ``clipped`` says who keeps the bounds. ``also`` are assumptions of a study that matched people itself, in place
-        of the one that nothing is said about that.
+        ``clipped`` is the sentence that says who enforces the bounds. ``also`` are assumptions of a study that matched
+        people itself; without them the statement says that matching is outside it.
         """
         check_delta(delta)
         known = tuple(events)
@@ -86,12 +86,12 @@ class Statement:
         return cls(rows, (*_assumptions(trust, known, clipped), *(also or (UNMATCHED,))), known, trust, delta)
 
     def epsilon(self, observer: Observer | str, delta: float | None = None) -> float:
-        """What any observer learns, not rounded to the printed digits; infinite where unprotected."""
+        """What any observer learns, not rounded to the printed digits; infinite if nothing protects."""
         wanted = self.delta if delta is None else delta
         return _row(self.events, self._observer(observer), self.trust, wanted).epsilon
 
     def profile(self, observer: Observer | str, epsilons: Sequence[float]) -> list[float]:
-        """The whole promise to an observer: the delta that belongs to each epsilon; 1 where unprotected."""
+        """The whole guarantee against an observer: the delta for each epsilon; 1 if nothing protects."""
         seen = views(self.events, self._observer(observer), self.trust)
         return [float(delta) for delta in accountant.profile(seen, epsilons)]
 
@@ -265,7 +265,7 @@ _NAMED = 7
 
 
 def _few(names: Sequence[str]) -> str:
-    """Names, of many of them the first."""
+    """The names; if there are many, the first of them and the number of others."""
     return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 

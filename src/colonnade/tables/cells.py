@@ -1,7 +1,7 @@
-"""The columns behind a table: in memory, or left in their file and read anew whenever rows are asked for.
+"""The columns of a table: held in memory, or left in their file and read again each time rows are needed.
 
-Rows are only ever read from the first to the last, some at a time. In another order than that of the file, rows on disk
-are first laid into a temporary copy (``spill``), once for all views that share the order.
+Rows are always read from the first to the last, some at a time. If rows on disk are needed in another order, they are
+first copied to a temporary file (``spill``), once for all views that share the order.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables import files
+from colonnade.tables.arrow import pa
 from colonnade.tables.parse import is_text
 from colonnade.tables.spill import Spill
 
@@ -33,7 +33,7 @@ class Cells(Protocol):
         """The rows at these positions of the file or frame, in this order."""
 
     def blocks(self, rows: int) -> Iterator[pa.Table]:
-        """The cells, so many rows at a time and fewer in the last block."""
+        """The cells in blocks of ``rows`` rows; the last block may have fewer."""
 
 
 class InMemory:
@@ -52,7 +52,7 @@ class InMemory:
         return InMemory(self._arrow, order)
 
     def blocks(self, rows: int) -> Iterator[pa.Table]:
-        """The cells, so many rows at a time."""
+        """The cells in blocks of ``rows`` rows."""
         if self._order is None:
             return (self._arrow.slice(start, rows) for start in range(0, self._arrow.num_rows, rows))
         starts = range(0, len(self._order), rows)
@@ -72,17 +72,17 @@ class OnDisk:
         return OnDisk(self._file, columns, self._copy)
 
     def ordered(self, order: Order) -> OnDisk:
-        """The rows at these positions of the file; copied when they are first read, if they do not ascend."""
+        """The rows at these positions of the file; they are copied at the first read if positions do not ascend."""
         return OnDisk(self._file, self._columns, _Ordered(self._file, self._columns, order))
 
     def blocks(self, rows: int) -> Iterator[pa.Table]:
-        """The cells, so many rows at a time; no more than a few blocks are in memory."""
+        """The cells in blocks of ``rows`` rows; only a few blocks are in memory at a time."""
         source = self._file if self._copy is None else self._copy
         return regrouped(source.batches(self._columns), rows)
 
 
 class DataFile:
-    """A CSV or Parquet file, which must stay as it is for as long as a table stands on it."""
+    """A CSV or Parquet file, which must not change as long as a table reads from it."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path = path.resolve()
@@ -91,17 +91,17 @@ class DataFile:
         files.refuse_other_encodings(self._path, name)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """Some columns, all in memory; text in the type in which ids are kept, so that it need not be copied again."""
+        """Some columns, read into memory; text gets the type that ids have, so that it is not copied again."""
         parts = [_long_text(batch) for batch in self.batches(columns)]
         if not parts:
             return pa.table({name: pa.array([], pa.large_string()) for name in columns})
         whole = pa.Table.from_batches(parts).combine_chunks()
         del parts
-        pa.default_memory_pool().release_unused()  # or the process would keep what the parts took
+        pa.default_memory_pool().release_unused()  # otherwise the process keeps the memory of the parts
         return whole
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of all rows, from the first to the last; raises in the end where the file changed meanwhile."""
+        """Some columns of all rows, from the first to the last; raises at the end if the file has changed."""
         self._refuse_changes()
         yield from files.read_batches(self._path, self._name, columns)
         self._refuse_changes()
@@ -149,7 +149,8 @@ class _Ordered:
 def regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """The same rows in tables of ``rows`` each, the last of which may be shorter.
 
-    The last comes only when the batches have ended: who counts the tables would not see what is raised in the end.
+    The last table comes only after the batches have ended, so that an error which they raise at their end is not
+    missed.
     """
     held: list[pa.RecordBatch] = []
     count = 0

@@ -1,8 +1,8 @@
-"""Encoded columns less their public middles, and the bounds on a row that follow.
+"""Encoded columns minus their public middles, and the bounds on a row that follow from this.
 
-Second moments cost noise in proportion to the squared norm of a row. A flag less one half has a quarter of the
-square, and the means of what is left come out of the release itself; so nothing is lost by centring beforehand.
-Middles come from the schema, never from the data.
+The noise on second moments grows with the squared norm of a row. A flag minus one half has a quarter of the square, and
+the release itself contains the means of the centred columns; so centring first loses nothing. Middles come from the
+schema, never from the data.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _BLOCK_ROWS = 8192
 
 @dataclass(frozen=True)
 class Centred:
-    """One party's columns around their middles: features first, then the label's if the party holds it.
+    """One party's columns minus their middles: first the features, then the label if the party holds it.
 
-    With ``norm="l2"`` a category of K values lies around 1/K each, which makes its L2 norm small. With ``norm="l1"`` it
-    stays as it is, since one-hot values have the smaller L1 norm. The row clip that a schema states bounds the centred
-    features together; a label is never scaled.
+    With ``norm="l2"`` the middle of each value of a category of K values is 1/K, which makes its L2 norm small. With
+    ``norm="l1"`` a category stays as it is, because one-hot values have the smaller L1 norm. The row clip of the schema
+    bounds the centred features together; a label is never scaled.
     """
 
     schema: Schema
@@ -49,17 +49,17 @@ class Centred:
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """The encoded columns without the label's."""
+        """The names of the encoded columns, without those of the label."""
         return tuple(name + part for name, column in self._features for part in column.parts)
 
     @cached_property
     def label_names(self) -> tuple[str, ...]:
-        """The encoded columns of the label."""
+        """The names of the encoded columns of the label."""
         return tuple(name + part for name, column in self._labels for part in column.parts)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All encoded columns, in the order of the rows."""
+        """The names of all encoded columns: features first, then the label."""
         return self.feature_names + self.label_names
 
     @cached_property
@@ -95,13 +95,13 @@ class Centred:
         return CentredRows(self, self._checked(table), with_label=False)
 
     def labels(self, table: Table) -> NDArray[np.float64]:
-        """The label as it is encoded, not centred: one row a person, in the table's order."""
+        """The encoded label, not centred: one row for each person, in the table's order."""
         if self.label is None:
             raise SchemaError("this party holds no label; name one of its columns")
         return self._checked(table).column(self.label)
 
     def centre(self, features: Matrix) -> Matrix:
-        """Encoded, unclipped features less their middles, scaled down to the schema's clip where there is one."""
+        """Encoded, unclipped features minus their middles, scaled down to the schema's clip if it states one."""
         centred = features - self.middle[: len(self.feature_names)]
         if self._given is not None and self._given <= self.feature_clip:
             scale_down(centred, self.feature_clip)
@@ -128,7 +128,7 @@ class Centred:
 
 @dataclass(frozen=True)
 class CentredRows:
-    """A table's rows as a protocol takes them in, encoded block by block."""
+    """The centred rows of a table, as a protocol reads them: encoded block by block."""
 
     centred: Centred
     table: Table
@@ -141,7 +141,7 @@ class CentredRows:
 
     @property
     def places(self) -> Places | None:
-        """The slots of the rows, where nobody may learn who matched."""
+        """The slots of the rows, if the alignment tells nobody who matched."""
         return self.table.places
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ def _middle(column: Column, norm: Norm) -> float:
 
 
 def _longest(column: Column, norm: Norm) -> list[list[tuple[int, Fraction]]]:
-    """The longest rows that a column can become: how often which number, as the exact fraction that the float is."""
+    """The longest encodings of a column: for each, how many entries have which size, as an exact fraction."""
     middle = _middle(column, norm)
     if not isinstance(column, Category):
         return [[(1, Fraction(1.0 - middle))]]
@@ -194,7 +194,7 @@ def _radius(column: Column, norm: Norm) -> Fraction:
 
 
 def _root_up(square: Fraction) -> float:
-    """A float that is not below the root of a fraction, and hardly above."""
+    """A float that is at least the square root of a fraction, and very close to it."""
     scaled = -(-square.numerator * (1 << 128) // square.denominator)
     root = Fraction(isqrt(scaled) + (isqrt(scaled) ** 2 < scaled), 1 << 64)
     nearest = float(root)

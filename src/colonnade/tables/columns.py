@@ -193,7 +193,7 @@ def _real(what: str, value: object) -> float:
     except OverflowError:
         found = math.inf
     if not math.isfinite(found):
-        raise SchemaError(f"{what} must be a finite number, not {value!r}; say the bound you would say aloud")
+        raise SchemaError(f"{what} must be a finite number, not {value!r}; state a bound that everybody may know")
     return found + 0.0  # minus zero would change the digest, not the meaning
 
 

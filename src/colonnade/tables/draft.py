@@ -1,4 +1,4 @@
-"""A first schema to review. What was read off the data is marked, and a marked schema is refused."""
+"""A first schema for review. Bounds and values taken from the data are marked, and a marked schema is refused."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from colonnade.errors import DataError
 from colonnade.tables import files, parse, toml
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Field
 
 _MOST_VALUES = 50
 _HEAD = (
-    "# A draft, to be reviewed before anybody sees it. Bounds and lists marked `drafted = true` were read\n"
-    "# off the data and so would tell something about it. Replace each by what you would say aloud without\n"
-    "# looking, and delete the mark; a schema with a mark left is refused.\n"
+    "# A draft: review it before anybody else sees it. Bounds and lists marked `drafted = true` were taken from\n"
+    "# the data and tell something about it. Replace each by what you know without looking at the data and may\n"
+    "# tell everybody, and delete the mark; a schema that still has a mark is refused.\n"
 )
-_SAY = "Read off the data: replace by what you would say aloud, then delete `drafted`."
+_SAY = "Taken from the data: replace by what everybody may know, then delete `drafted`."
 
 
 def draft_schema(source: str | Path | Any, *, id: str | None = None) -> str:
-    """TOML for a file or frame: a first version for its owner to review, never to use or send as it is.
+    """A first schema, as TOML, for a file or frame; its owner must review it before it is used or sent.
 
-    Columns that look like ids, free text or dates are left out, with a comment. ``id`` names a column to
-    leave out without looking.
+    Columns that look like ids, free text or dates are left out, with a comment. ``id`` names a column that is always
+    left out.
     """
     name = str(source) if isinstance(source, str | Path) else "table"
     arrow = files.read_columns(source, name, list)
@@ -95,7 +94,7 @@ def _reads(reader: Any, array: Any, place: parse.Place) -> bool:
 
 
 def _outwards(low: float, high: float) -> tuple[float, float]:
-    """Bounds rounded outwards to two digits, so that at least no single extreme value is copied."""
+    """Bounds rounded outwards to two digits, so that no extreme value of the data is copied exactly."""
     span = max(abs(low), abs(high), 1e-300)
     step = 10.0 ** (math.floor(math.log10(span)) - 1)
     bottom, top = math.floor(low / step) * step, math.ceil(high / step) * step

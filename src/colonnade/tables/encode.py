@@ -21,7 +21,7 @@ _TOGETHER = 1 << 16  # cells of number columns that are encoded at a time: they 
 
 @dataclass(frozen=True)
 class Report:
-    """What encoding did to the rows: for the party's own eyes, because it is computed from its data."""
+    """What encoding changed in the rows; only for the party itself, because it is computed from its data."""
 
     rows: int = 0
     clipped: Mapping[str, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Report:
         return sum(self.missing.values())
 
     def lines(self) -> list[str]:
-        """The report in sentences, one for each thing worth knowing."""
+        """The report as a list of sentences."""
         said = [_counted(self.rows, "row")]
         said += [
             f"{name}: {_counted(count, 'cell')} outside the bounds, clipped" for name, count in self.clipped.items()
@@ -71,7 +71,7 @@ def encode_columns(
     """Encode Arrow columns to a float64 matrix whose rows have norm at most ``schema.clip``.
 
     ``rows`` are the 1-based row numbers that errors name. Values out of bounds are clipped and counted;
-    whatever cannot be encoded raises :class:`DataError` with its place and without its value.
+    a cell that cannot be encoded raises :class:`DataError`, which names its place and not its value.
     """
     first = columns[schema.names[0]]
     numbered = np.arange(1, len(first) + 1) if rows is None else rows
@@ -117,10 +117,10 @@ def encode_column(column: Any, declared: Column, place: Place, out: Matrix) -> t
 def shorten(matrix: Matrix, schema: Schema) -> int:
     """Scale down, in place, the rows longer than the clip; return how many there were.
 
-    Without a clip below ``max_norm`` no row can be longer, not even by a rounding: squares of numbers in
-    [-1, 1] and their sums round monotonically. With one, rows are brought under the clip with room for the
-    rounding of any way of computing a norm. Only rows on a coarse grid, whose norm floats hold exactly (flags
-    and one-hot values, say), may sit on the clip itself.
+    If the clip is not below ``max_norm``, no row can be longer, not even through rounding: squares of numbers in [-1,
+    1] and their sums round monotonically. Otherwise rows are scaled to slightly below the clip, so that their norm
+    stays below it however it is computed and rounded. Only rows on a coarse grid (flags and one-hot values, for
+    example), whose norm a float holds exactly, may have the clip itself as their norm.
     """
     return 0 if schema.clip >= schema.max_norm else scale_down(matrix, schema.clip)
 
@@ -136,14 +136,6 @@ def scale_down(matrix: Matrix, clip: float) -> int:
     long = near[~on_grid | (norms[near] > clip)]
     matrix[long] *= (clip / (norms[long] * (1 + slack)))[:, None]
     return len(long)
-
-
-def decode_number(encoded: Matrix, declared: Number) -> Matrix:
-    """Encoded values of a number column back in its units, for reports and published results."""
-    start, end = declared.ends
-    share = (encoded + 1) / 2 if declared.scale == "signed" else encoded
-    between = start + share * (end - start)
-    return np.expm1(between) if declared.transform == "log1p" else between
 
 
 def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> tuple[int, int]:
@@ -168,7 +160,7 @@ def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> 
 def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matrix) -> dict[str, int]:
     """Encode the number columns without a missing or infinite cell, many at a time; return their clipped counts.
 
-    With thousands of columns and few rows, a column at a time would spend its time between the columns.
+    With thousands of columns and few rows, encoding one column at a time would take much longer.
     """
     done: dict[str, int] = {}
     at_once = _TOGETHER // max(1, by_column.shape[1])
@@ -188,7 +180,7 @@ def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matr
 
 
 def _encode_numbers(values: Matrix, declared: Sequence[Number]) -> NDArray[np.int64]:
-    """Encode whole columns, which are the rows of ``values``, in place; return how many cells each had outside."""
+    """Encode columns, given as the rows of ``values``, in place; return each one's number of cells out of bounds."""
     low, high = (np.array([getattr(column, end) for column in declared])[:, None] for end in ("low", "high"))
     outside: NDArray[np.int64] = ((values < low) | (values > high)).sum(axis=1)
     np.clip(values, low, high, out=values)

@@ -1,4 +1,4 @@
-"""Columns from a file or a frame, unchanged: no type guessing, and no message that holds a cell."""
+"""Columns read from a file or a frame as they are: types are not guessed, and no message shows a cell."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
-
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa
 from colonnade.tables.wording import listed, suggestion
 
 _PARQUET_MAGIC = b"PAR1"
@@ -24,11 +21,11 @@ _HEADER_LIMIT = 1 << 20
 _CSV_BLOCK = 1 << 23  # Arrow wants every row to fit in a block
 _BATCH_ROWS = 1 << 15
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
-_COMPRESSION = 8  # about how much longer such a file becomes
+_COMPRESSION = 8  # about how many times longer such a file becomes
 _CELL_BYTES = 8
 
 Chooser = Callable[[Sequence[str]], Sequence[str]]
-"""Given the columns there are, those to read; raises where one it needs is not there."""
+"""Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
 
 def read_columns(source: Any, name: str, choose: Chooser) -> pa.Table:
@@ -51,7 +48,7 @@ def read_columns(source: Any, name: str, choose: Chooser) -> pa.Table:
 def need(
     wanted: Sequence[str], there: Sequence[str], name: str, *, taken: Sequence[str] = (), advice: str = ""
 ) -> None:
-    """Raise unless all wanted columns are there, with advice and a guess at what was meant: none of those taken."""
+    """Raise unless all wanted columns are there; the error has the advice and a similar name that is not ``taken``."""
     found, other = set(there), {*taken, *wanted}
     lacking = [column for column in wanted if column not in found]
     if not lacking:
@@ -83,19 +80,19 @@ def bytes_in_memory(path: Path, name: str, columns: Sequence[str]) -> int:
 
 
 def refuse_other_encodings(path: Path, name: str) -> None:
-    """Raise where a CSV file is not UTF-8 throughout."""
+    """Raise if a CSV file is not UTF-8 text."""
     with _readable(path, name) as parquet:
         if not parquet:
             _refuse_other_encodings(path)
 
 
 def read_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of a file, a few rows at a time: no more than a part of the file is in memory."""
+    """Some columns of a file, a few rows at a time, so that only a part of the file is in memory."""
     with _readable(path, name) as parquet:
         if not parquet:
             yield from _csv_batches(path, name, columns)
             return
-        # Neither mapped nor read ahead, so that what is held does not grow with the file.
+        # Neither mapped nor read ahead, so that the memory used does not grow with the file.
         with pa.parquet.ParquetFile(path, memory_map=False, buffer_size=_CSV_BLOCK, pre_buffer=False) as opened:
             yield from opened.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
 
@@ -109,7 +106,7 @@ def _stored(metadata: Any, columns: set[str]) -> int:
 
 @contextmanager
 def _readable(path: Path, name: str) -> Iterator[bool]:
-    """Whether a file is Parquet; whatever cannot be read inside becomes an error without a cell in it."""
+    """Give whether a file is Parquet; an error while it is read becomes a :class:`DataError` that shows no cell."""
     if not path.exists():
         raise DataError(f"{name}: there is no such file; check the path")
     if path.is_dir():
@@ -160,7 +157,7 @@ def _csv_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.R
 class _Parts(io.RawIOBase):
     """The bytes of a file, decompressed, in parts that never end between the two bytes of a line break.
 
-    Of a break between two parts Arrow keeps only the first byte, also where the break lies within a quoted cell.
+    If a line break is split between two parts, Arrow keeps only its first byte, even inside a quoted cell.
     """
 
     def __init__(self, path: Path) -> None:
@@ -184,10 +181,10 @@ class _Parts(io.RawIOBase):
 
 
 def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int]) -> dict[str, Any]:
-    """How Arrow reads a CSV file; the numbers of rows of another length are added to ``ragged``."""
+    """How Arrow reads a CSV file; the numbers of rows with too many or too few cells are added to ``ragged``."""
 
     def note(row: Any) -> str:
-        # The header is row 1 to Arrow; people count the rows of data.
+        # Arrow counts the header as row 1; people count only the rows of data.
         ragged.append(row.number - 1)
         return "skip"
 
@@ -213,7 +210,7 @@ def _refuse_ragged(ragged: list[int], name: str) -> None:
 
 
 def _refuse_other_encodings(path: Path) -> None:
-    """Arrow would complain too, but only after a traceback of its own where a row is also too short."""
+    """Raise if a CSV file is not UTF-8; Arrow would first print a traceback of its own if a row is also too short."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     with pa.input_stream(str(path)) as stream:
         try:
@@ -252,7 +249,7 @@ def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:
 
 
 def chosen(there: Sequence[str], name: str, choose: Chooser) -> list[str]:
-    """The columns to read; raises where one of them is there twice."""
+    """The columns to read; raises if one of them occurs twice."""
     wanted = list(choose(there))
     times = Counter(there)
     twice = [column for column in wanted if times[column] > 1]

@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.parse import Mask, Place, is_text, plain
 
 _CHUNK = 1 << 16
 
 
 class Ids(Sequence[str]):
-    """Ids in some order, as a list has them; they become Python's texts only while they are looked at.
+    """A list of ids in some order; each becomes a Python text only when it is read.
 
-    Twenty million texts of Python take more than a gigabyte, and the same ids in Arrow a quarter of that.
+    Twenty million Python texts take more than a gigabyte; in Arrow the same ids take a quarter of that.
     """
 
     __hash__ = None  # type: ignore[assignment]  # as for a list
@@ -62,7 +61,7 @@ class Ids(Sequence[str]):
         )
 
     def packed(self, start: int, stop: int) -> tuple[bytes, bytes]:
-        """How many letters some of them have, as 64-bit numbers, and all these letters in UTF-8."""
+        """For some of the ids, the number of characters of each as 64-bit numbers, and all characters in UTF-8."""
         texts = self._texts_of(start, stop)
         if not len(texts):
             return b"", b""
@@ -86,7 +85,7 @@ class Ids(Sequence[str]):
 
 
 def packed(ids: Sequence[str], start: int, stop: int) -> tuple[bytes, bytes]:
-    """What :meth:`Ids.packed` gives, of any list."""
+    """The same as :meth:`Ids.packed`, for any list of ids."""
     if isinstance(ids, Ids):
         return ids.packed(start, stop)
     part = ids[start:stop]
@@ -94,7 +93,7 @@ def packed(ids: Sequence[str], start: int, stop: int) -> tuple[bytes, bytes]:
 
 
 def checked_ids(column: Any, place: Place) -> pa.LargeStringArray:
-    """The ids as text; raises by row number where one is missing, padded with blanks or repeated."""
+    """The ids as text; raises, with row numbers, if one is missing, has blanks around it or is repeated."""
     ids = as_text(plain(column), place, "id")
     missing = _where(ids, lambda part: pc.fill_null(pc.equal(part, ""), True))
     if missing.any():
@@ -107,7 +106,7 @@ def checked_ids(column: Any, place: Place) -> pa.LargeStringArray:
 
 
 def _where(ids: Any, what: Callable[[Any], Any]) -> Mask:
-    """Which ids have a property, asked for some of them at a time."""
+    """Which ids have a property; they are tested some at a time."""
     found = np.zeros(len(ids), dtype=bool)
     for start in range(0, len(ids), _CHUNK):
         found[start : start + _CHUNK] = np.asarray(what(ids[start : start + _CHUNK]), dtype=bool)
@@ -115,7 +114,7 @@ def _where(ids: Any, what: Callable[[Any], Any]) -> Mask:
 
 
 def as_text(array: Any, place: Place, what: str) -> Any:
-    """Cells as text: texts stay as they are and whole numbers become their digits; ``what`` they are is for errors."""
+    """Cells as text: texts stay as they are and whole numbers become their digits; ``what`` names them in errors."""
     kind = array.type
     if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return array.cast(pa.large_string())
@@ -130,7 +129,7 @@ def as_text(array: Any, place: Place, what: str) -> Any:
 
 
 def called(columns: Mapping[str, Any], source: str) -> pa.LargeStringArray:
-    """What a party calls its rows: the cells as they are, joined where there are several; they may repeat."""
+    """A party's names for its rows: its cells as text, joined if there are several columns; names may repeat."""
     cells = [_legible(plain(cells), column, source) for column, cells in columns.items()]
     between = pa.scalar(" | ", pa.large_string())
     return pc.binary_join_element_wise(*cells, between, null_handling="replace", null_replacement="")
@@ -147,7 +146,7 @@ def _legible(array: Any, column: str, source: str) -> Any:
 
 
 def _whole(array: Any) -> tuple[Any, Mask]:
-    """Floats as whole numbers, and where that is what they are.
+    """Floats as whole numbers, and a mask of those that are whole or missing.
 
     pandas turns whole numbers into floats as soon as one of them is missing.
     """
@@ -158,7 +157,7 @@ def _whole(array: Any) -> tuple[Any, Mask]:
 
 
 def sorted_positions(ids: Any) -> NDArray[np.int64]:
-    """The positions of ids in the order of their bytes."""
+    """The positions that put ids into the order of their bytes."""
     return np.asarray(pc.sort_indices(ids)).view(np.int64)
 
 

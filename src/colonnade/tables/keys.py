@@ -1,7 +1,7 @@
-"""By which columns parties recognise the people they have in common, and one party's normalised keys.
+"""The columns by which parties recognise the people they share, and one party's normalised keys.
 
-The rules for each part of a key are public and the same at every party. Where its cells are, and how its dates are
-written, is a party's own matter. What the rules make of the cells is in :mod:`colonnade.tables.normal`.
+The rules for each part of a key are public and the same at every party. Each party decides for itself in which column
+the cells are and how dates are written. :mod:`colonnade.tables.normal` applies the rules to the cells.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.tables import normal
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.normal import Accents, Blanks, Case, Form, TextRules
 from colonnade.tables.parse import Place, plain
 from colonnade.tables.wording import listed, row_numbers
@@ -35,7 +34,7 @@ class Key:
     """One part of the key and how its cells are normalised; public, and the same at every party.
 
     ``text`` goes through the Unicode form, accents, case and blanks. A ``number`` becomes its shortest decimal text (7,
-    ``"007"`` and 7.0 are one), and a ``date`` becomes yyyy-mm-dd; the other rules do not matter for these two.
+    ``"007"`` and 7.0 become the same), and a ``date`` becomes yyyy-mm-dd; the other rules do not apply to these two.
 
     Args:
         name: what the part is called in the study.
@@ -103,10 +102,10 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """The parts of the key, in order, and what becomes of rows of one party that have the same key.
+    """The parts of the key, in order, and what happens to rows of one party that have the same key.
 
     ``refuse`` raises with the row numbers, ``first`` keeps the first row in the order of the file, and ``drop`` leaves
-    all rows of such a key out.
+    out all rows with such a key.
     """
 
     keys: tuple[Key, ...]
@@ -153,7 +152,7 @@ class Keys:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Up to three keys, to be read by this party alone: never for a log or a peer."""
+        """Up to three keys, for this party only: never write them to a log or send them."""
         return tuple(self._shown(index) for index in range(min(_SHOWN_KEYS, len(self))))
 
     def _shown(self, index: int) -> str:
@@ -164,10 +163,10 @@ class Keys:
 def key_columns(
     keys: Iterable[Key], given: Mapping[str, KeyColumn | str], id: str | None, source: str = ""
 ) -> dict[str, KeyColumn]:
-    """In which column a party holds each part of the key.
+    """The column in which a party holds each part of the key.
 
-    That is the given one; else, where the key has one part alone, the id column; else a column of the part's name.
-    ``source`` stands for the party in errors.
+    This is the given column; otherwise, if the key has only one part, the id column; otherwise the column with the
+    part's name. ``source`` stands for the party in errors.
     """
     parts = tuple(keys)
     other = id if len(parts) == 1 else None
@@ -184,7 +183,7 @@ def key_columns(
 
 
 def collect_keys(arrow: pa.Table, plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str) -> Keys:
-    """The keys of all rows of a table, less those with a missing part and those that the rule for duplicates drops."""
+    """The keys of a table's rows, without rows that lack a part or that the rule for duplicates drops."""
     numbers = np.arange(1, arrow.num_rows + 1)
     parts = []
     for key in plan.keys:
@@ -210,7 +209,7 @@ def collect_keys(arrow: pa.Table, plan: KeyPlan, columns: Mapping[str, KeyColumn
 
 
 def _run_together(parts: Sequence[Any]) -> Any:
-    """For each row the parts one after the other, each after its length, so that no two lists of parts are the same."""
+    """The parts of each row, joined, each after its length, so that different lists of parts give different bytes."""
     pieces = []
     for part in parts:
         cells = part.cast(pa.large_binary())
@@ -221,7 +220,7 @@ def _run_together(parts: Sequence[Any]) -> Any:
 
 
 def _repeats(canonical: Any, rule: Duplicates) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which keys occur more than once, and which of all keys stay."""
+    """Two masks: the keys that occur more than once, and the keys that are kept."""
     codes = np.asarray(canonical.dictionary_encode().indices, dtype=np.int64)
     repeated = np.bincount(codes)[codes] > 1
     kept = ~repeated

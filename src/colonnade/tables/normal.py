@@ -1,8 +1,8 @@
-"""One way to write the cells of a key, so that equal people have equal bytes at every party.
+"""Cells of a key in one normal form, so that the same person has the same bytes at every party.
 
 Text goes through the Unicode form, accents, case and blanks, in this order, and then through the Unicode form again.
-The steps are repeated until nothing changes, so what comes out is a fixed point: normalising it once more leaves it
-as it is. Messages hold places and never values.
+The steps are repeated until nothing changes, so normalising a result once more does not change it. Messages name places
+and never values.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.ids import as_text
 from colonnade.tables.parse import MISSING_WORDS, NUMERAL, Mask, Place, is_text
 
@@ -48,7 +47,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted f
 
 @dataclass(frozen=True)
 class TextRules:
-    """What is done to text."""
+    """The rules for text."""
 
     form: Form = "NFC"
     accents: Accents = "keep"
@@ -114,7 +113,7 @@ def dates(array: Any, place: Place, format: str | None) -> Any:
 
 
 def whole_date_format(format: str) -> bool:
-    """Whether a format of dates reads back year, month and day: a year of two digits, say, has no century."""
+    """Whether a date format keeps year, month and day; a year of two digits does not, as its century is lost."""
     if "%Y" not in format and "%G" not in format:
         return False
     try:
@@ -140,7 +139,7 @@ def _plain_ascii(cells: Any, rules: TextRules) -> Any:
 
 
 def _until_it_stays(cells: Any, rules: TextRules) -> Any:
-    """Pass after pass, each over what the one before has changed."""
+    """Cells normalised in passes until nothing changes; a pass works on what the pass before has changed."""
     after = _one_pass(cells, rules)
     changed = pc.not_equal(after, cells)
     for _ in range(_MOST_PASSES):
@@ -162,7 +161,7 @@ def _one_pass(cells: Any, rules: TextRules) -> Any:
         bare = pc.replace_substring_regex(pc.utf8_normalize(cells, form="NFD"), _MARKS, "")
         cells = pc.utf8_normalize(bare, form="NFC")
     if rules.case == "fold":
-        # Arrow has no kernel for case folding, which differs from small letters outside ASCII.
+        # Arrow cannot fold case, which outside ASCII is not the same as writing small letters.
         cells = pa.array([value.casefold() for value in cells.to_pylist()], pa.large_string())
     cells = _blanks(cells, rules.blanks)
     return cells if rules.form == "keep" else pc.utf8_normalize(cells, form=rules.form)
@@ -175,14 +174,14 @@ def _blanks(cells: Any, rule: Blanks) -> Any:
 
 
 def _each_once(cells: Any, change: Callable[[str], str | None]) -> Any:
-    """What a function makes of text cells; it is called once for each distinct one."""
+    """The results of a function on text cells; it is called once for each distinct text."""
     encoded = cells.dictionary_encode()
     changed = [None if value is None else change(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(changed, pa.large_string()).take(encoded.indices)
 
 
 def _trimmed(array: Any, place: Place) -> Any:
-    """Text without blanks around it, in which null stands for whatever is missing."""
+    """Text without blanks around it; missing cells become null."""
     cells = pc.utf8_trim(_valid(array.cast(pa.large_string()), place), characters=BLANKS)
     absent = pc.is_in(cells, pa.array(MISSING_WORDS, pa.large_string()))
     return pc.if_else(absent, pa.scalar(None, pa.large_string()), cells)

@@ -1,7 +1,7 @@
-"""Arrow columns of any plausible type, read as the schema says they are.
+"""Cells of Arrow columns, read as numbers, values of a category or flags, as the schema says.
 
-A cell is missing when it is null, NaN, empty, or one of a few words such as ``NA``. Whatever cannot be read
-is reported by its place only; no message here ever holds a value.
+A cell is missing when it is null, NaN, empty, or one of a few words such as ``NA``. A cell that cannot be read is
+reported by its place; no message here shows a value.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Category
 from colonnade.tables.wording import row_numbers
 
@@ -78,7 +77,7 @@ def numbers(column: Any, place: Place) -> tuple[NDArray[np.float64], Mask]:
 
 
 def ready_numbers(column: Any) -> NDArray[Any] | None:
-    """The cells themselves, where they are numbers in one piece and none is null."""
+    """The cells as an array if they are numbers in one chunk and none is null, otherwise ``None``."""
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks != 1:
             return None

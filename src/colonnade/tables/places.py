@@ -1,7 +1,7 @@
-"""Rows among the slots of a universe that is larger than one's own table.
+"""Rows placed in numbered slots; the set of all slots, the universe, is larger than the table.
 
-Where nobody may learn who matched, every party lays its rows into the same numbered slots and neutral rows of zeros
-everywhere else. What tells them apart is a column of 1 and 0, which is only ever shared.
+If nobody may learn who matched, all parties use the same slots: each puts its rows into their slots and zeros into all
+others. A column of 1 and 0 says which slots have a row; it is sent only as secret shares.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from colonnade.tables.encode import Matrix
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The slots of a table's rows, ascending, among ``size`` of them; the token names the universe."""
+    """The slots of a table's rows, in ascending order, out of ``size`` slots; the token names the universe."""
 
     slots: NDArray[np.int64]
     size: int
@@ -47,7 +47,7 @@ class Blocks(Protocol):
 
 
 class Spread:
-    """Encoded rows laid into their slots; no more than a block of each is held at a time."""
+    """Encoded rows put into their slots; at most one block of rows and one of slots are in memory."""
 
     def __init__(self, rows: Blocks, places: Places) -> None:
         self.rows = rows
@@ -57,7 +57,7 @@ class Spread:
         return self.places.size
 
     def blocks(self, rows: int, /) -> Iterator[tuple[Matrix, NDArray[np.float64]]]:
-        """For some slots at a time, their rows, zeros where there is none, and for each slot 1 where there is one."""
+        """Blocks of slots: the row of each slot, or zeros, and a vector that is 1 for each slot with a row, else 0."""
         if rows < 1:
             raise ValueError("a block has at least one slot")
         slots, feed = self.places.slots, _Feed(self.rows.blocks(rows))
@@ -73,7 +73,7 @@ class Spread:
 
 
 class _Feed:
-    """Rows taken off blocks in any number; of the blocks it holds one."""
+    """Gives rows out of blocks, any number at a time; it holds one block."""
 
     def __init__(self, blocks: Iterator[Matrix]) -> None:
         self._blocks = blocks
@@ -98,6 +98,6 @@ class _Feed:
     def left(self) -> bool:
         """Whether there is another row."""
         while self._held is not None and self._used == len(self._held):
-            self._held = None  # before the next one is made, so that two are never alive
+            self._held = None  # before the next one is made, so that two are never in memory
             self._held, self._used = next(self._blocks, None), 0
         return self._held is not None

@@ -1,4 +1,4 @@
-"""From a file or a frame to a party's table; a large file stays where it is."""
+"""Makes a party's table from a file or a frame; the cells of a large file stay on disk."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import files
+from colonnade.tables.arrow import pa
 from colonnade.tables.cells import Cells, DataFile, InMemory, OnDisk
 from colonnade.tables.ids import called, checked_ids
 from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns
@@ -37,16 +37,16 @@ def read_table(
 
     Columns that the schema does not name are never read. Ids are compared exactly, as text: whole numbers
     become their decimal digits, texts stay as they are, and blanks around an id are refused rather than
-    stripped, because two organisations might strip differently. Without an id column (``id=None``) the rows are
-    called by their numbers. ``name`` stands for the source in errors.
+    stripped, because two organisations might strip differently. Without an id column (``id=None``) the ids are the row
+    numbers. ``name`` names the source in errors.
 
-    With ``keys`` the people are recognised by these instead, in an alignment: ``columns`` says where the parts of the
-    key are (by default as :func:`~colonnade.tables.keys.key_columns` has it). The id column is then only what the
-    party calls its rows, and its cells may be missing or repeated; without one (``id=None``), the cells of the key take
-    its place.
+    With ``keys``, an alignment recognises people by these instead: ``columns`` says in which columns the parts of the
+    key are (by default what :func:`~colonnade.tables.keys.key_columns` gives). The id column then only names the
+    party's rows, and its cells may be missing or repeated; with ``id=None``, the cells of the key name the rows.
 
     A file whose columns would take more than 256 MiB of memory is not loaded: its cells stay on disk and are read
-    anew, some rows at a time, whenever they are needed. ``on_disk`` says so for any file, or forbids it.
+    again, some rows at a time, whenever they are needed. ``on_disk=True`` does this for any file, ``on_disk=False`` for
+    none.
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
     said = name or (str(source) if isinstance(source, str | Path) else "table")
@@ -85,7 +85,7 @@ def _with_ids(source: Any, declared: Schema, id: str | None, said: str, on_disk:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is read of a source: the columns that say whose a row is, those of the schema, and a check of both."""
+    """What to read from a source: the columns that identify a row, those of the schema, and a check of both."""
 
     naming: Sequence[str]
     cells: Sequence[str]
@@ -97,7 +97,7 @@ class _Wanted:
 
 
 def _read(source: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tuple[pa.Table, Cells]:
-    """The columns that say whose a row is, in memory, and the cells of the schema."""
+    """The columns that identify a row, in memory, and the cells of the schema's columns."""
     cells: Cells
     if isinstance(source, str | Path) and on_disk is not False and _stays(Path(source), said, wanted, on_disk):
         file = DataFile(Path(source), said)

@@ -23,7 +23,7 @@ MAX_COLUMNS = 100_000
 class Schema:
     """What each column of one party's table may hold, in the order in which the columns are encoded.
 
-    ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. Left out, it is the
+    ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. If it is not given, it is the
     largest norm that the columns allow. A schema is a value: it never changes after it is made.
     """
 
@@ -113,7 +113,7 @@ class Schema:
 
     @property
     def clip(self) -> float:
-        """The bound on a row's norm that the encoder keeps: the given clip, or ``max_norm`` where smaller."""
+        """The bound that the encoder keeps on a row's norm: the given clip, or ``max_norm`` if that is smaller."""
         return self.max_norm if self._given_clip is None else min(self._given_clip, self.max_norm)
 
     @cached_property
@@ -124,14 +124,14 @@ class Schema:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def select(self, columns: Iterable[str]) -> Schema:
-        """The schema of some of the columns; their order stays this schema's. The clip stays too."""
+        """The schema of some of the columns, in the order of this schema and with its clip."""
         wanted = {columns} if isinstance(columns, str) else set(columns)
         self.require(wanted)
         kept = {name: column for name, column in self._columns.items() if name in wanted}
         return Schema(kept, clip=self._given_clip, description=self.description)
 
     def without(self, columns: Iterable[str]) -> Schema:
-        """The schema of all columns but these."""
+        """The schema of all columns except these."""
         dropped = {columns} if isinstance(columns, str) else set(columns)
         self.require(dropped)
         return self.select(name for name in self._columns if name not in dropped)

@@ -1,8 +1,8 @@
-"""Rows in an order of their own, laid out on disk once.
+"""A temporary copy of rows on disk, to read them in another order.
 
-The new order is cut into stretches that fit in memory. Every row of the source goes to one file, beside others of its
-stretch; a stretch is collected and put in order when it is read. The file has no name and is gone when the process
-ends, however it ends.
+The new order is cut into stretches that fit in memory. All rows of the source are written to one file, rows of one
+stretch beside each other; a stretch is collected and sorted when it is read. The file has no name, so it disappears
+when the process ends for any reason.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa
 
 STRETCH_BYTES = 1 << 25
 _MOST_STRETCHES = 128
-_PLACE = "\0place"  # no column of a schema can be called so
+_PLACE = "\0place"  # no column of a schema can have this name
 
 
 class Spill:
-    """A copy of some rows in another order; it reads the source once and keeps a stretch in memory at most."""
+    """A copy of some rows in another order; it reads the source once and keeps at most one stretch in memory."""
 
     def __init__(self, source: Iterator[pa.RecordBatch], order: NDArray[np.int64], stretch: int | None = None) -> None:
-        """Take the rows at the positions ``order``, in stretches of so many rows or about 32 MiB each."""
+        """Copy the rows at the positions ``order``; a stretch has ``stretch`` rows, or about 32 MiB by default."""
         self._rows = len(order)
         self._stretch = stretch
         self._parts: defaultdict[int, list[int]] = defaultdict(list)
@@ -43,7 +43,7 @@ class Spill:
             raise _no_room(error) from None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of all rows, in the order."""
+        """Some columns of all rows, in the new order."""
         for held in self._stretches([_PLACE, *columns]):
             within = np.argsort(held[_PLACE].to_numpy(), kind="stable")
             found = held.select(list(columns)).take(pa.array(within)).combine_chunks()
@@ -51,7 +51,7 @@ class Spill:
             yield from found.to_batches()
 
     def _stretches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns, a stretch at a time, with the rows of each as they came from the source."""
+        """Some columns, one stretch at a time; the rows of a stretch are in the order of the source."""
         if not self._parts:
             return
         fields = [self._columns.index(name) for name in columns]
@@ -84,7 +84,7 @@ class Spill:
             writer.close()
 
     def _write(self, rows: pa.RecordBatch, places: NDArray[np.int64], writer: pa.ipc.RecordBatchFileWriter) -> None:
-        """Append rows, whose places ascend, a part for each stretch that they lie in."""
+        """Append rows, whose places ascend: one batch for each stretch to which some of them belong."""
         stretch = self._stretch = self._stretch or self._fitting(rows)
         edges = np.flatnonzero(np.diff(places // stretch)) + 1
         for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(places)], strict=True):
@@ -98,7 +98,7 @@ class Spill:
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Cells instead of places in a dictionary, of which the file can hold only one for each column."""
+    """The batch without dictionaries: the file can hold one for each column, and those of batches may differ."""
     columns = [cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells for cells in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 

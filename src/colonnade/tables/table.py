@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.cells import Cells
 from colonnade.tables.encode import Matrix, Report, encode_column, encode_columns
 from colonnade.tables.ids import Ids, sorted_positions
@@ -23,13 +22,13 @@ _BLOCK_CELLS = 1 << 22
 
 
 class Table:
-    """Rows with ids under a schema. Views (another order, fewer columns) share the data.
+    """One party's rows: their ids, and their cells under a schema. Views (another order, fewer columns) share the data.
 
-    Cells are encoded when a block is asked for, so memory beyond the cells is bounded by the block; the cells of a
-    large file stay in it (:func:`~colonnade.tables.reading.read_table`).
+    Cells are encoded when a block is asked for, so only one encoded block is in memory; the cells of a large file stay
+    on disk (:func:`~colonnade.tables.reading.read_table`).
 
-    ``keys`` are what the rows are recognised by in an alignment, as long as they stand in the order of the file.
-    ``places`` are the slots of the rows after an alignment that tells nobody who matched.
+    An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``places`` are the
+    slots of the rows after an alignment that tells nobody who matched.
     """
 
     def __init__(
@@ -64,12 +63,12 @@ class Table:
 
     @property
     def ids(self) -> Ids:
-        """The rows' ids, in the order of the rows; after an alignment, opaque ones that all parties have in common."""
+        """The rows' ids, in the order of the rows; after an alignment, opaque ids that are the same at all parties."""
         return self.own_ids if self._common is None else Ids(self._common)
 
     @property
     def own_ids(self) -> Ids:
-        """What the party itself calls the rows, in the order of the rows."""
+        """The party's own names for the rows, in the order of the rows."""
         return Ids(self._ids, self._order)
 
     @property
@@ -83,7 +82,7 @@ class Table:
         return self._report if self._report is not None else self.check()
 
     def check(self) -> Report:
-        """Encode every row once, keep nothing, and report; raises where a cell does not fit the schema."""
+        """Encode every row once without keeping it, and return the report; raises if a cell does not fit the schema."""
         total = Report()
         for _, part in self._encoded(None):
             total += part
@@ -104,7 +103,7 @@ class Table:
         return whole
 
     def column(self, name: str) -> Matrix:
-        """One column encoded on its own, (rows, width) and untouched by the row clip: a label, say."""
+        """One column encoded alone, such as a label, as an array (rows, width); the row clip is not applied."""
         self.schema.require([name])
         declared = self.schema.columns[name]
         out = np.zeros((self.rows, len(declared.parts)))
@@ -119,7 +118,7 @@ class Table:
         return self._view(self.schema.select(columns))
 
     def without(self, columns: Iterable[str]) -> Table:
-        """A view of all columns but these."""
+        """A view of all columns except these."""
         return self._view(self.schema.without(columns))
 
     def unclipped(self) -> Table:
@@ -129,7 +128,7 @@ class Table:
     def sorted_by_id(self) -> Table:
         """A view with the rows in the order of their ids, compared byte by byte as UTF-8.
 
-        After an alignment the rows have an order that all parties share, and keep it.
+        After an alignment the rows keep the order that all parties share.
         """
         if self._common is not None or self.places is not None:
             return self
@@ -138,7 +137,7 @@ class Table:
         return self.take_rows(sorted_positions(self._own_ids()))
 
     def take_rows(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> Table:
-        """A view of the rows at these positions, in this order; rows that have places keep their order."""
+        """A view of the rows at these positions, in this order; the positions of rows that have places must ascend."""
         wanted = self._positions(positions)
         common = None if self._common is None else self._common.take(pa.array(wanted))
         places = None if self.places is None else self.places.take(wanted)

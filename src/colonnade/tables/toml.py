@@ -92,7 +92,7 @@ def literal(value: Field) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(literal(entry) for entry in value) + "]"
     if isinstance(value, str):
-        # JSON's escapes are TOML's too, but for DEL, which TOML wants escaped.
+        # TOML has the escapes of JSON, and also requires one for DEL.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     whole = float(value).is_integer() and abs(value) < _EXACT_INTEGERS
     return str(int(value)) if whole else repr(float(value))
@@ -135,8 +135,8 @@ def _refuse_drafts(columns: Mapping[str, Any], file: str) -> None:
     drafted = [name for name, entry in columns.items() if isinstance(entry, dict) and entry.get(DRAFTED)]
     if drafted:
         raise SchemaError(
-            f"{file}: {listed(drafted)}: bounds or values were read off the data; replace them by ones you "
-            f"would say aloud to anybody, and delete the line `{DRAFTED} = true`"
+            f"{file}: {listed(drafted)}: bounds or values were taken from the data; replace them by ones "
+            f"that everybody may know, and delete the line `{DRAFTED} = true`"
         )
 
 

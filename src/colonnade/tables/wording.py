@@ -1,4 +1,4 @@
-"""How messages say things: close names, and row numbers."""
+"""Wording for messages: similar names, lists of names, and row numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = 5
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'age'?"`` where a known name is close, nothing otherwise."""
+    """``"; did you mean 'age'?"`` if a known name is similar, otherwise an empty text."""
     by_plain = {other.strip().casefold(): other for other in known}
     close = get_close_matches(name.strip().casefold(), by_plain, n=1, cutoff=0.6)
     return f"; did you mean {by_plain[close[0]]!r}?" if close else ""

@@ -53,23 +53,23 @@ class Ledger:
 
     @property
     def made(self) -> bool:
-        """Whether there was none before: nothing is on record then, whatever was revealed."""
+        """Whether this object made the file; then nothing is on record, even if something was revealed before."""
         return self._file.made
 
     @property
     def upgraded(self) -> bool:
-        """Whether a change through this object chained a ledger that was not."""
+        """Whether a change through this object added hashes to a ledger that had none."""
         return self._file.upgraded
 
     @property
     def chained(self) -> bool:
-        """Whether the file holds hashes; those of the first version do not, until something is written to them."""
+        """Whether the file holds hashes; files of the first version have none until something is written to them."""
         with self._file.reading() as base:
             return is_chained(base)
 
     @property
     def head(self) -> str:
-        """The hash of the last change: who notes it can tell later whether anything was cut off or put back."""
+        """The hash of the last change; a note of it shows later whether something was cut off or put back."""
         with self._file.reading() as base:
             return head(base)
 
@@ -82,7 +82,7 @@ class Ledger:
         caps: Sequence[Budget],
         periods: Sequence[Period] = (),
     ) -> Entry:
-        """Write the cost of a study down, or refuse it; two reservations never pass on the same remainder."""
+        """Record the cost of a study, or refuse it; two reservations never use the same rest of a budget."""
         with self._file.writing() as base:
             now = self._clock()
             self._refuse(base, study, [(event, trust) for event in events], caps, periods, now)
@@ -111,7 +111,7 @@ class Ledger:
         return self._advance(entry, "released")
 
     def note_time(self) -> bool:
-        """Put the present on record if an entry is dated later, so that it grows older from now on; whether it did."""
+        """If an entry is dated later than now, record the present, so that it ages from now on; say whether it did."""
         with self._file.reading() as base:
             if not _is_ahead(base, self._clock()):
                 return False
@@ -133,7 +133,7 @@ class Ledger:
         return limits.total(limits.flat(stored), observer, delta).epsilon
 
     def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
-        """What each cap leaves each observer: for ever first, then period by period."""
+        """What is left of each cap for each observer: first the caps for all time, then those of periods."""
         with self._file.reading() as base:
             now = self._clock()
             return limits.remainders(caps, periods, _spendings(base, now), now)
@@ -199,14 +199,14 @@ def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
             for number, study, digest, created, events, trust, state in rows
         )  # fmt: skip
     except (ValueError, TypeError, PrivacyError) as error:
-        # What cannot be read cannot be counted, and a budget that cannot be counted is not spent from.
+        # An entry that cannot be read cannot be counted, so nothing more may be spent.
         raise LedgerError(f"the ledger holds an entry that cannot be read: {error}") from error
 
 
 def check_without_ledger(
     study: str, events: Sequence[Event], trust: Trust, caps: Sequence[Budget], periods: Sequence[Period] = ()
 ) -> None:
-    """Refuse what a party that has no ledger yet would refuse, and make none."""
+    """Refuse what a party without a ledger would refuse; no ledger is made."""
     _refuse(study, [(event, trust) for event in events], caps, periods, [], datetime.now(UTC))
 
 

@@ -1,4 +1,4 @@
-"""What a party's caps leave: for ever, and within rolling periods."""
+"""What is left of a party's caps: for all time, and within rolling periods."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust
 from colonnade.privacy.statement import rounded_up
 
 MOST_DAYS = 36525.0
-"""A hundred years: beyond it a period is no period."""
+"""The longest period: a hundred years."""
 _SHOWN = 8
 History = Sequence[tuple[Event, Trust]]
 
 
 @dataclass(frozen=True)
 class Period:
-    """Caps on what is reserved within any ``days`` days: a brake, not a statement of all that was learned."""
+    """Caps on what is reserved within any ``days`` days; they slow spending, but do not limit all that is learned."""
 
     days: float
     budgets: tuple[Budget, ...]
@@ -40,7 +40,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of one cap for one observer; ``days`` is ``None`` for ever."""
+    """What is left of one cap for one observer; ``days`` is ``None`` for all time."""
 
     who: str
     epsilon: float
@@ -64,7 +64,7 @@ class _Limit:
         return stored if self.days is None else within_days(stored, self.days, now)
 
     def known(self, history: History, observer: Observer) -> History:
-        """The events that count: the cap of a kind is a promise under each study's own threshold."""
+        """The events that count: a cap on a kind of observer holds within each study's own threshold."""
         if self.cap.named:
             return history
         return [(event, trust) for event, trust in history if trust.broken(observer) is None]
@@ -76,8 +76,8 @@ class _Limit:
 def total(history: History, observer: Observer, delta: float) -> accountant.Bound:
     """What an observer learns from all of these together.
 
-    Where studies hold it to different relations, the number of rows is public in some of them, and a person more or
-    less in all: only replacing one is left to hide.
+    If studies hold the observer to different relations, the number of rows is public in some of them, so adding or
+    removing a person is visible: the replace relation is then used for all.
     """
     relations = {trust.adjacency(observer) for _, trust in history}
     common = relations.pop() if len(relations) == 1 else Adjacency.REPLACE
@@ -85,13 +85,13 @@ def total(history: History, observer: Observer, delta: float) -> accountant.Boun
 
 
 def check_days(days: float) -> None:
-    """Refuse a period that is none."""
+    """Refuse a period that is too short or too long."""
     if not 0 < days <= MOST_DAYS:
         raise PrivacyError(f"a period has more than 0 and at most {MOST_DAYS:g} days, not {days}")
 
 
 def since(days: float, now: datetime) -> datetime:
-    """What is not later than this is older than so many days."""
+    """The time ``days`` days before now; only later times lie within the period."""
     check_days(days)
     return now - timedelta(days=days)
 
@@ -102,9 +102,9 @@ def within_days(stored: Sequence[Spending], days: float, now: datetime) -> Seque
 
 
 def ahead(stored: Sequence[tuple[datetime, bool]], now: datetime) -> tuple[bool, datetime | None]:
-    """Whether a counted entry is dated later than now, and the date of the first after the last of those.
+    """Whether a counted entry is dated later than now, and the first date up to now that follows the last such entry.
 
-    An entry is its date and whether it was released.
+    An entry is given as its date and whether it was released.
     """
     late = [place for place, (when, released) in enumerate(stored) if when > now and not released]
     later = stored[late[-1] + 1 :] if late else ()
@@ -112,10 +112,10 @@ def ahead(stored: Sequence[tuple[datetime, bool]], now: datetime) -> tuple[bool,
 
 
 def dates(stored: Sequence[tuple[datetime, bool]], now: datetime) -> list[datetime]:
-    """When each entry counts as reserved, whatever the clock said; never earlier than a clock that is right now says.
+    """When each entry counts as reserved, even if a clock was wrong; never earlier than a correct clock says.
 
-    No entry is older than a counted one before it. One that is dated later than now was written under another
-    clock: it counts as new, until an entry with a possible date follows, and then as old as that one.
+    No entry is older than a counted one before it. An entry that is dated later than now was written with a wrong
+    clock: it counts as new until an entry with a possible date follows, and then as old as that one.
     """
     _, bound = ahead(stored, now)
     latest = datetime.min.replace(tzinfo=UTC)
@@ -184,7 +184,7 @@ def _sentence(limit: _Limit, before: Sequence[Spending], new: History, observer:
 
 
 def _patience(limit: _Limit, before: Sequence[Spending], new: History, observer: Observer) -> str:
-    """When so much of a period will have aged out that the new events fit."""
+    """A text that says when enough of a period's spending is too old to count, so that the new events fit."""
 
     def fits(dropped: int) -> bool:
         return limit.total([*flat(before[dropped:]), *new], observer).epsilon <= limit.cap.epsilon
@@ -200,7 +200,7 @@ def _patience(limit: _Limit, before: Sequence[Spending], new: History, observer:
 
 
 def _capped(cap: Budget, history: History) -> list[Observer]:
-    """Whom a cap speaks of, in the study asked for and in every earlier one."""
+    """The observers to which a cap applies, in the new study and in every earlier one."""
     if cap.named:
         return [Observer.parse(cap.selector)]
     same = alike(history)

@@ -19,7 +19,7 @@ from colonnade.errors import LedgerError
 GENESIS = "0" * 64
 """What the first line names as the hash before it; the head of an empty ledger."""
 LEAST_DIGITS = 32
-"""128 bits: fewer digits of a hash can be made to match, by whoever may try long enough."""
+"""128 bits: with fewer digits, somebody could search for another chain whose hash starts with them."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def first_break(changes: Iterable[Change]) -> Change | None:
 
 
 def check_head(head: str, known: Iterable[str]) -> None:
-    """Refuse unless a head that was noted earlier still lies in the chain."""
+    """Refuse unless a head that was noted earlier is still in the chain."""
     wanted = head.strip().lower()
     if not re.fullmatch(rf"[0-9a-f]{{{LEAST_DIGITS},64}}", wanted):
         raise LedgerError(f"a head is {LEAST_DIGITS} to 64 hexadecimal digits, as `colonnade ledger show` prints it")

@@ -1,4 +1,4 @@
-"""The SQLite file of a ledger: made whole, append-only, durable, read without a trace, checked as a whole."""
+"""The SQLite file of a ledger: made in one step, append-only, durable, not changed by reading, checked as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from colonnade.privacy.ledger.chain import GENESIS, Change, check_head, first_br
 SCHEMA_VERSION = 2
 APPLICATION_ID = 0x434F4C4E
 ALLOWED = {"sent": ("reserved",), "committed": ("reserved", "sent"), "released": ("reserved",)}
-"""From which states an entry may come into another."""
+"""For each state, the states from which an entry may come to it."""
 _BUSY_SECONDS = 30.0
 _UNCHAINED = 1
 _ENTRIES = """
@@ -75,14 +75,14 @@ class LedgerFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The file, locked for one change that happens as a whole or not at all; an old file is chained with it."""
+        """The file, locked for one change that happens as a whole or not at all; a file without hashes gets them."""
         with self._opened("mode=rw") as base:
             with _transaction(base, "BEGIN"):
                 self._check_kind(base)  # before anything is written: the file may be somebody else's
             _into_wal(base)
             base.execute("PRAGMA synchronous = FULL")
             base.execute("PRAGMA foreign_keys = ON")
-            base.execute("PRAGMA recursive_triggers = ON")  # or a REPLACE would delete without asking the guards
+            base.execute("PRAGMA recursive_triggers = ON")  # otherwise REPLACE would delete without the triggers
             with _transaction(base, "BEGIN IMMEDIATE"):
                 upgraded = _upgrade(base)
                 yield base
@@ -113,7 +113,7 @@ class LedgerFile:
             raise LedgerError(f"the ledger {self.path} cannot be used: {error}") from error
 
     def _way_to_read(self) -> str:
-        """Where there is room to write, SQLite keeps an index beside the file while we read; elsewhere it cannot."""
+        """How to open the file for reading: SQLite writes an index beside it while we read, if it can write there."""
         real = os.path.realpath(self.path)
         if os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK) and self._has_room():
             return "mode=rw"
@@ -127,7 +127,7 @@ class LedgerFile:
         except sqlite3.OperationalError as error:
             return "locked" in str(error)  # a disk that is full cannot hold the index
         except sqlite3.Error:
-            pass  # no ledger; whoever opens it next says so
+            pass  # not a ledger; the next step that opens it reports this
         return True
 
     def check_chain(self, base: sqlite3.Connection) -> None:
@@ -184,7 +184,7 @@ class LedgerFile:
 
 
 def add(base: sqlite3.Connection, study: str, digest: str, at: str, events: str, trust: str) -> int:
-    """Write a new entry down as reserved; its number."""
+    """Store a new entry as reserved, and return its number."""
     entry = (study, digest, at, events, trust)
     row = base.execute("INSERT INTO entries (study, digest, created, events, trust) VALUES (?, ?, ?, ?, ?)", entry)
     number = int(row.lastrowid or 0)
@@ -195,7 +195,7 @@ def add(base: sqlite3.Connection, study: str, digest: str, at: str, events: str,
 
 
 def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
-    """Write a change of state down, read back what was stored, and chain that."""
+    """Store a change of state, read back what was stored, and add it to the chain."""
     row = base.execute("INSERT INTO changes (entry, at, state) VALUES (?, ?, ?)", (entry, at, state))
     found = base.execute(_ONE, (row.lastrowid,)).fetchone()
     stored = None if found is None else Change(*found)
@@ -206,7 +206,7 @@ def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
 
 
 def changes(base: sqlite3.Connection) -> list[Change]:
-    """All changes, the oldest first; those of a file that is not chained yet with the hashes that they would get."""
+    """All changes, the oldest first; changes in a file without hashes have those that they would get."""
     if is_chained(base):
         return [Change(*row) for row in base.execute(_CHAINED)]
     found: list[Change] = []
@@ -259,7 +259,7 @@ def _upgrade(base: sqlite3.Connection) -> bool:
 
 
 def _make(place: Path) -> bool:
-    """Put a whole new ledger in place at once: a kill leaves no half of one, and of two processes one is first."""
+    """Make a new ledger in one step, so that no half-made file is ever there; false if another process was first."""
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".new", dir=place.parent)  # mode 0600
     os.close(handle)
     try:
@@ -283,7 +283,7 @@ def _make(place: Path) -> bool:
 
 
 def _put(source: Path, place: Path) -> bool:
-    """Give a file its name unless that is taken; whether it was free."""
+    """Give a file its name unless another file has it; return whether it was free."""
     try:
         os.link(source, place)
         return True

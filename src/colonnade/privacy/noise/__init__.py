@@ -1,8 +1,8 @@
 """Integer noise drawn exactly: discrete Gaussian, Skellam, discrete Laplace and Polya shares of the latter.
 
-No floating-point error changes any probability: what is returned differs from its law by at most :data:`TAIL` in
-total variation, because of a far end that is cut off, and by nothing else. ``docs/theory/exact-samplers.md`` has
-the proof, :mod:`colonnade.privacy.noise.laws` the laws and :mod:`colonnade.privacy.noise.strips` the sampler.
+No floating-point error changes any probability: what is returned differs from its law by at most :data:`TAIL` in total
+variation, and only because the far end of the law is cut off. ``docs/theory/exact-samplers.md`` has the proof,
+:mod:`colonnade.privacy.noise.laws` the laws and :mod:`colonnade.privacy.noise.strips` the sampler.
 
 The number of coins depends on what is drawn, and so does the time: draw noise before a protocol starts,
 not between two messages.
@@ -11,16 +11,21 @@ not between two messages.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.privacy.noise.laws import TAIL, Gaussian, Laplace, Polya, Skellam
-from colonnade.privacy.noise.strips import sample
 from colonnade.randomness import Stream
 
+if TYPE_CHECKING:
+    from colonnade.privacy.noise.laws import Law
+
 __all__ = ["TAIL", "discrete_gaussian", "discrete_laplace", "discrete_laplace_share", "share_of", "skellam"]
+
+TAIL = Fraction(1, 1 << 128)
+"""Total-variation distance between a number that this package returns and its law, at most."""
 
 _LARGEST_VARIANCE = 1 << 118  # the farthest strip then ends below 2^63, as with the scale below
 _LARGEST_SCALE = 1 << 55
@@ -31,38 +36,47 @@ Shape = int | tuple[int, ...]
 def discrete_gaussian(variance: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-k^2 / (2 variance))``."""
     exact = _checked(variance, "variance", _LARGEST_VARIANCE)
-    return sample(Gaussian(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    from colonnade.privacy.noise.laws import Gaussian
+
+    return _sample(Gaussian(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def skellam(mu: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the difference of two Poisson counts of mean ``mu``; the variance is ``2 mu``."""
     exact = _checked(mu, "mu", _LARGEST_VARIANCE // 2)
-    return sample(Skellam(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    from colonnade.privacy.noise.laws import Skellam
+
+    return _sample(Skellam(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace(scale: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-|k| / scale)``."""
     exact = _checked(scale, "scale", _LARGEST_SCALE)
-    return sample(Laplace(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    from colonnade.privacy.noise.laws import Laplace
+
+    return _sample(Laplace(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Noise of which ``parts`` independent draws add up to discrete Laplace noise of that scale.
 
-    ``parts`` is the number of owners less those who may collude: whoever pools that many shares is still left with
-    a whole discrete Laplace draw. A share is the difference of two Polya counts, and within :data:`TAIL` of it.
+    ``parts`` is the number of owners minus those who may collude: the shares that colluding owners do not know still
+    add up to a whole discrete Laplace draw. A share is the difference of two Polya counts, and within :data:`TAIL` of
+    it.
     """
     exact = _checked(scale, "scale", _LARGEST_SCALE)
     if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
         raise PrivacyError("a discrete Laplace draw is split into a positive whole number of parts")
     if parts == 1 or exact == 0:
         return discrete_laplace(exact, shape, stream)
+    from colonnade.privacy.noise.laws import Polya
+
     law = Polya(exact, parts)
-    return sample(law, shape, stream) - sample(law, shape, stream)
+    return _sample(law, shape, stream) - _sample(law, shape, stream)
 
 
 def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
-    """What each owner's noise must have for ``total`` to be left when ``colluding`` owners know their own.
+    """The parameter of each owner's noise, so that ``total`` stays unknown to ``colluding`` owners who know their own.
 
     It is a variance of the discrete Gaussian or a ``mu`` of Skellam: parameters that add up over independent draws.
     """
@@ -73,6 +87,13 @@ def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction
     if exact < 0:
         raise PrivacyError("the noise to be shared must not be negative")
     return exact / (owners - colluding)
+
+
+def _sample(law: Law, shape: Shape, stream: Stream) -> NDArray[np.int64]:
+    # Here and in the laws above: flint is imported by the first draw, not by those who only need TAIL.
+    from colonnade.privacy.noise.strips import sample
+
+    return sample(law, shape, stream)
 
 
 def _checked(value: Fraction | int, name: str, largest: int) -> Fraction:

@@ -21,7 +21,7 @@ from colonnade.randomness import Stream
 Real = Fraction | float | int
 
 FLOAT_SLACK = Fraction(1, 1 << 20)
-"""By which share a sensitivity is widened for the error of evaluating the released function in float64."""
+"""The part of a sensitivity that is added to it, for the error of the released function in float64."""
 
 _MOST_BITS = 60
 _LARGEST_VALUE = 1 << 62  # with the noise below it the sum stays inside 64 bits

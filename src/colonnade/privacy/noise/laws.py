@@ -21,10 +21,9 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
-TAIL = Fraction(1, 1 << 128)
-"""Total-variation distance between a number that ``colonnade.privacy.noise`` returns and its law, at most."""
+from colonnade.privacy.noise import TAIL
 
-_SMALL = 1 << 16  # Skellam variance: below, the bounds on the mass in powers are too loose to be of use
+_SMALL = 1 << 16  # below this Skellam variance, the bounds on the mass by powers are too loose
 
 
 # The precision is one setting for the whole process. Every enclosure is right at any precision, so a change
@@ -34,7 +33,7 @@ _precision = Lock()
 
 @contextmanager
 def precise(bits: int) -> Iterator[None]:
-    """Intervals are computed with that many bits inside; not to be nested."""
+    """Inside this context intervals are computed with ``bits`` bits; contexts must not be nested."""
     with _precision, ctx.workprec(bits):
         yield
 
@@ -49,7 +48,7 @@ class Law(Hashable, Protocol):
 
     @property
     def cut(self) -> Fraction:
-        """Which share of the mass may be cut off at the far end."""
+        """The share of the mass that may be cut off at the far end."""
         ...
 
     @property
@@ -243,7 +242,7 @@ class Polya:
 
 @lru_cache(maxsize=64)
 def _inverse_gamma(parts: int) -> float:
-    """``1 / Gamma(1 / parts)``, to the last bit or so, whatever precision another thread asks for meanwhile."""
+    """``1 / Gamma(1 / parts)``, right to about the last bit, even if another thread changes the precision meanwhile."""
     found = arb(0, 1)
     while found.rel_accuracy_bits() < 60:
         with precise(128):

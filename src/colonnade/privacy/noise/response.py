@@ -10,11 +10,9 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
-from colonnade.privacy.noise.laws import precise
 from colonnade.randomness import Stream
 
 ODDS_BITS = 32
@@ -29,6 +27,10 @@ def odds_for(epsilon: float) -> Fraction:
         return Fraction(1)
     if epsilon > _MOST_EPSILON:
         raise CapacityError(f"an epsilon above {_MOST_EPSILON} would keep nearly every label; ask for less")
+    from flint import arb
+
+    from colonnade.privacy.noise.laws import precise
+
     bits = 128
     while True:
         # exp of a rational other than zero is irrational, so some precision tells on which side of an integer it is.

@@ -1,4 +1,4 @@
-"""Rounding to integers, by coin (right on average) or by rule (no coins, but errors of one sign may add up)."""
+"""Rounding to integers: at random (correct on average) or by a fixed rule (errors of one sign may add up)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE = 400
 
 
 def stochastic_round(values: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
-    """Round down, or up with probability the fraction; the result is integers held as float64.
+    """Round each value down, or up with a probability equal to its fraction; the result is integers as float64.
 
     The result is always less than 1 away and an integer stays as it is: sensitivity bounds rest on that.
     The coins have 32 bits, so an average can be off by up to 2^-32, which no bound rests on.
@@ -36,10 +36,10 @@ def stochastic_round(values: NDArray[np.float64], stream: Stream) -> NDArray[np.
 
 
 def conditional_round(values: NDArray[np.float64], limit: int, stream: Stream) -> NDArray[np.float64]:
-    """Rows rounded by coin, each again until its squared norm is at most ``limit``.
+    """Rows rounded at random; each is rounded again until its squared norm is at most ``limit``.
 
-    A row that fails 400 times is rounded toward zero. With a limit that rejects a draw with a chance of at most
-    e^-1/2 that has a chance below 2^-288. What a row was drawn from never leaves its owner.
+    A row that fails 400 times is rounded toward zero. If the limit rejects a draw with a chance of at most e^-1/2, this
+    has a chance below 2^-288. The row before rounding never leaves its owner.
     """
     out = stochastic_round(values, stream)
     for _ in range(_PATIENCE):
@@ -53,7 +53,7 @@ def conditional_round(values: NDArray[np.float64], limit: int, stream: Stream) -
 
 
 def round_rows(values: NDArray[np.float64], mode: RoundingMode, limit: int, stream: Stream) -> NDArray[np.float64]:
-    """Rows of integers held as float64; ``limit`` on the squared norm steers conditional rounding only."""
+    """Rows of integers held as float64; ``limit`` on the squared norm is for conditional rounding only."""
     if mode == "stochastic":
         return stochastic_round(values, stream)
     if mode == "conditional":

@@ -109,7 +109,7 @@ class Strips:
         return self.law.mass(value) * arb(self.scale) * (int(self.mask[strip]) + 1) / int(self.weight[strip])
 
     def settle(self, strip: int, value: int, coin: int, known: int, stream: Stream) -> bool:
-        """Settle one coin whose first ``known`` bits are ``coin`` by intervals and, if need be, more bits."""
+        """Settle one coin whose first ``known`` bits are ``coin`` by intervals and, if needed, more bits."""
         bits = known + 64
         while True:
             with precise(bits):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaln
 
 from colonnade.privacy.events import View
+from colonnade.privacy.routes import special
 from colonnade.privacy.routes.gaussian import HAIR, gaussian_epsilon, last_good, log_gaussian_deltas
 from colonnade.privacy.routes.renyi import log_deltas, release_rdp, view_rdp
 
@@ -45,7 +45,7 @@ class Atoms:
 
 
 def participations(times: int, rate: float, lost: float) -> Atoms:
-    """In how many of ``times`` batches one person is, up to a tail of at most ``lost``."""
+    """The law of the number of batches, out of ``times``, that a person is in, up to a tail of at most ``lost``."""
     if rate >= 1:
         return Atoms(np.array([float(times)]), np.array([1.0]))
     middle, spread = times * rate, math.sqrt(times * rate * (1 - rate)) + 1
@@ -54,19 +54,19 @@ def participations(times: int, rate: float, lost: float) -> Atoms:
         reach *= 1.25
     low = max(0, math.floor(middle - reach * spread))
     counts = np.arange(low, high + 1, dtype=np.float64)
-    logs = gammaln(times + 1) - gammaln(counts + 1) - gammaln(times - counts + 1)
+    logs = special.gammaln(times + 1) - special.gammaln(counts + 1) - special.gammaln(times - counts + 1)
     logs += counts * math.log(rate) + (times - counts) * math.log1p(-rate)
     # gammaln of a large number is right to about 1e-15 of itself, which is what the margin grows with.
-    chances = np.exp(logs) * (1 + 1e-14 * (10 + 8 * float(gammaln(times + 2))))
+    chances = np.exp(logs) * (1 + 1e-14 * (10 + 8 * float(special.gammaln(times + 2))))
     if low > 0:
         # Fewer than the least count are taken for the least.
-        chances[0] += float(betainc(times - low + 1, low, 1 - rate)) * (1 + 1e-6)
+        chances[0] += float(special.betainc(times - low + 1, low, 1 - rate)) * (1 + 1e-6)
     return Atoms(counts, chances, _above(high, times, rate) * (1 + 1e-6))
 
 
 def _above(count: int, times: int, rate: float) -> float:
     """The chance of more than ``count`` successes."""
-    return float(betainc(count + 1, times - count, rate)) if count < times else 0.0
+    return float(special.betainc(count + 1, times - count, rate)) if count < times else 0.0
 
 
 class GaussianMixture:

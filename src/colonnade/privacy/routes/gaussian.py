@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import check_delta
+from colonnade.privacy.routes import special
 
 HAIR = 1e-12
 """Results are pushed to the safe side by this much, which is far more than the rounding error."""
@@ -19,13 +19,13 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def _mills(t: Array) -> Array:
-    return np.asarray(math.sqrt(math.pi / 2) * erfcx(t / math.sqrt(2)))
+    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(t / math.sqrt(2)))
 
 
 def _mills_drop(t: Array) -> Array:
     """Minus the derivative of the Mills ratio, ``1 - t M(t)``, without cancellation for large ``t``."""
     near = np.minimum(t, 25.0)
-    plain = 1 - near * math.sqrt(math.pi / 2) * erfcx(near / math.sqrt(2))
+    plain = 1 - near * math.sqrt(math.pi / 2) * special.erfcx(near / math.sqrt(2))
     far = np.maximum(t, 25.0) ** -2.0
     series = np.zeros_like(t)
     for odd in range(19, 1, -2):
@@ -54,7 +54,7 @@ def log_gaussian_deltas(mus: Array, epsilon: Array | float) -> Array:
     points = ((low[small] + high[small]) / 2)[:, None] + mu[small, None] / 2 * _NODES
     found[small] = density[small] + np.log(mu[small] / 2 * (_mills_drop(points) @ _WEIGHTS))
     found[right] = density[right] + np.log(_mills(low[right]) - _mills(high[right]))
-    found[left] = np.log(ndtr(-low[left]) - np.exp(density[left]) * _mills(high[left]))
+    found[left] = np.log(special.ndtr(-low[left]) - np.exp(density[left]) * _mills(high[left]))
     return found
 
 
@@ -104,7 +104,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def last_good(excess: Callable[[float], float], bad: float, good: float) -> float:
-    """Next to where a monotone excess changes sign, a point where it is not positive (Illinois rule)."""
+    """A point where a monotone excess is not positive, next to its change of sign (Illinois rule)."""
     at_bad, at_good, last = excess(bad), excess(good), 0
     for _ in range(300):
         if abs(good - bad) <= 1e-13 * abs(good):

@@ -58,7 +58,7 @@ class LossDistribution:
 
 @dataclass(frozen=True)
 class _Sum:
-    """The composed losses above some point, where they matter: values, masses, and what delta always has."""
+    """The composed losses above some point: values, masses, and the part of delta that is always added."""
 
     values: Array
     masses: Array
@@ -99,7 +99,7 @@ class _Sum:
 
 
 class _Side:
-    """One direction: a person removed, or (``added``) the same pair the other way round."""
+    """One direction: a person is removed, or (``added``) the same pair of tables in reverse."""
 
     def __init__(self, rounds: Sequence[Rounds], added: bool) -> None:
         self.rounds, self.added = rounds, added
@@ -126,7 +126,7 @@ class _Side:
         return composed.epsilon(delta)
 
     def covers(self, epsilon: float, delta: float) -> bool:
-        """Whether a rough look already shows that delta is not exceeded at ``epsilon``."""
+        """Whether a rough grid already shows that delta is not exceeded at ``epsilon``."""
         if math.isinf(self._support[1]) or math.isinf(epsilon):
             return False
         tilt, _ = _best(self._grown - _TILTS * epsilon)
@@ -202,7 +202,7 @@ class _Side:
     def _window(self, tilt: float, delta: float) -> tuple[float, float, float, float]:
         """A tilt, where the tilted losses lie up to a part that does not matter, and a tilt that bounds the rest.
 
-        The best tilt may lean on losses that almost never occur; then a lesser one keeps the window small.
+        The best tilt may depend on losses that almost never occur; then a smaller one keeps the window small.
         """
         floor, limit = (end * self.total for end in self._support)
         tops = (self._grown - math.log(max(delta * _LOST, 1e-300))) / _TILTS

@@ -13,12 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.events import PURE, View
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.releases import GaussianRelease, SkellamRelease
+from colonnade.privacy.routes import special
 from colonnade.privacy.routes.gaussian import HAIR
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def shared_gaussian_gap(smallest: float, parts: int) -> float:
 
 
 def pure_rdp(epsilon: float, orders: Array = ORDERS) -> Array:
-    """The most that any mechanism of pure ``epsilon`` can have: binary randomised response has it."""
+    """The largest Renyi divergence of a mechanism of pure ``epsilon``: that of binary randomised response."""
     # cosh((2a-1)e/2) / cosh(e/2) is 1 + 2 sinh(ae/2) sinh((a-1)e/2) / cosh(e/2): exact where it is near 1.
     small = np.minimum(orders * epsilon, 1.0) / orders
     near = np.log1p(2 * np.sinh(orders * small / 2) * np.sinh((orders - 1) * small / 2) / np.cosh(small / 2))
@@ -114,7 +114,7 @@ def _least_share(view: View) -> float:
 def _binomials() -> Array:
     """Logarithms of C(a, l) at [a - 2, l - 2] for a, l from 2 to 256; -inf above the diagonal."""
     a, each = np.arange(2, _EVERY + 1)[:, None], np.arange(2, _EVERY + 1)[None, :]
-    logs = gammaln(a + 1) - gammaln(each + 1) - gammaln(np.maximum(a - each, 0) + 1)
+    logs = special.gammaln(a + 1) - special.gammaln(each + 1) - special.gammaln(np.maximum(a - each, 0) + 1)
     return np.asarray(np.where(each <= a, logs, -np.inf))
 
 

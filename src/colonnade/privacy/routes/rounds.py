@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+
+from colonnade.privacy.routes import special
 
 Array = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ class Masses:
 
 
 def ends_of(part: Rounds, added: bool) -> tuple[float, float]:
-    """The least and the largest loss of one round that is kept apart."""
+    """The smallest and the largest loss of one round that get a grid point of their own."""
     if part.pure:
         return -part.pure, part.pure
     top = part.mu * part.mu / 2 + _REACH * part.mu
@@ -114,7 +115,7 @@ def _grid(ends: tuple[float, float], step: float, window: tuple[int, int]) -> tu
 
 
 def _sometimes(one: Masses, rate: float) -> Masses:
-    """A round that happens with probability ``rate``, for everyone to see."""
+    """A round that happens with probability ``rate``, where everybody sees whether it does."""
     first = min(one.first, 0)
     masses = np.zeros(max(one.first + len(one.masses), 1) - first)
     masses[one.first - first : one.first - first + len(one.masses)] = rate * one.masses
@@ -139,21 +140,21 @@ def _pure_round(epsilon: float, step: float) -> Masses:
 def _gaussian_round(mu: float, step: float, window: tuple[int, int]) -> Masses:
     first, losses = _grid((mu * mu / 2 - _REACH * mu, mu * mu / 2 + _REACH * mu), step, window)
     points = losses / mu - mu / 2  # the loss of x under N(mu, 1) against N(0, 1) is mu x - mu^2/2, seen from mu
-    outside = float(ndtr(points[0])), float(ndtr(-points[-1]))
+    outside = float(special.ndtr(points[0])), float(special.ndtr(-points[-1]))
     return _assemble(mu, first, losses, _between(points), _between(points + mu), outside)
 
 
 def _secret_round(part: Rounds, added: bool, step: float, window: tuple[int, int]) -> Masses:
-    """A mixture against its first part; the other way round when a person is added."""
+    """A mixture against its first part; in reverse when a person is added."""
     mu, rate = part.mu, part.rate
     first, losses = _grid(ends_of(part, added), step, window)
     points = _points(-losses[::-1] if added else losses, mu, rate)
     plain, moved = _between(points), _between(points - mu)
     mixed = (1 - rate) * plain + rate * moved
-    below, above = float(ndtr(points[0])), float(ndtr(-points[-1]))
+    below, above = float(special.ndtr(points[0])), float(special.ndtr(-points[-1]))
     if added:
         return _assemble(mu, first, losses, plain[::-1], mixed[::-1], (above, below))
-    above = (1 - rate) * above + rate * float(ndtr(mu - points[-1]))
+    above = (1 - rate) * above + rate * float(special.ndtr(mu - points[-1]))
     return _assemble(mu, first, losses, mixed, plain, (below, above))
 
 
@@ -168,7 +169,7 @@ def _points(losses: Array, mu: float, rate: float) -> Array:
 
 def _between(points: Array) -> Array:
     """Normal mass between neighbouring points, taken from the nearer tail."""
-    below, above = ndtr(points), ndtr(-points)
+    below, above = special.ndtr(points), special.ndtr(-points)
     return np.asarray(np.where(points[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1]))
 
 

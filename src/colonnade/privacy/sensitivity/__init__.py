@@ -1,6 +1,6 @@
-"""How far one person can move what is released: exact bounds that only ever round up.
+"""How far one person can move what is released: exact bounds that are only rounded up.
 
-One module a theorem, one page of ``docs/theory`` a module; ``published`` holds what the papers print instead.
+Each theorem has a module, and each module a page of ``docs/theory``; ``published`` holds what the papers print instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sensitivity of fits that take turns over exchanged scores and slopes (docs/theory/alternating-fits.md).
 
 In each round the active party minimises a penalised loss given what it received and sends slopes; each passive party
-minimises a penalised quadratic of the slopes it received over a ball, and sends scores. All bounds are given
-everything that the side received, and hold for minimisers whose gradient is off by at most ``slack``.
+minimises a penalised quadratic of the slopes it received over a ball, and sends scores. All bounds hold given
+everything that the side received, and for minimisers whose gradient is wrong by at most ``slack``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def passive_fits_squared(run: PassiveFits) -> Fraction:
 
 
 def passive_fits_weights(run: PassiveFits) -> Fraction:
-    """How far its final weights move."""
+    """How far a passive party's final weights move."""
     before = run.spreads[-2] if run.rounds > 1 else Fraction(0)
     pull, ridge = run.pull(run.rounds - 1), Fraction(run.ridge)
     reach = (pull + root_up(pull**2 + ridge * before**2)) / (2 * ridge)

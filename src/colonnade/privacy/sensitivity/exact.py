@@ -1,4 +1,4 @@
-"""Exact arithmetic that only ever rounds up, and the four integers every release is described by.
+"""Exact arithmetic that only rounds up, and the four integers that describe every release.
 
 Square roots are taken of integers with ``isqrt`` and rounded up, so no bound is below the real number it stands for.
 """

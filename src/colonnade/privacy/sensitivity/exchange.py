@@ -73,12 +73,12 @@ class Exchange:
 
     @property
     def passive_contraction(self) -> Fraction:
-        """What a passive party's step does to a difference of weights: messages are fixed, so only penalties act."""
+        """The factor of a passive party's step on a difference of weights; messages are fixed: only penalties act."""
         return abs(1 - Fraction(self.rate) * Fraction(self.ridge)) * self._prox
 
     @property
     def active_contraction(self) -> Fraction:
-        """What the active party's step does to a difference of weights: a gradient step of a smooth convex function."""
+        """The factor of the active party's step, a gradient step of a smooth convex function, on such a difference."""
         rate, ridge = Fraction(self.rate), Fraction(self.ridge)
         steepest = ridge + Fraction(self.curvature) * Fraction(self.row_norm) ** 2
         return max(abs(1 - rate * ridge), abs(1 - rate * steepest)) * self._prox
@@ -162,7 +162,7 @@ def logistic_own_slope(run: Exchange) -> Fraction:
 
 
 def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fraction:
-    """What the recursion comes to without penalties and without the caps, hence never below it."""
+    """The result of the recursion without penalties and without the caps, which is never smaller."""
     e, r, b = run.epochs, run.batches, run.batch_size
     spread = Fraction((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1), 6)
     return e * own**2 + (gain * run.kick) ** 2 * spread

@@ -25,7 +25,7 @@ _SCALES: dict[str, tuple[int, int]] = {"linear": (1, 3), "logistic": (4, 3), "cu
 
 
 def gradient_scale(program: Program, gamma: int) -> int:
-    """By what the released integers are divided to become a gradient."""
+    """The number by which the released integers are divided to give a gradient."""
     if program not in _SCALES:
         raise PrivacyError(f"unknown gradient program {program!r}; choose from {', '.join(_SCALES)}")
     factor, power = _SCALES[program]
@@ -71,7 +71,7 @@ def score_bound(program: Program, gamma: int, inner: Exact, label: int = 0) -> E
 
 
 def replaced_score_bound(program: Program, gamma: int, inner: Exact, label: int = 0) -> Exact:
-    """What times the norm of a row bounds the change of its gradient when the row is replaced.
+    """The number that, times the norm of a row, bounds the change of its gradient when the row is replaced.
 
     The part without the label is ``x x' w`` times a number that is not negative, and two such matrices differ by no
     more than the larger of them; so only the label's part is doubled.

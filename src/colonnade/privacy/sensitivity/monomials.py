@@ -185,7 +185,7 @@ class _Part:
         return volume, 2 if together else 4
 
     def _largest_row(self) -> list[int]:
-        """The largest row sum of absolute values of A A', for the matrix A of weighted coefficients, unless large."""
+        """The largest absolute row sum of A A', for the matrix A of weighted coefficients; empty if A is large."""
         columns: dict[Monomial, list[tuple[int, int]]] = defaultdict(list)
         for output, own in self.terms.items():
             for monomial, a in own.items():

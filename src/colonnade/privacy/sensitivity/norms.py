@@ -1,4 +1,4 @@
-"""How long a clipped, scaled and rounded row can be; every bound only ever rounds up.
+"""How long a clipped, scaled and rounded row can be; every bound is only rounded up.
 
 ``docs/theory/moments-sensitivity.md`` proves the bounds. Clips arrive as floats, which are exact fractions.
 """
@@ -88,7 +88,7 @@ def conditional_norm_squared(gamma: int, clip: float, width: int, beta: float = 
 
 
 def enforced_norm_squared(gamma: int, clip: float, width: int, sources: int, mode: str) -> int:
-    """The bound on a party's squared norm that it enforces under a way of rounding, at most gamma^2 a table column.
+    """The bound on a party's squared norm that it enforces under a way of rounding, at most gamma^2 for each column.
 
     A number stays in its box whichever way it is rounded, and of a one-hot category at most one part is not zero.
     """

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.protocols.losses.families import Family, Gamma, Linear, Logistic, Poisson, Svm, Vector
 from colonnade.tables.columns import NOWHERE, Category, Column, Number
-from colonnade.tables.encode import Matrix, decode_number
+from colonnade.tables.decode import decode_number
+from colonnade.tables.encode import Matrix
 
 __all__ = ["NAMES", "Family", "Gamma", "Linear", "Logistic", "Poisson", "Svm", "family_for", "labels_for"]
 
