@@ -31,7 +31,7 @@ MAY_IMPORT = {
 }
 LONGEST = 420
 MASKED = {
-    ("mpc/committee.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
+    ("mpc/hand.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
     ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(Shares(joined, degree))"),
     ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(masked)"),
     ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(self.masks.bits.xor(bits, coins.bits))"),

@@ -12,17 +12,15 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colonnade.errors import ProtocolError
+from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.shamir import weights
 from colonnade.randomness import KEY_BYTES, Stream, new_key
-
-if TYPE_CHECKING:
-    from colonnade.mpc.committee import Committee, Link
 
 Group = tuple[str, ...]
 

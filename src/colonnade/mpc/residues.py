@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.accelerator import offload
+from colonnade.mpc.accelerator.choice import offload
 from colonnade.randomness import Stream
 
 Residues = NDArray[np.float64]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.accelerator import found, give_up
+from colonnade.mpc.accelerator.choice import found, give_up
 from colonnade.mpc.accelerator.device import Accelerator
 from colonnade.mpc.residues import Residues, ResidueSystem
 

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
-from colonnade.mpc.committee import Hand, Shares
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BitShares, slice_bits
 from colonnade.mpc.fixed.masks import Mask, Masks, unpacked
+from colonnade.mpc.hand import Hand, Shares
 from colonnade.mpc.residues import Residues
 
 PART = 1 << 16

@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError, ShareError
-from colonnade.mpc.common import groups
+from colonnade.mpc.committee import Committee, Link
+from colonnade.mpc.common import Common, groups
 from colonnade.mpc.shamir import differing
 from colonnade.randomness import Stream
-
-if TYPE_CHECKING:
-    from colonnade.mpc.committee import Committee, Link
-    from colonnade.mpc.common import Common
 
 Words = NDArray[np.uint64]
 """Public bits: (bits, words)."""

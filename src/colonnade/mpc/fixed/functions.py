@@ -16,9 +16,9 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 from numpy.polynomial.chebyshev import cheb2poly, chebval
 
-from colonnade.mpc.committee import Shares
 from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint, in_parts
 from colonnade.mpc.fixed.binary import BitShares
+from colonnade.mpc.hand import Shares
 
 GUARD = 4
 """Bits that a normalised number has beyond what is asked for."""

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
-from colonnade.mpc.committee import Hand, Shares
 from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BitHand, BitShares, slice_bits, words_for
+from colonnade.mpc.hand import Hand, Shares
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
 
 SLACK = 40
