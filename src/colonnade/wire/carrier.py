@@ -12,13 +12,13 @@ from colonnade.errors import ColonnadeError, ProtocolError
 class Receiver(Protocol):
     """An endpoint, as a link sees it. All calls come from one thread of the link."""
 
-    def link_up(self, present: Mapping[str, int]) -> None:
+    def carrier_up(self, present: Mapping[str, int]) -> None:
         """The link works; these participants are present, each with its incarnation."""
 
-    def link_down(self, reason: str) -> None:
+    def carrier_down(self, reason: str) -> None:
         """The link broke and is being restored; may be said again with a better reason."""
 
-    def link_failed(self, error: ColonnadeError) -> None:
+    def carrier_failed(self, error: ColonnadeError) -> None:
         """The link broke for good."""
 
     def peer_here(self, name: str, incarnation: int) -> None:
@@ -53,7 +53,7 @@ def failing_loudly(receiver: Receiver) -> Iterator[None]:
     try:
         yield
     except ColonnadeError as error:
-        receiver.link_failed(error)
+        receiver.carrier_failed(error)
     except Exception as error:
-        receiver.link_failed(ProtocolError(f"the transport failed ({type(error).__name__})"))
+        receiver.carrier_failed(ProtocolError(f"the transport failed ({type(error).__name__})"))
         raise

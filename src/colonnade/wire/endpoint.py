@@ -26,21 +26,21 @@ class Endpoint:
         self,
         identity: Identity,
         participants: Mapping[str, Certificate],
-        link: Carrier,
+        carrier: Carrier,
         limits: Limits,
         topic: bytes = b"",
     ) -> None:
         self.name = identity.name
         self.counters = Counters.of(name for name in participants if name != identity.name)
         others = peers_of(identity, participants)
-        self._limits, self._link = limits, link
+        self._limits, self._carrier = limits, carrier
         incarnation = int.from_bytes(os.urandom(8), "little")
-        self._post = Post(identity, others, link, limits, incarnation, self.counters, self._arrived)
+        self._post = Post(identity, others, carrier, limits, incarnation, self.counters, self._arrived)
         self._channels = {
             name: Channel(identity, cert, self._post, self.counters, limits.window, topic)
             for name, cert in others.items()
         }
-        link.open(self._post, incarnation)
+        carrier.open(self._post, incarnation)
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Endpoint:
     def close(self) -> None:
         """Wait until what was sent has arrived, say goodbye and disconnect."""
         self._post.leave()
-        self._link.close()
+        self._carrier.close()
 
     def __enter__(self) -> Self:
         return self

@@ -34,18 +34,18 @@ class Post:
         self,
         identity: Identity,
         peers: Mapping[str, Certificate],
-        link: Carrier,
+        carrier: Carrier,
         limits: Limits,
         incarnation: int,
         counters: Counters,
         arrived: Callable[[str], None],
     ) -> None:
-        self._identity, self._certificates, self._link, self._limits = identity, peers, link, limits
+        self._identity, self._certificates, self._carrier, self._limits = identity, peers, carrier, limits
         self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
         self._watch = Watch(identity.name, peers, limits)
         self._lock = self._watch.changed
         self._boxes = {name: _Boxes(Outbox(limits.window)) for name in peers}
-        self._prefixes = {name: link.prefix(name) for name in peers}
+        self._prefixes = {name: carrier.prefix(name) for name in peers}
         self._stopped: str | None = None
         self._blocked = 0
 
@@ -167,22 +167,22 @@ class Post:
             self._watch.closed = True
             self._lock.notify_all()
 
-    # What the link calls; see Receiver
+    # What the carrier calls; see Receiver
 
-    def link_up(self, present: Mapping[str, int]) -> None:
-        """The link works."""
+    def carrier_up(self, present: Mapping[str, int]) -> None:
+        """The carrier works."""
         with self._lock:
-            for name in self._watch.link_up(present):
+            for name in self._watch.carrier_up(present):
                 self._resume(name)
             self._lock.notify_all()
 
-    def link_down(self, reason: str) -> None:
-        """The link broke and is being restored."""
+    def carrier_down(self, reason: str) -> None:
+        """The carrier broke and is being restored."""
         with self._lock:
-            self._watch.link_down(reason)
+            self._watch.carrier_down(reason)
 
-    def link_failed(self, error: ColonnadeError) -> None:
-        """The link broke for good."""
+    def carrier_failed(self, error: ColonnadeError) -> None:
+        """The carrier broke for good."""
         with self._lock:
             self._watch.fail(error)
 
@@ -322,4 +322,4 @@ class Post:
 
     def _hand_over(self, name: str, data: bytes) -> None:
         self._counters.peers[name].sealed_sent += len(data) - len(self._prefixes[name])
-        self._link.send(name, data)
+        self._carrier.send(name, data)

@@ -59,14 +59,14 @@ class Watch:
 
     # News
 
-    def link_up(self, present: Mapping[str, int]) -> list[str]:
+    def carrier_up(self, present: Mapping[str, int]) -> list[str]:
         """The hub can be reached, and these are there; who of them is to be sent to again."""
         self._down = None
         for name in self.peers.keys() - present.keys():
             self.gone(name)
         return [name for name in present if self.here(name, present[name])]
 
-    def link_down(self, reason: str) -> None:
+    def carrier_down(self, reason: str) -> None:
         """The hub cannot be reached; nothing is known of anybody until it can."""
         self._down = (self._down[0] if self._down else monotonic(), reason)
         self._absent.clear()

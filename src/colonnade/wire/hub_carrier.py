@@ -8,15 +8,13 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-import grpc
-
 from colonnade.errors import ConnectError, IdentityError
 from colonnade.wire import envelope
 from colonnade.wire.carrier import Receiver, failing_loudly
 from colonnade.wire.endpoint import Endpoint, peers_of
 from colonnade.wire.hub import grpc_options
+from colonnade.wire.hub_probe import probe
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.probe import probe
 from colonnade.wire.watch import Limits
 
 _ATTEMPT_SECONDS = 5.0
@@ -42,12 +40,12 @@ def dial(
     if hub is None:
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
     peers_of(identity, participants)
-    link = _HubLink(address, identity, hub, connect_timeout, heartbeat)
-    return Endpoint(identity, participants, link, Limits(timeout, reconnect_grace, window), topic)
+    carrier = _HubCarrier(address, identity, hub, connect_timeout, heartbeat)
+    return Endpoint(identity, participants, carrier, Limits(timeout, reconnect_grace, window), topic)
 
 
-class _HubLink:
-    """A link over one bidirectional gRPC stream, renewed as often as needed."""
+class _HubCarrier:
+    """A carrier over one bidirectional gRPC stream, renewed as often as needed."""
 
     def __init__(
         self, address: str, identity: Identity, hub: Certificate, connect_timeout: float, heartbeat: float
@@ -128,20 +126,22 @@ class _HubLink:
             line.cancel()
             line = None
             if not self._closing.is_set() and reason is not None:
-                receiver.link_down(reason)
+                receiver.carrier_down(reason)
                 line = self._reconnect(receiver)
 
     def _listen(self, receiver: Receiver, line: _Line) -> str | None:
         """Pass on what arrives until the line breaks; the reason, or None if there is no way back."""
+        import grpc
+
         try:
-            receiver.link_up(line.roster)
+            receiver.carrier_up(line.roster)
             for message in line.messages:
                 for one in envelope.unbundle(message):
                     _pass_on(one, receiver)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.ABORTED:
                 text = f"the hub disconnected {self._identity.name}: {error.details()}"
-                receiver.link_failed(ConnectError(text))
+                receiver.carrier_failed(ConnectError(text))
                 return None
         return f"the connection to {self._address} broke"
 
@@ -152,7 +152,7 @@ class _HubLink:
             try:
                 return self._connect()
             except ConnectError as error:
-                receiver.link_down(str(error))
+                receiver.carrier_down(str(error))
         return None
 
 
@@ -160,8 +160,10 @@ class _Line:
     """One gRPC connection with one stream in it."""
 
     def __init__(self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float) -> None:
-        link = identity.issue_link()
-        credentials = grpc.ssl_channel_credentials(hub.pem, link.key_pem, link.chain_pem)
+        import grpc  # not before it is needed: it takes long to load
+
+        own = identity.issue_connection_certificate()
+        credentials = grpc.ssl_channel_credentials(hub.pem, own.key_pem, own.chain_pem)
         options = [
             *grpc_options(heartbeat),
             ("grpc.ssl_target_name_override", hub.name),
@@ -181,6 +183,8 @@ class _Line:
 
     def await_roster(self, timeout: float) -> None:
         """Wait for the hub's first word, which says who is present."""
+        import grpc
+
         timer = threading.Timer(timeout, self.messages.cancel)
         timer.start()
         try:

@@ -61,8 +61,8 @@ def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Ce
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=hub.der)
     context.set_alpn_protocols(["h2"])
-    link = identity.issue_link()
-    with private_file(link.key_pem + link.chain_pem) as path:
+    own = identity.issue_connection_certificate()
+    with private_file(own.key_pem + own.chain_pem) as path:
         context.load_cert_chain(path)
     try:
         with context.wrap_socket(plain, server_hostname=hub.name) as sealed:
