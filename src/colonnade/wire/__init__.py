@@ -12,8 +12,8 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
     from colonnade.wire.channel import Channel
-    from colonnade.wire.codec import Value, decode, encode
-    from colonnade.wire.counters import Counters, Tally, Traffic
+    from colonnade.wire.codec import encode
+    from colonnade.wire.counters import Counters, Tally
     from colonnade.wire.endpoint import Endpoint
     from colonnade.wire.hub import Hub
     from colonnade.wire.hub_carrier import dial
@@ -32,10 +32,7 @@ else:
         "Room": "room",
         "RoomPlace": "room",
         "Tally": "counters",
-        "Traffic": "counters",
-        "Value": "codec",
         "check_name": "identity",
-        "decode": "codec",
         "dial": "hub_carrier",
         "encode": "codec",
         "probe": "hub_probe",
@@ -59,10 +56,7 @@ __all__ = [
     "Room",
     "RoomPlace",
     "Tally",
-    "Traffic",
-    "Value",
     "check_name",
-    "decode",
     "dial",
     "encode",
     "probe",
