@@ -1,4 +1,4 @@
-"""How we compute on what nobody sees."""
+"""How the participants compute on numbers that none of them sees."""
 
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.hand import Hand, Shares

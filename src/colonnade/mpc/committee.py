@@ -15,17 +15,17 @@ class Link(Protocol):
     """What the committee needs of a channel to one peer."""
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Hand over one message."""
+        """Send one message to the peer."""
 
     def recv(self, kind: str) -> dict[str, Any]:
-        """The next message, which must be of this kind."""
+        """The fields of the next message from the peer, which must be of this kind."""
 
 
 @dataclass(frozen=True)
 class Committee:
-    """Public: the seats, how many of them may pool what they hold, and the arithmetic.
+    """The seats, how many of them together still learn nothing (``threshold``), and the arithmetic; all public.
 
-    Without seats, and with threshold 0, nobody holds shares and nothing can be dealt.
+    With no seats and threshold 0, nobody holds shares and nothing can be dealt.
     """
 
     seats: tuple[str, ...]
@@ -42,11 +42,11 @@ class Committee:
             raise ValueError(f"the threshold of {size} seats lies between 1 and {(size - 1) // 2}")
 
     def point(self, seat: str) -> int:
-        """Where a seat's share lies on the polynomial."""
+        """The point at which the polynomial has the share of this seat."""
         return self.seats.index(seat) + 1
 
-    def seeded(self, dealer: str, degree: int) -> tuple[str, ...]:
-        """The seats to which this dealer sends seeds: the ``degree`` next ones after itself."""
+    def seeded_by(self, dealer: str, degree: int) -> tuple[str, ...]:
+        """The seats that this dealer sends a seed instead of a share: the ``degree`` seats that follow it."""
         start = self.seats.index(dealer) + 1 if dealer in self.seats else 0
         around = self.seats[start:] + self.seats[:start]
         return tuple(seat for seat in around if seat != dealer)[:degree]

@@ -1,7 +1,6 @@
-"""The committee: who holds shares, and the few moves it makes with them.
+"""What one participant does with shares: deal them, receive them, compute with them, and open results.
 
-Everyone, seated or not, has a :class:`Hand`. Owners deal; seats receive, compute locally, add up, and open.
-The wire is not imported: a :class:`Link` is anything with the two methods declared here.
+Every participant has a :class:`Hand`, with a seat in the committee or without. Owners deal. Seats receive and compute.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from colonnade.errors import PeerLost, ProtocolError, ShareError
 from colonnade.mpc.committee import Committee, Link
-from colonnade.mpc.common import Common
+from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues
 from colonnade.mpc.shamir import combine, complete, differing, interpolate
@@ -23,7 +22,7 @@ from colonnade.randomness import Stream, new_key
 
 @dataclass(frozen=True)
 class Shares:
-    """One seat's shares of an integer array: residues, and the degree of the polynomial they lie on."""
+    """One seat's shares of an integer array, as residues, and the degree of the polynomials that they are values of."""
 
     values: Residues
     degree: int
@@ -35,7 +34,7 @@ class Shares:
 
 
 class Hand:
-    """One participant's part in the committee's work."""
+    """What one participant does in the computation of the committee."""
 
     def __init__(
         self,
@@ -50,8 +49,8 @@ class Hand:
         self.system = committee.system
         self.links = links
         self.lost: list[str] = []
-        """Seats whose shares did not come to an opening that went on without them."""
-        self._common: Common | None = None
+        """Seats that were lost, and without which an opening went on."""
+        self._common: CommonKeys | None = None
 
     @property
     def seated(self) -> bool:
@@ -59,43 +58,43 @@ class Hand:
         return self.name in self.committee.seats
 
     @property
-    def common(self) -> Common:
-        """Keys that the seats have in common; all of them come here together, and first exchange the keys."""
+    def common(self) -> CommonKeys:
+        """The keys that the seats have in common; the first call exchanges them, so all seats make it together."""
         if self._common is None:
             if not self.seated:
                 raise ValueError(f"{self.name} has no seat")
-            self._common = Common.agree(self.name, self.committee, self.links)
+            self._common = CommonKeys.agree(self.name, self.committee, self.links)
         return self._common
 
     def announce(self) -> None:
-        """Say that something is about to leave; once, before the first thing does."""
+        """Call ``before_sharing`` once, before this participant deals anything."""
         begin, self._before_sharing = self._before_sharing, None
         if begin:
             begin()
 
     def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
-        """Share an array among the seats; the dealer's own share comes back if it has a seat."""
+        """Send each seat its share of an array; returns the dealer's own share if it has a seat."""
         committee = self.committee
         degree = committee.threshold if degree is None else degree
         if not committee.seats:
             raise ValueError(f"{self.name} cannot deal: nobody has a seat")
         self.announce()
-        drawing = committee.seeded(self.name, degree)
+        drawing = committee.seeded_by(self.name, degree)
         if self.seated:
-            streams = {seat: self.common.between(self.name, seat) for seat in drawing}
+            streams = {seat: self.common.pair_stream(self.name, seat) for seat in drawing}
         else:
             streams = {seat: self._seed(seat, values.shape) for seat in drawing}
         shares = self._deal(self.system.split(values), streams)
         return Shares(shares[committee.point(self.name)], degree) if self.seated else None
 
     def _seed(self, seat: str, shape: Sequence[int]) -> Stream:
-        """Send a seed in place of a share."""
+        """Send a seed instead of a share; returns the stream of this seed."""
         seed = new_key()
         self.links[seat].send("share", shape=list(shape), seed=seed)
         return Stream(seed)
 
     def _deal(self, secret: Residues, drawn: Mapping[str, Stream]) -> dict[int, Residues]:
-        """Send their shares to the seats that cannot draw them; all these shares, by the seats' points."""
+        """Send shares to the seats that cannot draw them; returns these shares by the points of the seats."""
         committee = self.committee
         others = [committee.point(seat) for seat in committee.seats if seat not in drawn]
         streams = {committee.point(seat): stream for seat, stream in drawn.items()}
@@ -106,15 +105,15 @@ class Hand:
         return shares
 
     def receive(self, dealer: str, shape: Sequence[int], *, degree: int | None = None) -> Shares:
-        """The share of this seat in what ``dealer`` dealt, which must have the expected shape.
+        """This seat's share of the array that ``dealer`` dealt, which must have the given shape.
 
-        What a seat deals, some of the others draw from a stream that they have in common with it; whoever has no seat
-        sends them a seed.
+        Some seats draw their share from a stream instead. They have this stream in common with a dealer that has a
+        seat; a dealer without a seat sends them its seed.
         """
         degree = self.committee.threshold if degree is None else degree
-        drawn = self.name in self.committee.seeded(dealer, degree)
+        drawn = self.name in self.committee.seeded_by(dealer, degree)
         if dealer in self.committee.seats:
-            stream = self.common.between(dealer, self.name)
+            stream = self.common.pair_stream(dealer, self.name)
             if drawn:
                 return Shares(self.system.uniform(tuple(shape), stream), degree)
         message = self.links[dealer].recv("share")
@@ -126,19 +125,19 @@ class Hand:
         return Shares(unpack(message.get("words"), shape, self.system, dealer), degree)
 
     def inner(self, left: Shares, right: Shares) -> Shares:
-        """Left' right of two shared matrices with the same rows: local, and the degrees add up."""
+        """Left' right, for two shared matrices with the same rows. Sends nothing; the degrees are added."""
         return Shares(self.system.inner(left.values, right.values), left.degree + right.degree)
 
     def multiply(self, left: Shares, right: Shares) -> Shares:
-        """The elementwise product of two shared arrays: local, and the degrees add up."""
+        """The elementwise product of two shared arrays. Sends nothing; the degrees are added."""
         return Shares(self.system.reduce(left.values * right.values), left.degree + right.degree)
 
     def lower(self, shares: Shares) -> Shares:
-        """The same array at the degree of a fresh input: one round, in which seats deal what they hold.
+        """Shares of the same array at degree ``threshold``: one round, in which seats deal the shares they hold.
 
-        The shares of ``degree + 1`` seats determine the secret as a fixed linear combination, so the same
-        combination of sharings of these shares is a sharing of the secret (BGW). ``threshold`` of the seats draw their
-        part from a stream that they have in common with the dealer; with three seats each sends one message.
+        The secret is a fixed linear combination of the shares of ``degree + 1`` seats. So the same combination of
+        sharings of these shares is a sharing of the secret (BGW). For each dealer, ``threshold`` seats draw their part
+        from a stream that they have in common with it. With three seats, each sends one message.
         """
         committee, common = self.committee, self.common
         dealers = committee.seats[: shares.degree + 1]
@@ -146,8 +145,8 @@ class Hand:
             raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {shares.degree}")
         own: dict[int, Residues] = {}
         if self.name in dealers:
-            drawing = committee.seeded(self.name, committee.threshold)
-            own = self._deal(shares.values, {seat: common.between(self.name, seat) for seat in drawing})
+            drawing = committee.seeded_by(self.name, committee.threshold)
+            own = self._deal(shares.values, {seat: common.pair_stream(self.name, seat) for seat in drawing})
         parts = [
             own[committee.point(dealer)] if dealer == self.name else self.receive(dealer, shares.shape).values
             for dealer in dealers
@@ -156,7 +155,7 @@ class Hand:
         return Shares(combine(self.system, parts, points, 0), committee.threshold)
 
     def add(self, terms: Sequence[Shares]) -> Shares:
-        """The sum, of the highest degree among the terms."""
+        """The sum of the terms; its degree is the highest degree of a term."""
         total = terms[0].values.copy()
         for term in terms[1:]:
             total += term.values
@@ -168,15 +167,15 @@ class Hand:
         return Shares(self.system.reduce(shares.values * residues), shares.degree)
 
     def shift(self, shares: Shares, amount: int) -> Shares:
-        """The sum with a public integer, which every seat adds to its share."""
+        """The sum with a public integer: every seat adds it to its share."""
         residues = self.system.constant(amount, shares.values.ndim)
         return Shares(self.system.reduce(shares.values + residues), shares.degree)
 
     def zero(self, shape: tuple[int, ...], degree: int) -> Shares:
-        """A random sharing of zero that no ``threshold`` seats know.
+        """This seat's share in a random sharing of zero that no ``threshold`` seats know.
 
-        Above the threshold and up to twice it, seats draw it from keys that they have in common. Else every seat deals
-        one, and they are added up.
+        For degrees above the threshold and up to twice the threshold, the seats draw it from keys that they have in
+        common. For other degrees every seat deals a sharing of zero, and all of them are added.
         """
         threshold = self.committee.threshold
         if self.seated and threshold < degree <= 2 * threshold:
@@ -188,37 +187,38 @@ class Hand:
         return self.add([own, *(self.receive(seat, shape, degree=degree) for seat in others)])
 
     def send_opening(self, shares: Shares, to: Sequence[str]) -> None:
-        """Send this seat's share to those who may know the value."""
+        """Send this seat's share to the participants in ``to``, who may know the value."""
         words = pack(shares.values, self.system)
         for name in to:
             if name != self.name:
                 self.links[name].send("opening", words=words)
 
     def receive_opening(self, shape: Sequence[int], *, degree: int, bound: int, own: Shares | None = None) -> Integers:
-        """The opened value, from the shares of all seats that are not lost; spare shares must agree.
+        """The opened value, computed from the shares of all seats that are not lost.
 
-        Recipients need not agree on who is lost: any ``degree + 1`` shares of one polynomial give the same value.
+        All shares must be values of one polynomial. Two receivers may miss different seats and still get the same
+        value, because any ``degree + 1`` shares determine it.
         """
         return self.system.join(self._interpolated(self._gathered(shape, degree, own), degree), bound)
 
     def open_among_seats(self, shares: Shares) -> Residues:
-        """The opened value at every seat, as digits (:meth:`ResidueSystem.low`): one round. Spare shares must agree.
+        """Open numbers that a mask hides to all seats: one round; returns digits (:meth:`ResidueSystem.low_word`).
 
-        For numbers that a mask hides. What may be known is opened by :meth:`send_opening` and :meth:`receive_opening`.
+        Results that may be known are opened by :meth:`send_opening` and :meth:`receive_opening` instead.
         """
         self.send_opening(shares, self.committee.seats)
         found = self._gathered(shares.shape, shares.degree, shares)
         return self._interpolated(found, shares.degree, digits=True)
 
     def _gathered(self, shape: Sequence[int], degree: int, own: Shares | None) -> dict[str, Residues]:
-        """The shares of all seats, less those that are lost for good."""
+        """The shares of all seats except those that are lost."""
         shares: dict[str, Residues] = {}
         for seat in self.committee.seats:
             if seat == self.name and own is not None:
                 shares[seat] = own.values
             elif seat not in self.lost:
                 try:
-                    # Whoever is alive is waited for, though others might do: by spare shares a wrong one is noticed.
+                    # Wait for every seat that is alive, even if fewer are enough: additional shares reveal a wrong one.
                     message = self.links[seat].recv("opening")
                 except PeerLost as error:
                     self._go_on_without(seat, degree, error)
@@ -228,7 +228,7 @@ class Hand:
         return shares
 
     def _go_on_without(self, seat: str, degree: int, error: PeerLost) -> None:
-        """Note that a seat is lost, unless it was needed: whether by the study as a whole, or by this opening."""
+        """Note that a seat is lost; raise the error if the study or this opening needs that seat."""
         if error.spare != seat or len(self.committee.seats) == degree + 1:
             raise error
         self.lost.append(seat)
@@ -250,20 +250,20 @@ class Hand:
             raise differing(list(shares)) from None
 
     def tell_opened(self, values: Integers, to: Sequence[str]) -> None:
-        """Pass on what was opened, where the others leave the opening to this seat."""
+        """Send opened values to the participants in ``to``, who did not take part in the opening."""
         flat = values.reshape(-1)
-        plain = values if values.dtype == np.int64 else [str(value).rjust(self._digits) for value in flat]
+        plain = values if values.dtype == np.int64 else [str(value).rjust(self._longest_number) for value in flat]
         for name in to:
             if name != self.name:
                 self.links[name].send("opened", values=plain)
 
     @property
-    def _digits(self) -> int:
-        """Room for any number, so that the length of a message tells nothing about it."""
+    def _longest_number(self) -> int:
+        """The length of the longest number as text: all are padded to it, so that no length depends on a value."""
         return len(str(self.system.modulus)) + 1
 
     def receive_opened(self, opener: str, shape: Sequence[int], bound: int) -> Integers:
-        """What another seat opened, which must have the expected shape and size."""
+        """The values that ``opener`` opened, which must have this shape and be at most ``bound`` in magnitude."""
         values: Any = self.links[opener].recv("opened").get("values")
         try:
             if not isinstance(values, np.ndarray):

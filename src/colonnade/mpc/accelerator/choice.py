@@ -1,11 +1,10 @@
-"""Finding a GPU with fast float64 for products of shares, while nobody waits for it.
+"""Which device computes products of shares: a GPU with fast float64 if one is found, else the CPU.
 
-Looking takes seconds (torch, the driver, a kernel to build), so it begins when there is work enough to be expected, in
-a thread of its own. Until then, and where there is no such device, the CPU does the work; both give the same bits, so
-nobody can tell from the results.
+The search takes seconds (torch, the driver, a kernel to build). So it starts when enough work is expected, in a thread
+of its own, and nobody waits for it. Until a device is found the CPU does the work; both give the same bits.
 
-torch is imported only here, and only where there is a driver. ``COLONNADE_ACCELERATOR`` is ``auto``, ``off`` (never
-look for one) or ``cpu`` (the same torch code on the CPU, to test it without a GPU).
+torch is imported only here, and only if there is a driver. ``COLONNADE_ACCELERATOR`` is ``auto``, ``off`` (never search
+for a device) or ``cpu`` (run the torch code on the CPU, to test it without a GPU).
 """
 
 from __future__ import annotations
@@ -24,15 +23,16 @@ from colonnade.mpc.accelerator.device import Accelerator, Residues
 
 SETTING = "COLONNADE_ACCELERATOR"
 WORTH = 1 << 27
-"""Fewer multiplications (20 ms of one core) stay on the CPU, as do those with fewer than REUSE to each number moved."""
+"""A product with fewer multiplications than this (20 ms of one core) stays on the CPU."""
 REUSE = 16
+"""So does a product with fewer multiplications than this for each number that is moved."""
 LOOK = 1 << 37
-"""So many multiplications (20 s of one core) are worth looking for a device: it slows everything else down by 5 s."""
+"""After this many multiplications (20 s of one core) the search starts: it slows down all other work by 5 s."""
 
 
 @dataclass
 class _Search:
-    """How much work there was, whether somebody has begun to look, and what was found: all of one process."""
+    """The search of one process: how much work there was, whether the search has begun, and what it found."""
 
     process: int = field(default_factory=os.getpid)
     multiplications: int = 0
@@ -46,19 +46,19 @@ _search = _Search()
 
 
 def expect(multiplications: int) -> None:
-    """So much work lies ahead, or was done in vain: begin to look for a device, if all of it is worth that."""
+    """Note that this much work is coming, or was done on the CPU; start the search if there is enough of it."""
     search = _of_this_process()
     with search.counting:
         search.multiplications += multiplications
         begin = search.multiplications >= LOOK and not search.begun
         search.begun |= begin
     if begin and chosen() == "auto" and _has_driver():
-        # Not a daemon: at the end of the process one that is loading torch would crash it.
+        # Not a daemon: if the process ended while a daemon loads torch, it would crash.
         Thread(target=find, name="accelerator").start()
 
 
 def found() -> Accelerator | None:
-    """The device, once it is found; nobody waits for that."""
+    """The device, or None if it has not been found yet; does not wait for the search."""
     setting = chosen()
     if setting == "cpu":
         return find()
@@ -66,7 +66,7 @@ def found() -> Accelerator | None:
 
 
 def find() -> Accelerator | None:
-    """Look for a device, and wait until that is done."""
+    """Search for a device and wait for the result; None if there is none."""
     setting = chosen()
     if setting == "off":
         return None
@@ -81,7 +81,7 @@ def find() -> Accelerator | None:
 
 
 def offload(left: Residues, right: Residues, primes: Sequence[int]) -> Residues | None:
-    """Left' right from an accelerator, where there is one and it pays for the way; None if the CPU had better do it."""
+    """Left' right, computed by an accelerator; None if the CPU must or should do it."""
     if not pays(left.shape, right.shape):
         return None
     device = found()
@@ -97,20 +97,20 @@ def offload(left: Residues, right: Residues, primes: Sequence[int]) -> Residues 
 
 
 def give_up(device: Accelerator, error: RuntimeError) -> None:
-    """A device that failed is not asked again, unless it was only full of somebody else's work."""
+    """Never use a device again after this error, unless its memory was only full."""
     if not isinstance(error, device.torch.OutOfMemoryError):
         _of_this_process().device = None
 
 
 def pays(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
-    """Whether a product of arrays of these shapes takes longer here than the way to a device and back."""
+    """Whether the product of arrays of these shapes takes longer on the CPU than moving them to a device and back."""
     primes, rows, a = left
     b = right[2]
     return primes * rows * a * b >= max(WORTH, REUSE * primes * (rows * (a + b) + a * b))
 
 
 def _of_this_process() -> _Search:
-    """A process that was forked has no use for the device of another."""
+    """The search of this process; a forked process cannot use the device of its parent, so it starts a new one."""
     global _search
     if _search.process != os.getpid():
         _search = _Search()
@@ -118,7 +118,7 @@ def _of_this_process() -> _Search:
 
 
 def chosen() -> str:
-    """What the environment asks for; a study looks before it begins, so that a misspelling does not end it midway."""
+    """The setting in the environment; a study reads it before it begins, so that a wrong word stops it early."""
     setting = os.environ.get(SETTING, "auto")
     if setting not in ("auto", "cpu", "off"):
         raise ColonnadeError(f"{SETTING} is none of auto, cpu and off: set it to one of them, or unset it")
@@ -128,7 +128,7 @@ def chosen() -> str:
 @cache
 def _find(setting: str, process: int) -> Accelerator | None:
     if setting == "auto" and not _has_driver():
-        return None  # before torch, which takes seconds to load
+        return None  # without loading torch, which takes seconds
     try:
         torch = import_module("torch")
     except (ImportError, OSError):
@@ -140,7 +140,7 @@ def _find(setting: str, process: int) -> Accelerator | None:
             return None
         found = Accelerator(torch, "cuda")
         usable = found.is_fast() and found.is_exact()
-    except RuntimeError:  # a device that is there and cannot be used: busy, full, or of the process that forked this
+    except RuntimeError:  # the device cannot be used: it is busy, full, or in use by the parent process
         return None
     return found if usable else None
 

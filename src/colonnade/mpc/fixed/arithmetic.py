@@ -76,7 +76,7 @@ class FixedPoint:
 
     # Numbers in, without a message
 
-    def held(self, shares: Shares, bound: int, fraction: int | None = None) -> Fixed:
+    def from_shares(self, shares: Shares, bound: int, fraction: int | None = None) -> Fixed:
         """Shares of dealt integers, with the bound that their owner keeps."""
         return self._fits(Fixed(shares, self.fraction if fraction is None else fraction, bound), "what was dealt")
 
@@ -209,7 +209,7 @@ class FixedPoint:
             # Half of what the groups' lowest bits add on average is taken off, so that errors go either way.
             offset = (1 << bits) - ((self.masks.groups - 1) << cut >> 1)
             total = number.shares.values.reshape(len(self.system.primes), -1) + mask.whole.values
-            total += self.system.everywhere(offset, total.shape)
+            total += self.system.constant_array(offset, total.shape)
             masks.append((mask, cut, bits))
             masked.append(self.system.reduce(total))
         joined = np.concatenate(masked, axis=1) if len(masked) > 1 else masked[0]
@@ -224,12 +224,12 @@ class FixedPoint:
     def _floor(self, number: Fixed, opened: Residues, mask: Mask, cut: int, bits: int) -> Fixed:
         """What is left of an opened number without its lowest bits and its mask."""
         system = self.system
-        low = system.low(opened) & np.uint64((1 << cut) - 1)
+        low = system.low_word(opened) & np.uint64((1 << cut) - 1)
         # All terms are below 2^50, so one reduction at the end is enough.
-        kept = opened * system.from_digits(cut, opened.shape)
-        kept -= system.limbs(low, cut, cut)
+        kept = opened * system.digit_factors(cut, opened.shape)
+        kept -= system.unreduced(low, cut, cut)
         kept -= mask.high.values
-        kept -= system.everywhere(1 << bits >> cut, kept.shape)
+        kept -= system.constant_array(1 << bits >> cut, kept.shape)
         values = system.reduce(kept).reshape(-1, *number.shape)
         bound = (number.bound >> cut) + int(self.ulps) + 1
         return Fixed(Shares(values, self.hand.committee.threshold), number.fraction - cut, bound)
@@ -312,7 +312,7 @@ class FixedPoint:
         flat = Shares(number.shares.values.reshape(len(self.system.primes), -1), number.shares.degree)
         masked = self.hand.shift(self.hand.add([flat, mask.whole]), offset)
         opened = self.hand.open_among_seats(masked)
-        low = self.system.low(opened) & np.uint64((1 << bits) - 1)
+        low = self.system.low_word(opened) & np.uint64((1 << bits) - 1)
         return slice_bits(low, bits), mask.low
 
     def _refuse_degree(self, degree: int) -> None:

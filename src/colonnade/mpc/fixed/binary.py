@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc.committee import Committee, Link
-from colonnade.mpc.common import Common, groups
+from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import differing
 from colonnade.randomness import Stream
 
@@ -217,7 +217,7 @@ class _Reduction:
 class BitHand:
     """One seat's work on shared bits."""
 
-    def __init__(self, name: str, committee: Committee, links: Mapping[str, Link], common: Common) -> None:
+    def __init__(self, name: str, committee: Committee, links: Mapping[str, Link], common: CommonKeys) -> None:
         self.name, self.committee, self.common = name, committee, common
         self.field = field_for(len(committee.seats))
         self._links = links
@@ -227,7 +227,7 @@ class BitHand:
     def group_bits(self, known: Sequence[Words], count: int) -> list[BitShares]:
         """For each of all groups, shares of words that its members know; no message.
 
-        ``known`` are those of the groups of this seat, in the order of ``common.held``. In numbers of other groups
+        ``known`` are those of the groups of this seat, in the order of ``common.streams``. In numbers of other groups
         its share is zero.
         """
         mine, out = iter(zip(known, self._factors, strict=True)), []
@@ -303,7 +303,7 @@ class BitHand:
             raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {degree}")
         points = tuple(committee.point(seat) for seat in dealers)
         weights = dict(zip(dealers, self.field.weights(points, 0), strict=True))
-        seeded = committee.seeded(name, threshold)
+        seeded = committee.seeded_by(name, threshold)
         known = (0, *(committee.point(seat) for seat in seeded))
         # With factors that sum to 1, a share is the secret plus multiples of (mask - secret). Each share is made of
         # the one before it: of three seats, the second of the two then differs from the first by one mask.
@@ -312,12 +312,12 @@ class BitHand:
             factors = self.field.weights(known, committee.point(seat))[1:]
             steps.append((seat, tuple(a ^ b for a, b in zip(factors, before, strict=True))))
             before = factors
-        drawing = {dealer: name in committee.seeded(dealer, threshold) for dealer in dealers if dealer != name}
+        drawing = {dealer: name in committee.seeded_by(dealer, threshold) for dealer in dealers if dealer != name}
         plan = self._reductions[degree] = _Reduction(
             weights.get(name, 0),
-            [self.common.between(name, seat) for seat in seeded],
+            [self.common.pair_stream(name, seat) for seat in seeded],
             steps,
-            [self.common.between(dealer, name) for dealer, draws in drawing.items() if draws],
+            [self.common.pair_stream(dealer, name) for dealer, draws in drawing.items() if draws],
             [dealer for dealer, draws in drawing.items() if not draws],
         )
         return plan
@@ -346,7 +346,7 @@ class BitHand:
     def _factors(self) -> list[int]:
         """Of each group's bits, the factor of this seat: 1 at 0, and 0 at the seats that are not in the group."""
         committee = self.committee
-        absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.held]
+        absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.streams]
         return [self.field.weights((0, *points), committee.point(self.name))[0] for points in absent]
 
     def _add_multiple(self, planes: Planes, words: Words, factor: int) -> None:

@@ -269,11 +269,11 @@ def lengths(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
     return BitShares(planes, secret.degree, secret.count)
 
 
-def add(hand: BitHand, numbers: Sequence[BitShares], *, hurry: bool = False) -> BitShares:
+def add(hand: BitHand, numbers: Sequence[BitShares], *, fast: bool = False) -> BitShares:
     """The sum modulo 2^bits.
 
     Three numbers become two in one round, with ``bits - 1`` ANDs, until two are left: 1 round for 3 numbers, 2 for 4,
-    5 for 10, 8 for 35. The last two take ``bits - 1`` rounds of one AND; in a hurry 1 + ceil(log2(bits - 1)) rounds,
+    5 for 10, 8 for 35. The last two take ``bits - 1`` rounds of one AND; if ``fast``, 1 + ceil(log2(bits - 1)) rounds,
     with about bits log2(bits) ANDs in all (97 for 24 bits, 151 for 32).
     """
     rest = list(numbers)
@@ -281,7 +281,7 @@ def add(hand: BitHand, numbers: Sequence[BitShares], *, hurry: bool = False) -> 
         rest = _carry_save(hand, rest)
     if len(rest) == 1:
         return rest[0]
-    return _sum_at_once(hand, *rest) if hurry else _sum_bit_by_bit(hand, *rest)
+    return _sum_at_once(hand, *rest) if fast else _sum_bit_by_bit(hand, *rest)
 
 
 def _carry_save(hand: BitHand, numbers: Sequence[BitShares]) -> list[BitShares]:

@@ -136,8 +136,8 @@ class Masks:
     def _mask(self, bits: int, count: int) -> Mask:
         lows, highs = self._draw(bits, count)
         common = self.hand.common
-        high = common.total(iter(highs))
-        low = common.total(self.system.reduce(self.system.limbs(low, bits)) for low in lows)
+        high = common.share_of_sum(iter(highs))
+        low = common.share_of_sum(self.system.reduce(self.system.unreduced(low, bits)) for low in lows)
         whole = self.system.reduce(low + high * self.system.constant(1 << bits, 2))
         return Mask(self._shares(whole), self._shares(high))
 
@@ -149,28 +149,28 @@ class Masks:
         lows, highs = self._draw(bits, count)
         factor = self.system.constant(1 << bits, 2)
         parts = [
-            self.system.reduce(self.system.limbs(low, bits) + high * factor)
+            self.system.reduce(self.system.unreduced(low, bits) + high * factor)
             for low, high in zip(lows, highs, strict=True)
         ]
-        whole = self.hand.common.total(iter(parts))
+        whole = self.hand.common.share_of_sum(iter(parts))
         numbers = self.bits.group_bits([slice_bits(low, bits) for low in lows], count)
-        return BitMask(self._shares(whole), circuits.add(self.bits, numbers, hurry=count <= _HURRY))
+        return BitMask(self._shares(whole), circuits.add(self.bits, numbers, fast=count <= _HURRY))
 
     def _draw(self, bits: int, count: int) -> tuple[list[NDArray[np.uint64]], list[Residues]]:
         """Of every group of this seat, the lowest bits of its number and the rest of it."""
         lows, highs = [], []
         top = self.width - bits
-        for _, stream in self.hand.common.held:
+        for _, stream in self.hand.common.streams:
             lows.append(stream.uint64(count) & np.uint64((1 << bits) - 1))
             limbs = stream.uint32((-(-top // LIMB), count)) & np.uint32((1 << LIMB) - 1)
             limbs[-1] &= np.uint32((1 << (top - 1) % LIMB + 1) - 1)
-            highs.append(self.system.reduce(self.system.joined(limbs.astype(np.float64))))
+            highs.append(self.system.reduce(self.system.unreduced_from_limbs(limbs.astype(np.float64))))
         return lows, highs
 
     def _coins(self, bits: int, count: int) -> Coins:
         """Coins of all groups, each known to its members, added modulo 2 in either arithmetic."""
         hand, words = self.hand, words_for(count)
-        drawn = [stream.uint64((bits, words)) for _, stream in hand.common.held]
+        drawn = [stream.uint64((bits, words)) for _, stream in hand.common.streams]
         shared = self.bits.group_bits(drawn, count)
         binary = shared[0]
         for more in shared[1:]:
