@@ -163,7 +163,7 @@ class ResidueSystem:
         return np.array([prime // 2 for prime in self.primes], dtype=np.int32)[:, None]
 
     def reduce(self, values: Residues, *, passes: int = 1) -> Residues:
-        """Reduce in place numbers of magnitude below 2^51, or with two passes up to 2^53 - p; returns the same array."""
+        """Reduce numbers of magnitude below 2^51 in place, or with two passes up to 2^53 - p; returns the array."""
         if values.size <= FEW:
             primes, inverses = _moduli(self.primes, spread(values.shape))
             for _ in range(passes):

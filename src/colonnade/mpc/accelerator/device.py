@@ -100,7 +100,7 @@ class Accelerator:
             yield start == 0, self._placed(left[here]), self._placed(right[here])
 
     def _multiply(self, left: Tensor, right: Tensor, prime: int, total: Tensor, first: bool) -> None:
-        """Add left' right to the total, or set it. All blocks have equal length; the remaining rows are one more block."""
+        """Add left' right to the total, or set it. All blocks are equally long; the rows that remain are one more."""
         rows, (a, b) = left.shape[0], total.shape
         # As on the CPU: a sum of this many products, plus a multiple of the prime, is exact as a float.
         most = min(_MOST_ROWS, (2**53 - prime) // (prime // 2) ** 2)
