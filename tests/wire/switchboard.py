@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 
 from colonnade.errors import ConnectError, IdentityError
@@ -114,9 +113,6 @@ class _Cord:
 
     def send(self, peer: str, packet: bytes) -> None:
         self._board._route(self, peer, packet)
-
-    def together(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def tell(self, news: Callable[[Receiver], None]) -> None:
         self._news.put(news)

@@ -286,7 +286,7 @@ def _constant_array(primes: tuple[int, ...], value: int, shape: tuple[int, ...])
 
 @lru_cache(maxsize=4096)
 def _constant(primes: tuple[int, ...], value: int, dimensions: int) -> Residues:
-    return _column([centred(value, prime) for prime in primes], dimensions)
+    return _constant_array(primes, value, (len(primes), *[1] * (dimensions - 1)))
 
 
 @lru_cache(maxsize=256)
@@ -305,10 +305,6 @@ def _powers(primes: tuple[int, ...], count: int, power: int) -> Residues:
     """For each prime, the powers of 2^22, each divided by 2^power."""
     rows = [[centred(pow(2, LIMB * index - power, prime), prime) for index in range(count)] for prime in primes]
     return np.array(rows, dtype=np.float64)
-
-
-def _column(values: Sequence[float], dimensions: int) -> Residues:
-    return filled(values, (len(values), *[1] * (dimensions - 1)))
 
 
 def filled(values: Sequence[float], shape: tuple[int, ...]) -> Residues:

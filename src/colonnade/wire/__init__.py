@@ -1,4 +1,4 @@
-"""How bytes reach the right peer, unread by others.
+"""How bytes reach the right peer so that nobody else can read them.
 
 A name is imported when it is first used, because gRPC and cryptography take long to load.
 """
@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# Before gRPC is loaded: it would otherwise write every refused handshake to stderr, past our own errors.
+# Set before gRPC is loaded; otherwise it writes every refused handshake to stderr, in addition to our own errors.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
@@ -21,22 +21,18 @@ if TYPE_CHECKING:
     from colonnade.wire.identity import Certificate, Identity, check_name
     from colonnade.wire.room import Network, Room, RoomPlace
 else:
-    _HOMES = {
-        "Certificate": "identity",
-        "Channel": "channel",
-        "Counters": "counters",
-        "Endpoint": "endpoint",
-        "Hub": "hub",
-        "Identity": "identity",
-        "Network": "room",
-        "Room": "room",
-        "RoomPlace": "room",
-        "Tally": "counters",
-        "check_name": "identity",
-        "dial": "hub_carrier",
-        "encode": "codec",
-        "probe": "hub_probe",
+    _NAMES = {
+        "channel": "Channel",
+        "codec": "encode",
+        "counters": "Counters Tally",
+        "endpoint": "Endpoint",
+        "hub": "Hub",
+        "hub_carrier": "dial",
+        "hub_probe": "probe",
+        "identity": "Certificate Identity check_name",
+        "room": "Network Room RoomPlace",
     }
+    _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:

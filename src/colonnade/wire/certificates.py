@@ -11,12 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 _CLOCK_SKEW = timedelta(hours=24)
@@ -83,7 +78,7 @@ def create(name: str, days: int) -> tuple[Ed25519PrivateKey, bytes]:
 def issue(name: str, days: int, issuer: x509.Certificate, issuer_key: Ed25519PrivateKey) -> tuple[bytes, bytes]:
     """A new P-256 key, and a certificate for it that the issuer signs; both as PEM text."""
     key = ec.generate_private_key(ec.SECP256R1())
-    # The unit keeps subject and issuer apart: OpenSSL takes equal names for a self-signed certificate.
+    # The unit makes subject and issuer different: if they were equal, OpenSSL would expect a self-signed certificate.
     builder = _builder(name, _x509_name(name, unit="link"), issuer.subject, days).public_key(key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=False), critical=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,6 @@ from colonnade.wire.values import (
     Reader,
     Writer,
 )
-
-Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | NDArray[np.generic] | None"
 
 
 def encode(value: Any) -> bytes:

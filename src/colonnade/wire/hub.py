@@ -1,7 +1,7 @@
-"""The meeting point: knows who is present and passes sealed packets on.
+"""The hub: it knows who is present, and forwards sealed packets.
 
-One asyncio loop in one thread serves everybody. The hub keeps a few megabytes a participant at most; a
-participant that does not read holds up those who write to it, and is disconnected if that lasts.
+One asyncio loop in one thread serves all participants. The hub keeps at most a few megabytes for each participant. If a
+participant does not read, those who send to it must wait; after some time it is disconnected.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _STOP_SECONDS = 1.0
 
 
 def grpc_options(heartbeat: float) -> list[tuple[str, int]]:
-    """Settings that hub and participants share."""
+    """The gRPC settings of the hub and of participants; ``heartbeat`` is in seconds."""
     beat = int(heartbeat * 1000)
     return [
         ("grpc.max_send_message_length", envelope.MAX_ROSTER + envelope.MAX_ENVELOPE),
         ("grpc.max_receive_message_length", envelope.MAX_ROSTER + envelope.MAX_ENVELOPE),
         ("grpc.keepalive_time_ms", beat),
         ("grpc.keepalive_timeout_ms", beat),
-        ("grpc.http2.ping_timeout_ms", beat),  # or a lost bandwidth probe holds keepalive up for a minute
+        ("grpc.http2.ping_timeout_ms", beat),  # otherwise a lost bandwidth probe delays keepalive by a minute
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", beat // 2),
@@ -39,7 +39,7 @@ def grpc_options(heartbeat: float) -> list[tuple[str, int]]:
 
 
 class Hub:
-    """A gRPC server that participants dial."""
+    """A gRPC server to which participants connect."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class Hub:
 
     @property
     def port(self) -> int:
-        """The port it listens on, once started."""
+        """The port on which the hub listens after it was started."""
         return self._port
 
     @property
     def address(self) -> str:
-        """Where to dial, once started."""
+        """The address to connect to after the hub was started."""
         return f"{self._address.rpartition(':')[0]}:{self._port}"
 
     def start(self) -> Self:
-        """Listen; returns when participants can connect."""
+        """Start the hub; returns when participants can connect."""
         self._thread = threading.Thread(target=self._loop.run_forever, name="wire-hub", daemon=True)
         self._thread.start()
         try:
@@ -91,7 +91,7 @@ class Hub:
         self.stop()
 
     def carry(self, message: bytes) -> bytes:
-        """What becomes of an envelope on its way; for tests to override."""
+        """The envelope as it is forwarded; tests override this."""
         return message
 
     async def _serve(self) -> None:
@@ -116,7 +116,7 @@ class Hub:
 
     async def _close(self) -> None:
         await self._server.stop(_STOP_SECONDS if self._connections else 0)
-        # gRPC returns before its handlers have ended; a loop must not be closed under them.
+        # gRPC returns before its handlers have ended, and the loop must stay open until then.
         handlers = asyncio.all_tasks() - {asyncio.current_task()}
         if handlers:
             await asyncio.wait(handlers, timeout=_STOP_SECONDS)
@@ -150,7 +150,7 @@ class Hub:
             await context.abort(grpc.StatusCode.ABORTED, connection.ended.result())
 
     def _admit(self, context: Any) -> tuple[str, int]:
-        """The name that the connection has proved, or a reason to refuse it."""
+        """The name and incarnation of the participant; an error if the certificate does not prove the name."""
         from colonnade.wire import certificates
 
         metadata = dict(context.invocation_metadata() or ())
@@ -210,7 +210,7 @@ class Hub:
 
 
 class _Connection:
-    """One connected participant and what waits to be written to it."""
+    """The connection of one participant, and the messages that wait to be sent to it."""
 
     def __init__(self, name: str, incarnation: int) -> None:
         self.name, self.incarnation = name, incarnation
@@ -227,13 +227,13 @@ class _Connection:
         self._drained.set()
 
     def announce(self, message: bytes) -> None:
-        """Add a small message, whatever the backlog."""
+        """Add a small message without waiting for room."""
         self._waiting.append(message)
         self._bytes += len(message)
         self._filled.set()
 
     async def put(self, message: bytes) -> None:
-        """Add a message, when there is room."""
+        """Wait until there is room, then add a message."""
         while self._bytes > _QUEUE_BYTES and not self.ended.done():
             self._drained.clear()
             try:
@@ -259,7 +259,7 @@ class _Connection:
         return envelope.bundle(batch)
 
     def _joins(self, first: bytes, size: int) -> bool:
-        """Whether the next message fits into the bundle; the roster, which comes first, is waited for alone."""
+        """Whether the next message fits into the bundle; the roster, which comes first, is sent alone."""
         return size + len(self._waiting[0]) <= envelope.FULL_BUNDLE and first[0] != envelope.ROSTER
 
 

@@ -1,4 +1,4 @@
-"""A participant's way to the hub: dials out, stays connected, comes back after a break."""
+"""Connects a participant to the hub, and connects again when the connection breaks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def dial(
     heartbeat: float = 5.0,
     topic: bytes = b"",
 ) -> Endpoint:
-    """Connect to the hub at ``host:port`` and take one's place in the study."""
+    """Connect to the hub at ``host:port``; returns the participant's endpoint in the study."""
     hub = participants.get(hub_name)
     if hub is None:
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
@@ -45,7 +45,7 @@ def dial(
 
 
 class _HubCarrier:
-    """A carrier over one bidirectional gRPC stream, renewed as often as needed."""
+    """A carrier that uses one bidirectional gRPC stream at a time, and opens a new one when it breaks."""
 
     def __init__(
         self, address: str, identity: Identity, hub: Certificate, connect_timeout: float, heartbeat: float
@@ -85,7 +85,7 @@ class _HubCarrier:
             self._thread.join(_CLOSE_SECONDS)
 
     def _drain(self, line: _Line) -> None:
-        """Let the line finish for as long as it gets on."""
+        """Wait until the line has sent everything, or makes no more progress."""
         backlog = -1
         while self._thread is not None and self._thread.is_alive() and line.backlog != backlog:
             backlog = line.backlog
@@ -130,7 +130,7 @@ class _HubCarrier:
                 line = self._reconnect(receiver)
 
     def _listen(self, receiver: Receiver, line: _Line) -> str | None:
-        """Pass on what arrives until the line breaks; the reason, or None if there is no way back."""
+        """Give messages to the receiver until the line breaks; returns the reason, or None if it must not reconnect."""
         import grpc
 
         try:
@@ -157,7 +157,7 @@ class _HubCarrier:
 
 
 class _Line:
-    """One gRPC connection with one stream in it."""
+    """One gRPC connection with one stream."""
 
     def __init__(self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float) -> None:
         import grpc  # not before it is needed: it takes long to load
@@ -182,7 +182,7 @@ class _Line:
         self.roster: dict[str, int] = {}
 
     def await_roster(self, timeout: float) -> None:
-        """Wait for the hub's first word, which says who is present."""
+        """Wait for the first message of the hub, which tells who is present."""
         import grpc
 
         timer = threading.Timer(timeout, self.messages.cancel)
@@ -200,19 +200,19 @@ class _Line:
 
     @property
     def backlog(self) -> int:
-        """Messages that wait to be sent."""
+        """How many messages wait to be sent."""
         return self._outgoing.qsize()
 
     def put(self, message: bytes) -> None:
-        """Send a message when its turn comes."""
+        """Send a message after those that already wait."""
         self._outgoing.put(message)
 
     def finish(self) -> None:
-        """Hang up once everything has been sent."""
+        """Close the stream after everything has been sent."""
         self._outgoing.put(None)
 
     def cancel(self) -> None:
-        """Hang up now."""
+        """Close the connection now."""
         self._outgoing.put(None)
         self.messages.cancel()
         self._channel.close()
@@ -232,7 +232,7 @@ def _pass_on(message: bytes, receiver: Receiver) -> None:
 
 
 def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:
-    """What waits to be sent, until None: small messages that wait together leave together."""
+    """The waiting messages, until None comes; small messages that wait at the same time become one bundle."""
     batch: list[bytes] = []
     size = 0
     while (message := waiting.get()) is not None:
@@ -241,7 +241,7 @@ def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:
             batch, size = [], 0
         batch.append(message)
         size += len(message)
-        if waiting.empty():  # so what is held never waits for what may not come
+        if waiting.empty():  # a bundle never waits for messages that may not come
             yield envelope.bundle(batch)
             batch, size = [], 0
     if batch:

@@ -234,7 +234,8 @@ class BitHand:
         for group in groups(self.committee):
             planes = np.zeros((self.field.m, *known[0].shape), dtype=np.uint64)
             if self.name in group:
-                self._add_multiple(planes, *next(mine))
+                words, factor = next(mine)
+                planes[[power for power in range(self.field.m) if factor >> power & 1]] = words
             out.append(BitShares(planes, self.committee.threshold, count))
         return out
 
@@ -349,11 +350,6 @@ class BitHand:
         committee = self.committee
         absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.streams]
         return [self.field.weights((0, *points), committee.point(self.name))[0] for points in absent]
-
-    def _add_multiple(self, planes: Planes, words: Words, factor: int) -> None:
-        for power in range(self.field.m):
-            if factor >> power & 1:
-                planes[power] ^= words
 
 
 def _checked(words: Any, shape: tuple[int, ...], sender: str) -> Planes:
