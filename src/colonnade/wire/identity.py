@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +69,8 @@ class Certificate:
     @cached_property
     def der(self) -> bytes:
         """The certificate as it appears in a TLS handshake."""
+        import ssl
+
         return ssl.PEM_cert_to_DER_cert(self.pem.decode("ascii"))
 
     @cached_property
