@@ -39,21 +39,18 @@ def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> boo
     return True
 
 
-def key_of(certificate: x509.Certificate) -> Ed25519PublicKey | None:
-    """The public key in a certificate; None if it is not an Ed25519 key."""
-    key = certificate.public_key()
-    return key if isinstance(key, Ed25519PublicKey) else None
+def has_ed25519_key(certificate: x509.Certificate) -> bool:
+    """Whether the key of this certificate is an Ed25519 key."""
+    return isinstance(certificate.public_key(), Ed25519PublicKey)
 
 
 def has_signed(certificate: x509.Certificate, signature: bytes, message: bytes) -> bool:
     """Whether the key of this certificate made the signature of ``message``."""
-    key = key_of(certificate)
+    key = certificate.public_key()
     try:
-        if key is not None:
-            key.verify(signature, message)
+        return isinstance(key, Ed25519PublicKey) and key.verify(signature, message) is None
     except InvalidSignature:
         return False
-    return key is not None
 
 
 def common_name(certificate: x509.Certificate) -> str:

@@ -15,19 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.wire.values import (
-    ALIGN,
-    ARRAY,
-    DICT,
-    DTYPE_CODES,
-    INLINE,
-    LIST,
-    MAGIC,
-    MAX_FRAME,
-    STR,
-    Reader,
-    Writer,
-)
+from colonnade.wire.values import ALIGN, ARRAY, DICT, DTYPE_CODES, INLINE, LIST, MAGIC, MAX_FRAME, STR, Reader, Writer
 
 
 def encode(value: Any) -> bytes:

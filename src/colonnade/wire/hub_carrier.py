@@ -173,10 +173,7 @@ class _Line:
         self._address = address
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self._channel = grpc.secure_channel(address, credentials, options)
-        metadata = (
-            (envelope.INCARNATION_KEY, f"{incarnation:x}"),
-            (envelope.VERSION_KEY, envelope.VERSION),
-        )
+        metadata = ((envelope.INCARNATION_KEY, f"{incarnation:x}"), (envelope.VERSION_KEY, envelope.VERSION))
         join = self._channel.stream_stream(envelope.PATH)
         self.messages: Any = join(_bundles(self._outgoing), metadata=metadata)
         self.roster: dict[str, int] = {}

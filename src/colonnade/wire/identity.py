@@ -47,7 +47,7 @@ class Certificate:
             found = certificates.read_self_signed(pem)
         except ValueError:
             raise IdentityError(f"{source} is not a self-signed certificate in PEM form") from None
-        if certificates.key_of(found) is None:
+        if not certificates.has_ed25519_key(found):
             raise IdentityError(f"{source} does not hold an Ed25519 key; make one with `colonnade init`")
         return cls(check_name(certificates.common_name(found)), certificates.pem_of(found))
 

@@ -72,9 +72,7 @@ class Post:
             try:
                 self._grant_all()
                 self._watch.wait_for_peer(
-                    name,
-                    lambda: standing.departed or outbox.has_room(size) or self._ask(name),
-                    "taken nothing",
+                    name, lambda: standing.departed or outbox.has_room(size) or self._ask(name), "taken nothing"
                 )
             except PeerLost as error:
                 if error.spare is None:  # a spare peer is lost: from now on packets to it are dropped

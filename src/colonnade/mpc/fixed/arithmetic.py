@@ -132,11 +132,7 @@ class FixedPoint:
         return self.truncate_all([self._raw(left, right, bound)], fraction)[0]
 
     def products(
-        self,
-        pairs: Sequence[tuple[Fixed, Fixed]],
-        *,
-        fraction: int | None = None,
-        bounds: Sequence[int] | None = None,
+        self, pairs: Sequence[tuple[Fixed, Fixed]], *, fraction: int | None = None, bounds: Sequence[int] | None = None
     ) -> list[Fixed]:
         """The elementwise product of each pair: 1 round, or 2 if only some are truncated; see :meth:`multiply`."""
         known = [left.bound * right.bound for left, right in pairs] if bounds is None else bounds
