@@ -76,7 +76,7 @@ class Seat:
         """The owner deals its numbers, the others receive them."""
         whole = np.rint(values * 2.0**FRACTION).astype(np.int64)
         shares = self.hand.deal(whole) if owner == self.hand.name else self.hand.receive(owner, values.shape)
-        return self.engine.held(shares, LARGEST << FRACTION)
+        return self.engine.from_shares(shares, LARGEST << FRACTION)
 
     def run(self, x: Fixed, y: Fixed) -> Fixed:
         """The operation, from shares to shares."""

@@ -43,7 +43,7 @@ OPERATIONS: Mapping[str, tuple[str, Operation]] = {
 
 
 def _whole(engine: FixedPoint, number: Fixed) -> Fixed:
-    return engine.held(number.shares, number.bound, 0)
+    return engine.from_shares(number.shares, number.bound, 0)
 
 
 @dataclass
@@ -86,7 +86,7 @@ def _measure(hand: Hand, count: Count, operation: Operation) -> tuple[Count, Cou
     values = np.arange(COUNT) + 1
     shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
     engine = FixedPoint(hand, FRACTION)
-    number = engine.held(shares, (1 << BITS) - 1)
+    number = engine.from_shares(shares, (1 << BITS) - 1)
     operation(engine, number)
     spent = []
     for step in (lambda: engine.masks.prepare(dict(engine.masks.used)), lambda: operation(engine, number)):

@@ -144,7 +144,7 @@ def open_without(play, lost, spare=lambda seat: seat, degrees=(2, 2)):
             total = hand.add([square, mask])
             hand.send_opening(total, committee.seats)
             opened.append(hand.receive_opening(secret.shape, degree=total.degree, bound=100, own=total))
-        low = hand.system.low(hand.open_among_seats(hand.add([square, masks[0]])))
+        low = hand.system.low_word(hand.open_among_seats(hand.add([square, masks[0]])))
         return [*opened, low.view(np.int64)], hand.lost
 
     for name, ended in play(committee, dict.fromkeys(committee.seats, seat)).items():

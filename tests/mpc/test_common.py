@@ -10,7 +10,7 @@ from scipy import stats
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.common import Common, groups
+from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import combine, interpolate
 from colonnade.randomness import Stream
 
@@ -25,7 +25,7 @@ def with_keys(committee, keys):
     """All seats' common randomness, from the keys of the groups."""
     pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
     return {
-        seat: Common(
+        seat: CommonKeys(
             seat,
             committee,
             {group: key for group, key in keys.items() if seat in group},
@@ -44,7 +44,7 @@ def test_shares_lie_on_one_polynomial(size, threshold):
     committee = make(size, threshold)
     seats = fresh(committee)
     uniform = {
-        committee.point(seat): common.total(common.system.uniform((40,), stream) for _, stream in common.held)
+        committee.point(seat): common.share_of_sum(common.system.uniform((40,), stream) for _, stream in common.streams)
         for seat, common in seats.items()
     }
     assert len(np.unique(interpolate(committee.system, uniform, threshold))) > 70
@@ -79,8 +79,11 @@ def test_the_coins_of_the_seats_are_agreed_upon(play):
     def seat(hand):
         common = hand.common
         assert hand.common is common
-        return {group: stream.bytes(16) for group, stream in common.held}, {
-            (hand.name, peer): (common.between(hand.name, peer).bytes(16), common.between(peer, hand.name).bytes(16))
+        return {group: stream.bytes(16) for group, stream in common.streams}, {
+            (hand.name, peer): (
+                common.pair_stream(hand.name, peer).bytes(16),
+                common.pair_stream(peer, hand.name).bytes(16),
+            )
             for peer in committee.seats
             if peer != hand.name
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 
 from colonnade.errors import ConnectError, IdentityError
@@ -45,7 +44,7 @@ class Switchboard:
     def cut(self, name: str) -> None:
         """Break a participant's connection."""
         self._unplug(self._cords[name])
-        self._cords[name].tell(lambda receiver: receiver.link_down("the connection was cut"))
+        self._cords[name].tell(lambda receiver: receiver.carrier_down("the connection was cut"))
 
     def restore(self, name: str) -> None:
         """Mend a broken connection."""
@@ -60,14 +59,14 @@ class Switchboard:
             former = self._cords.get(cord.name)
             self._cords[cord.name] = cord
         if former is not None:
-            former.tell(lambda receiver: receiver.link_failed(_replaced(cord.name)))
+            former.tell(lambda receiver: receiver.carrier_failed(_replaced(cord.name)))
         self._plug(cord)
 
     def _plug(self, cord: _Cord) -> None:
         with self._lock:
             others = {name: other.incarnation for name, other in self._plugged.items() if name != cord.name}
             self._plugged[cord.name] = cord
-            cord.tell(lambda receiver: receiver.link_up(others))
+            cord.tell(lambda receiver: receiver.carrier_up(others))
             self._tell_others(cord, lambda receiver: receiver.peer_here(cord.name, cord.incarnation))
 
     def _unplug(self, cord: _Cord) -> None:
@@ -93,7 +92,7 @@ def _replaced(name: str) -> ConnectError:
 
 
 class _Cord:
-    """A link: one thread that delivers what the others put into its queue."""
+    """A carrier: one thread that delivers what the others put into its queue."""
 
     def __init__(self, board: Switchboard, name: str) -> None:
         self._board = board
@@ -114,9 +113,6 @@ class _Cord:
 
     def send(self, peer: str, packet: bytes) -> None:
         self._board._route(self, peer, packet)
-
-    def together(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def tell(self, news: Callable[[Receiver], None]) -> None:
         self._news.put(news)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from colonnade.errors import ProtocolError
 from colonnade.wire import envelope
-from colonnade.wire.dial import _bundles
-from colonnade.wire.hub import _Seat
+from colonnade.wire.hub import _Connection
+from colonnade.wire.hub_carrier import _bundles
 
 packets = st.binary(max_size=40).map(lambda body: envelope.prefix("bank", "shop") + body)
 
@@ -54,10 +54,10 @@ def _dialled(messages: list[bytes]) -> list[bytes]:
 
 def _written_by_the_hub(messages: list[bytes]) -> list[bytes]:
     async def drain() -> list[bytes]:
-        seat = _Seat("shop", 1)
+        connection = _Connection("shop", 1)
         for message in messages:
-            seat.announce(message)
-        return [await seat.get() for _ in range(len(messages)) if seat._waiting]
+            connection.announce(message)
+        return [await connection.get() for _ in range(len(messages)) if connection._waiting]
 
     return asyncio.run(drain())
 

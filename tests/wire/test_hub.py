@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost
-from colonnade.wire import Certificate, Hub, Identity, dial
-from colonnade.wire import identity as identity_module
+from colonnade.wire import Certificate, Hub, Identity, certificates, dial
 
 NAMES = ("bank", "coordinator", "shop")
 
@@ -88,7 +87,7 @@ def test_no_certificate_for_the_hub(people: Any) -> None:
 
 
 def test_an_expired_identity(people: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity_module, "datetime", SimpleNamespace(now=lambda tz: datetime(2020, 1, 1, tzinfo=UTC)))
+    monkeypatch.setattr(certificates, "datetime", SimpleNamespace(now=lambda tz: datetime(2020, 1, 1, tzinfo=UTC)))
     old = Identity.create("bank", days=30)
     monkeypatch.undo()
     with pytest.raises(IdentityError, match=r"the certificate of bank expired on 2020-01-31"):

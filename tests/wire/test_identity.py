@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from colonnade.errors import IdentityError
-from colonnade.wire import Certificate, Identity, fingerprint
+from colonnade.wire import Certificate, Identity
 
 
 def test_files_round_trip(tmp_path: Path) -> None:
@@ -18,8 +19,8 @@ def test_files_round_trip(tmp_path: Path) -> None:
     assert stat.S_IMODE(key_path.stat().st_mode) == 0o600
     again = Identity.load(key_path, crt_path)
     assert again.name == "bank"
-    assert again.fingerprint == identity.fingerprint == fingerprint(identity.certificate.parsed)
-    assert again.fingerprint.startswith("sha256:")
+    digest = identity.certificate.parsed.fingerprint(SHA256()).hex()
+    assert again.fingerprint == identity.fingerprint == f"sha256:{digest}"
     assert identity.certificate.has_signed(again.sign(b"x"), b"x")
     assert not identity.certificate.has_signed(again.sign(b"x"), b"y")
 
@@ -60,18 +61,18 @@ def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
         Certificate.load(tmp_path / "missing")
 
 
-def test_a_link_certificate_is_not_an_identity() -> None:
-    chain = Identity.create("bank").issue_link().chain_pem
+def test_a_connection_certificate_is_not_an_identity() -> None:
+    chain = Identity.create("bank").issue_connection_certificate().chain_pem
     with pytest.raises(IdentityError):
         Certificate.from_pem(chain)
 
 
-def test_only_its_own_link_certificates_count() -> None:
+def test_only_its_own_connection_certificates_count() -> None:
     bank, impostor = Identity.create("bank"), Identity.create("bank")
-    link = x509.load_pem_x509_certificate(bank.issue_link().chain_pem)
-    assert bank.certificate.has_issued(link)
-    assert not impostor.certificate.has_issued(link)
-    assert not Identity.create("shop").certificate.has_issued(link)
+    shown = x509.load_pem_x509_certificate(bank.issue_connection_certificate().chain_pem)
+    assert bank.certificate.has_issued(shown)
+    assert not impostor.certificate.has_issued(shown)
+    assert not Identity.create("shop").certificate.has_issued(shown)
 
 
 def test_dates() -> None:

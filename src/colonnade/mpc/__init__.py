@@ -1,6 +1,7 @@
-"""How we compute on what nobody sees."""
+"""How the participants compute on numbers that none of them sees."""
 
-from colonnade.mpc.committee import Committee, Hand, Link, Shares
+from colonnade.mpc.committee import Committee, Link
+from colonnade.mpc.hand import Hand, Shares
 from colonnade.mpc.residues import PRIMES, ResidueSystem
 
 __all__ = ["PRIMES", "Committee", "Hand", "Link", "ResidueSystem", "Shares"]

@@ -1,7 +1,7 @@
-"""Keys hidden in a group of prime order: ristretto255 of libsodium, over all processors.
+"""Keys hidden in a group of prime order: ristretto255 of libsodium, on all processors.
 
-Every operation is libsodium's: the map from hashes to the group (RFC 9496), the product with a secret scalar in
-constant time, and the inverse of a scalar. Here they are only spread over threads; libsodium runs without the
+libsodium does every operation: it maps hashes to the group (RFC 9496), multiplies with a secret scalar in constant
+time, and inverts scalars. This module only spreads the operations over threads; libsodium runs without the
 interpreter's lock.
 """
 
@@ -22,37 +22,37 @@ from colonnade.randomness import Stream
 
 POINT_BYTES = 32
 SECONDS_PER_PRODUCT = 0.19e-3
-"""On one core of an ordinary server; for forecasts."""
+"""Time on one core of an ordinary server, for forecasts; so is the next."""
 SECONDS_PER_HASH = 0.05e-3
 
 Points = NDArray[np.uint8]
 
 _DOMAIN = b"colonnade keys to ristretto255, version 1:"
 _HASH_BYTES = 64
-_PIECE = 128  # operations that a thread takes at a time
+_PIECE = 128  # operations that a thread does at a time
 
 
 class Blind:
-    """A secret scalar: it hides group elements, and can be taken off again."""
+    """A secret scalar that hides group elements; its inverse shows them again."""
 
     def __init__(self, scalar: bytes) -> None:
         self._scalar = scalar
 
     @classmethod
     def fresh(cls, stream: Stream) -> Blind:
-        """A uniform scalar."""
+        """A blind with a uniform scalar from this stream."""
         return cls(_sodium().crypto_core_ristretto255_scalar_reduce(stream.bytes(_HASH_BYTES)))
 
     def inverse(self) -> Blind:
-        """What takes this blind off."""
+        """The blind that undoes this one."""
         return Blind(_sodium().crypto_core_ristretto255_scalar_invert(self._scalar))
 
     def times(self, other: Blind) -> Blind:
-        """Both blinds as one."""
+        """One blind that does what both do one after the other."""
         return Blind(_sodium().crypto_core_ristretto255_scalar_mul(self._scalar, other._scalar))
 
     def on(self, points: Points, source: str = "this participant") -> Points:
-        """The product with every point; bytes that ``source`` made up instead of points are refused."""
+        """Every point times the scalar; an error names ``source`` if something is not a point."""
         product, scalar = _sodium().crypto_scalarmult_ristretto255, self._scalar
         flat = np.ascontiguousarray(points).tobytes()
         places = range(0, len(flat), POINT_BYTES)
@@ -66,7 +66,7 @@ class Blind:
 
 
 def hashed(keys: Sequence[bytes]) -> Points:
-    """Every key as an element of the group of which nobody knows a logarithm."""
+    """For every key an element of the group, whose logarithm nobody knows."""
     to_group = _sodium().crypto_core_ristretto255_from_hash
     return _spread(lambda key: to_group(hashlib.sha512(_DOMAIN + key).digest()), keys)
 
@@ -77,7 +77,7 @@ def processors() -> int:
 
 
 def _spread(operation: Callable[..., bytes], items: Sequence[bytes] | range) -> Points:
-    """An operation on every item, some at a time on every processor."""
+    """The results of an operation on every item, computed on all processors."""
 
     def piece(start: int) -> bytes:
         return b"".join([operation(item) for item in items[start : start + _PIECE]])

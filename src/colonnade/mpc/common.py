@@ -1,9 +1,10 @@
 """Randomness that seats have in common, so that masks and sharings of zero need no message.
 
-Every group of all but ``threshold`` seats holds a key. Whichever ``threshold`` seats pool what they hold, one group
-is left of which they know nothing, and its part makes the sum uniform to them (pseudorandom secret sharing). A group's
-number, known to each of its members, is a sharing of degree ``threshold`` without a word: the polynomial that has it
-at 0 and 0 at every other seat. Every two seats share a key as well, for shares that one deals and the other can draw.
+A *group* is a set of all seats but ``threshold`` of them, and each group has a key. If ``threshold`` seats put together
+all they know, there is still one group whose key they do not know; its part makes a sum over all groups uniform to them
+(pseudorandom secret sharing). A number that all members of a group know is already shared with degree ``threshold``, by
+the polynomial that has this number at 0 and is 0 at the seats outside the group. In addition every two seats have a key
+in common, for shares that one of them deals and the other draws.
 """
 
 from __future__ import annotations
@@ -12,35 +13,33 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colonnade.errors import ProtocolError
+from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.shamir import weights
 from colonnade.randomness import KEY_BYTES, Stream, new_key
-
-if TYPE_CHECKING:
-    from colonnade.mpc.committee import Committee, Link
 
 Group = tuple[str, ...]
 
 
 def groups(committee: Committee) -> list[Group]:
-    """All sets of all but ``threshold`` seats, in a fixed order."""
+    """All groups of the committee, in a fixed order."""
     return list(combinations(committee.seats, len(committee.seats) - committee.threshold))
 
 
-class Common:
-    """The keys of one seat: those of its groups, and one with every other seat."""
+class CommonKeys:
+    """The keys of one seat: the keys of its groups, and one key for each other seat."""
 
     def __init__(
         self, name: str, committee: Committee, keys: Mapping[Group, bytes], pairs: Mapping[str, bytes]
     ) -> None:
         self.name, self.committee, self.system = name, committee, committee.system
-        self.held = [(group, Stream(keys[group])) for group in groups(committee) if name in group]
-        """The groups of this seat in a fixed order, each with the stream that its members read in step."""
+        self.streams = [(group, Stream(keys[group])) for group in groups(committee) if name in group]
+        """The groups of this seat in a fixed order, each with the stream that all its members read."""
         self._between = {
             (dealer, seat): Stream(sha256(pairs[peer] + dealer.encode()).digest())
             for peer in pairs
@@ -48,8 +47,8 @@ class Common:
         }
 
     @classmethod
-    def agree(cls, name: str, committee: Committee, links: Mapping[str, Link]) -> Common:
-        """Exchange keys: one round, in which every seat writes to those after it."""
+    def agree(cls, name: str, committee: Committee, links: Mapping[str, Link]) -> CommonKeys:
+        """Exchange the keys: one round, in which every seat sends keys to the seats after it."""
         place = committee.seats.index(name)
         keys = {group: new_key() for group in groups(committee) if group[0] == name}
         pairs: dict[str, bytes] = {}
@@ -62,12 +61,12 @@ class Common:
             keys.update(zip(due, found, strict=True))
         return cls(name, committee, keys, pairs)
 
-    def between(self, dealer: str, seat: str) -> Stream:
-        """The stream that stands for what ``dealer`` deals to ``seat``; one of them is this seat."""
+    def pair_stream(self, dealer: str, seat: str) -> Stream:
+        """The stream of the shares that ``dealer`` deals to ``seat``; this seat is one of the two."""
         return self._between[dealer, seat]
 
-    def total(self, parts: Iterator[Residues]) -> Residues:
-        """This seat's share of the sum of what its groups hold, given in the order of the groups."""
+    def share_of_sum(self, parts: Iterator[Residues]) -> Residues:
+        """This seat's share of the sum over all groups; ``parts`` are the numbers of this seat's groups, in order."""
         out: Residues | None = None
         for part, weight in zip(parts, self.weights, strict=True):
             term = part * weight.reshape(-1, *[1] * (part.ndim - 1))
@@ -76,10 +75,10 @@ class Common:
         return self.system.reduce(out)
 
     def zero(self, shape: tuple[int, ...], degree: int) -> Residues:
-        """This seat's share of zero, uniform among sharings of a degree above the threshold and at most twice it.
+        """This seat's share in a uniform sharing of zero, of a degree above the threshold and at most twice it.
 
-        Of each group, x to the j times its polynomial vanishes at 0. Those of the group that the others know nothing of
-        span all polynomials of the degree that vanish at 0 and at the others' points.
+        The polynomial of a group times x^j is 0 at 0. For the group whose key an observer does not know, these products
+        span all polynomials of this degree that are 0 at 0 and at the points of the seats outside the group.
         """
         threshold = self.committee.threshold
         if not threshold < degree <= 2 * threshold:
@@ -88,19 +87,19 @@ class Common:
         powers = [point**power for power in range(1, degree - threshold + 1)]
 
         def parts() -> Iterator[Residues]:
-            for _, stream in self.held:
+            for _, stream in self.streams:
                 out = self.system.uniform(shape, stream) * powers[0]
                 for power in powers[1:]:
                     out += self.system.uniform(shape, stream) * power
                 yield self.system.reduce(out)
 
-        return self.total(parts())
+        return self.share_of_sum(parts())
 
     @cached_property
     def weights(self) -> list[Residues]:
-        """Of each group's number, the factor of this seat for each prime."""
+        """For each group, the factor that turns its number into this seat's share, modulo each prime."""
         committee = self.committee
-        absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.held]
+        absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.streams]
         known, me = [(0, *points) for points in absent], committee.point(self.name)
         return [np.array([float(weights(prime, at, me)[0]) for prime in self.system.primes]) for at in known]
 

@@ -1,10 +1,11 @@
-"""An oblivious key-value store: right answers for the keys that were put in, random ones for all others.
+"""An oblivious key-value store: for keys in the store it gives their values, for all other keys random values.
 
-A key's value is the XOR of three cells of a table and of a random half of 64 further cells. Keys are put in by
-peeling, as in an XOR filter: whoever is alone in some cell is taken out, until nobody is, and cells are then set in
-the opposite order. The few that are never alone are solved for together, which is what the 64 cells are there for.
-Cells that nobody needs are random. So for random values the whole table is random, whatever the keys are: it does not
-tell which keys it holds (docs/theory/alignment.md).
+The value of a key is the XOR of three cells of a table and of a random half of 64 more cells. The store is built by
+peeling, like an XOR filter: a key that is the only one in some cell is removed, again and again, until there is no such
+key. Then the cells are set in the opposite order. The few keys that could not be removed form a system of linear
+equations, which is solved with the help of the 64 cells. Cells that no key needs are random. So if the values are
+random, the whole table is random for all sets of keys: it does not show which keys it holds
+(docs/theory/alignment.md).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from colonnade.errors import ProtocolError
 from colonnade.randomness import Stream
 
 Words = NDArray[np.uint64]
-"""(count, 2): 128 bits each."""
+"""An array (count, 2): 128 bits for each key or value."""
 Places = NDArray[np.int64]
 Layer = tuple[Places, Places]
 
 WORDS = 2
 _SHARED = 64
-_SLACK, _SPARE = 1.3, 60  # cells for each key, and in all: peeling works from 1.222 on
+_SLACK, _SPARE = 1.3, 60  # cells for each key, and additional ones: peeling needs more than 1.222 for each key
 _LARGEST_CORE = 1 << 12
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = 0x9E3779B97F4A7C15
@@ -34,7 +35,7 @@ _WORD = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Store:
-    """The table: three equal parts and the shared cells; the seed says which cells a key has."""
+    """The table: three equal parts and 64 shared cells; the seed determines which cells a key has."""
 
     seed: int
     cells: Words
@@ -46,17 +47,17 @@ class Store:
             raise ProtocolError("a key-value store has no cells")
 
     def __getitem__(self, keys: Words) -> Words:
-        """The values of keys: those put in, or something random."""
+        """The values of these keys, random for keys that are not in the store."""
         return _answers(self.cells, keys, self.seed)
 
 
 def cells_for(count: int) -> int:
-    """How many cells a store of so many keys has."""
+    """How many cells a store of ``count`` keys has."""
     return 3 * -(-int(_SLACK * count + _SPARE) // 3) + _SHARED
 
 
 def stored(keys: Words, values: Words, stream: Stream) -> Store:
-    """A store of random values under different, random keys."""
+    """A store with these keys, which must be random and different, and their values, which must be random."""
     seed = int(stream.uint64(1)[0])
     cells = stream.uint64((cells_for(len(keys)), WORDS))
     places = _three(keys, seed, len(cells))
@@ -76,7 +77,7 @@ def _answers(cells: Words, keys: Words, seed: int) -> Words:
 
 
 def _three(keys: Words, seed: int, size: int) -> Places:
-    """Three cells of each key, one in each part: (count, 3)."""
+    """The places of three cells for each key, one in each part: an array (count, 3)."""
     part = (size - _SHARED) // 3
     found = np.empty((len(keys), 3), dtype=np.int64)
     for index in range(3):
@@ -87,7 +88,7 @@ def _three(keys: Words, seed: int, size: int) -> Places:
 
 
 def _mixed(keys: Words, seed: int) -> NDArray[np.uint64]:
-    """64 bits of each key that depend on all of it and on the seed; keys are random themselves."""
+    """64 bits for each key, which depend on the whole key and on the seed; the keys themselves are random."""
     state = keys[:, 0] ^ np.uint64(seed & _WORD)
     state = (state ^ (state >> np.uint64(30))) * _MIX[0]
     state = ((state ^ (state >> np.uint64(27))) + keys[:, 1]) * _MIX[1]
@@ -96,12 +97,12 @@ def _mixed(keys: Words, seed: int) -> NDArray[np.uint64]:
 
 
 def _halves(keys: Words, seed: int) -> NDArray[np.uint64]:
-    """Which of the shared cells a key has, a bit each."""
+    """Which of the shared cells each key has: one bit for each cell."""
     return _mixed(keys, seed + _STEP * 3)
 
 
 def _shared(cells: Words, keys: Words, seed: int) -> Words:
-    """The XOR of each key's shared cells, eight of them at a time by a table."""
+    """For each key the XOR of its shared cells, looked up for eight cells at a time."""
     chosen, found = _halves(keys, seed), np.zeros((len(keys), WORDS), dtype=np.uint64)
     for start in range(0, _SHARED, 8):
         table = np.zeros((1, WORDS), dtype=np.uint64)
@@ -117,13 +118,13 @@ def _xor(cells: Words, places: Places) -> Words:
 
 
 def _peel(places: Places, size: int) -> tuple[list[Layer], Places]:
-    """Keys in the order in which they were alone in a cell, with that cell, layer by layer; and those that never were.
+    """Layers of keys in the order of their removal, each with the cell where it was alone; and the keys that remain.
 
-    Keys of one layer do not meet in each other's cells, so they can be set together.
+    No key has the cell of another key of the same layer, so the cells of a layer can be set together.
     """
     flat, owners = places.ravel(), np.repeat(np.arange(len(places)), 3)
     count = np.bincount(flat, minlength=size)
-    # The sum of the keys in a cell is the key itself once it is alone there.
+    # The sum of the numbers of the keys in a cell: if one key is left, this is its number.
     total = np.bincount(flat, weights=owners, minlength=size).astype(np.int64)
     layers: list[Layer] = []
     left = np.ones(len(places), dtype=bool)
@@ -141,7 +142,7 @@ def _peel(places: Places, size: int) -> tuple[list[Layer], Places]:
 
 
 def _solve(cells: Words, keys: Words, places: Places, values: Words, seed: int) -> None:
-    """Change cells so that these keys get their values: elimination over bits, a Python integer a row."""
+    """Change cells so that these keys get their values: elimination on bits, with a Python integer for each row."""
     if len(keys) > _LARGEST_CORE:
         raise ValueError("keys of a store must be different and random")
     wanted = values ^ _answers(cells, keys, seed)
@@ -163,7 +164,7 @@ def _solve(cells: Words, keys: Words, places: Places, values: Words, seed: int) 
 
 
 def _change(cells: Words, by: dict[int, int], own: Sequence[int]) -> None:
-    """XOR numbers of 128 bits to cells: the shared ones come first among the columns, then the keys' own."""
+    """XOR 128-bit numbers into cells: the first columns are the shared cells, the others are the cells in ``own``."""
     for column, value in by.items():
         place = len(cells) - _SHARED + column if column < _SHARED else own[column - _SHARED]
         cells[place] ^= np.array([value & _WORD, value >> 64], dtype=np.uint64)

@@ -1,7 +1,7 @@
-"""Shares on the wire: a residue has 22 bits and travels in 24, four of them in three words.
+"""Shares as they are sent: a residue has 22 bits and is sent in 24, so four residues make three words of 32 bits.
 
-The words are laid out in planes (all first words, then all second, then all third), so that packing is a
-handful of operations on contiguous memory.
+All first words come first, then all second words, then all third words. So packing takes few operations, and these
+work on contiguous memory.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from colonnade.mpc.residues import Residues, ResidueSystem
 
 Words = NDArray[np.uint32] | NDArray[np.int32]
 SMALL = 1 << 14
-"""Up to so many residues a third more bytes cost less than packing, and they travel as they are."""
+"""At most this many residues are sent unpacked: a third more bytes cost less time than packing."""
 
 
 def pack(residues: Residues, system: ResidueSystem) -> Words:
-    """Residues as 24-bit numbers from 0 to p - 1, one row of words a prime; a few of them as they are."""
+    """Residues as words to send, one row for each prime; few residues are not packed."""
     count = prod(residues.shape[1:])
     quarter = _quarter(count)
     if residues.size <= SMALL:
@@ -39,7 +39,7 @@ def pack(residues: Residues, system: ResidueSystem) -> Words:
 
 
 def unpack(words: Any, shape: Sequence[int], system: ResidueSystem, sender: str) -> Residues:
-    """What :func:`pack` packed; anything else is refused."""
+    """The residues in words that :func:`pack` made; anything else is refused, in the name of ``sender``."""
     count = prod(shape)
     quarter = _quarter(count)
     primes = len(system.primes)
@@ -64,14 +64,14 @@ def unpack(words: Any, shape: Sequence[int], system: ResidueSystem, sender: str)
 
 
 def _plain(numbers: Any, count: int, system: ResidueSystem, sender: str) -> Residues:
-    """Residues that travelled as they are."""
+    """Residues that were sent unpacked."""
     primes = len(system.primes)
     if not isinstance(numbers, np.ndarray) or numbers.dtype != np.int32 or numbers.shape != (primes, count):
         raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
-    # Nearly all are below half of the smallest prime, which is quick to see. Else, once half of p is added, they lie
-    # from 0 to p - 1, and what wraps around is larger than that too.
-    near = not numbers.size or max(int(numbers.max()), -int(numbers.min())) <= system.nearest
-    if not near and ((numbers + system.halves).view(np.uint32) >= system.limits).any():
+    # Nearly always all are below half of the smallest prime, which is fast to check. If not: with half of p added, a
+    # residue is a number from 0 to p - 1, and a negative number read as unsigned is larger than that.
+    near = not numbers.size or max(int(numbers.max()), -int(numbers.min())) <= system.smallest_half
+    if not near and ((numbers + system.half_primes).view(np.uint32) >= system.prime_column).any():
         raise ProtocolError(f"{sender} sent a number that is no residue")
     return numbers.astype(np.float64)
 

@@ -1,9 +1,9 @@
 """Exact integer arithmetic at BLAS speed: a residue number system of centred 22-bit primes.
 
-A secret integer is held as its residues modulo a few primes just below 2^22, each residue centred in
-(-p/2, p/2) and stored as a float64. A matrix product modulo one prime is then an ordinary ``dgemm`` over at
-most 2048 rows (2048 (p/2)^2 < 2^53 - p) followed by one reduction, and exact by construction. More
-precision is one more prime. All residue arrays have the primes as their first axis.
+A secret integer is stored as its residues modulo a few primes just below 2^22. Each residue is centred in
+(-p/2, p/2) and is a float64. A matrix product modulo one prime is then an ordinary ``dgemm`` over at most 2048 rows
+(2048 (p/2)^2 < 2^53 - p) and one reduction, and it is exact. For larger integers there are more primes. All arrays of
+residues have the primes as their first axis.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.accelerator import offload
+from colonnade.mpc.accelerator.choice import offload
 from colonnade.randomness import Stream
 
 Residues = NDArray[np.float64]
 Integers = NDArray[Any]
 """int64, or Python integers in an object array where int64 is too small."""
 
-# The sixteen largest primes below 2^22, written as their distance to it. So near to 2^22, a uniform 22-bit
-# number is a residue in all but one of 20,000 draws.
+# The sixteen largest primes below 2^22, written as their distance to 2^22. They are so close to 2^22 that at most one
+# of 20,000 uniform 22-bit numbers is too large to be a residue.
 PRIMES = tuple(2**22 - d for d in (3, 17, 27, 33, 57, 87, 105, 113, 117, 123, 131, 137, 161, 167, 173, 197))
 BLOCK_ROWS = 2048
 _CHUNK = 1 << 15
@@ -34,21 +34,21 @@ _NEARLY = 2.0**-40
 LIMB = 22
 _AT_ONCE = 29
 SPREAD = 1 << 14
-"""Constants for arrays of so many numbers are kept in full."""
+"""Constants for arrays with at most this many numbers are stored at full size."""
 _LIMB_MASK = 2**LIMB - 1
 FEW = 1 << 16
-"""Up to so many residues the calls cost more than the arithmetic, and all primes are treated at once."""
+"""Arrays of at most this many residues are computed for all primes at once: the calls cost more than the numbers."""
 
 
 @dataclass(frozen=True)
 class ResidueSystem:
-    """Integers modulo the product of the first ``len(primes)`` primes, read back as signed."""
+    """Integers modulo the product of these primes; results are read as signed integers."""
 
     primes: tuple[int, ...]
 
     @classmethod
     def for_bound(cls, bound: int) -> ResidueSystem:
-        """The smallest system in which every integer of magnitude at most ``bound`` is distinct."""
+        """The system with the fewest primes in which all integers from -bound to bound have different residues."""
         modulus = 1
         for count, prime in enumerate(PRIMES, start=1):
             modulus *= prime
@@ -66,11 +66,11 @@ class ResidueSystem:
 
     @property
     def bits(self) -> int:
-        """How many bits a signed value may have."""
+        """How many bits a signed integer may have in this system."""
         return self.modulus.bit_length() - 1
 
     def split(self, values: Integers) -> Residues:
-        """Signed integers (int64, object, or integer-valued float64) to residues, read-only."""
+        """The residues, read-only, of signed integers (int64, object, or float64 without fractions)."""
         if values.dtype == np.float64 and (not values.size or np.abs(values).max() < self.primes[-1] // 2):
             return np.broadcast_to(values, (len(self.primes), *values.shape))
         out = np.empty((len(self.primes), *values.shape))
@@ -81,36 +81,36 @@ class ResidueSystem:
         return out
 
     def constant(self, value: int, dimensions: int) -> Residues:
-        """One public integer as residues that combine with any array of so many dimensions; read-only."""
+        """The residues of a public integer, read-only, to be broadcast to arrays with ``dimensions`` axes."""
         return _constant(self.primes, value, dimensions)
 
-    def everywhere(self, value: int, shape: tuple[int, ...]) -> Residues:
-        """One public integer as residues that combine with arrays of this shape, the primes first; read-only."""
+    def constant_array(self, value: int, shape: tuple[int, ...]) -> Residues:
+        """The residues of a public integer, read-only, to be broadcast to ``shape``, in which the primes are first."""
         if prod(shape) > SPREAD:
             return _constant(self.primes, value, len(shape))
-        return _everywhere(self.primes, value, shape)
+        return _constant_array(self.primes, value, shape)
 
-    def limbs(self, values: NDArray[np.uint64], bits: int, power: int = 0) -> NDArray[np.float64]:
-        """Numbers of so many bits divided by 2^power modulo every prime, congruent but not reduced: below 2^50.
+    def unreduced(self, values: NDArray[np.uint64], bits: int, power: int = 0) -> NDArray[np.float64]:
+        """Numbers of ``bits`` bits, divided by 2^power modulo every prime; not reduced, but below 2^50.
 
-        Where they are long, they are taken apart into 22 bits at a time, and a small product puts these together.
+        Long numbers are cut into limbs of 22 bits, and a small matrix product puts these together.
         """
         whole = values.view(np.int64)
         if bits <= _AT_ONCE:
             return _powers(self.primes, 1, power) * whole.astype(np.float64)
         limbs = [(whole >> shift if shift else whole) & _LIMB_MASK for shift in range(0, bits, LIMB)]
-        return self.joined(np.array(limbs, dtype=np.float64), power)
+        return self.unreduced_from_limbs(np.array(limbs, dtype=np.float64), power)
 
-    def joined(self, limbs: NDArray[np.float64], power: int = 0) -> NDArray[np.float64]:
-        """Numbers given by 22 bits at a time, the lowest first, divided by 2^power: congruent but not reduced."""
+    def unreduced_from_limbs(self, limbs: NDArray[np.float64], power: int = 0) -> NDArray[np.float64]:
+        """Numbers given as limbs of 22 bits, the lowest first, divided by 2^power modulo every prime; not reduced."""
         return _powers(self.primes, len(limbs), power) @ limbs
 
     def join(self, residues: Residues, bound: int) -> Integers:
-        """Residues back to signed integers of magnitude at most ``bound``: Garner, digit by digit.
+        """The signed integers from -bound to bound that have these residues, found digit by digit (Garner).
 
-        The digits are centred, so the value is read as signed. int64 arithmetic wraps modulo 2^64 and is
-        therefore exact whenever the value itself fits. A value beyond the bound cannot come of an honest
-        computation and is refused; where the system has bits to spare, a wrong share is caught so.
+        The digits are centred, so the integer is signed. int64 arithmetic is modulo 2^64, so it is exact if the result
+        fits. An honest computation never gives a value beyond the bound, so such a value is refused; this catches wrong
+        shares if the system has more bits than needed.
         """
         narrow = bound < 2**63
         value: Integers = np.zeros(residues.shape[1:], dtype=np.int64 if narrow else object)
@@ -127,7 +127,7 @@ class ResidueSystem:
         return value
 
     def uniform(self, shape: tuple[int, ...], stream: Stream) -> Residues:
-        """Uniform residues; two holders of the same stream draw the same ones."""
+        """Uniform residues from a stream; whoever has the same stream gets the same residues."""
         if prod(shape) * len(self.primes) <= FEW:
             return self._few_uniform(shape, stream)
         out = np.empty((len(self.primes), *shape))
@@ -137,33 +137,33 @@ class ResidueSystem:
         return out
 
     def _few_uniform(self, shape: tuple[int, ...], stream: Stream) -> Residues:
-        """All primes in one draw, with as many bits as the largest of them has."""
+        """Uniform residues for all primes at once, drawn with as many bits as the largest prime has."""
         words = stream.uint32((len(self.primes), prod(shape)))
         bits = np.uint32((1 << max(self.primes).bit_length()) - 1)
         words &= bits
-        while (high := words >= self.limits).any():
+        while (high := words >= self.prime_column).any():
             words[high] = stream.uint32(int(high.sum())) & bits
         residues = words.astype(np.float64)
-        residues -= self.halves
+        residues -= self.half_primes
         return residues.reshape(len(self.primes), *shape)
 
     @cached_property
-    def limits(self) -> NDArray[np.uint32]:
+    def prime_column(self) -> NDArray[np.uint32]:
         """The primes as a column."""
         return np.array(self.primes, dtype=np.uint32)[:, None]
 
     @cached_property
-    def nearest(self) -> int:
-        """The largest magnitude that is a residue modulo every prime."""
+    def smallest_half(self) -> int:
+        """The largest magnitude that a residue may have modulo every prime."""
         return min(self.primes) // 2
 
     @cached_property
-    def halves(self) -> NDArray[np.int32]:
+    def half_primes(self) -> NDArray[np.int32]:
         """Half of each prime, rounded down, as a column."""
         return np.array([prime // 2 for prime in self.primes], dtype=np.int32)[:, None]
 
     def reduce(self, values: Residues, *, passes: int = 1) -> Residues:
-        """Reduce in place; entries below 2^51 in magnitude, or with two passes as large as 2^53 - p."""
+        """Reduce numbers of magnitude below 2^51 in place, or with two passes up to 2^53 - p; returns the array."""
         if values.size <= FEW:
             primes, inverses = _moduli(self.primes, spread(values.shape))
             for _ in range(passes):
@@ -177,17 +177,12 @@ class ResidueSystem:
                 reduce(row, prime)
         return values
 
-    @cached_property
-    def constants(self) -> Residues:
-        """The primes as floats."""
-        return np.array(self.primes, dtype=np.float64)
+    def low_word(self, digits: Residues) -> NDArray[np.uint64]:
+        """The lowest 64 bits of integers from 0 to a quarter of the modulus, given by digits; others are refused.
 
-    def low(self, digits: Residues) -> NDArray[np.uint64]:
-        """The lowest 64 bits of integers between 0 and a quarter of the modulus, from their digits; others are refused.
-
-        The digits of c are y_i = c (M / p_i)^-1 mod p_i, for the modulus M. Then c is the sum of y_i M / p_i less a
-        multiple q of M. Divided by M, the sum is q plus c / M. As that is at most a quarter, a float tells q; the rest
-        is exact in arithmetic that wraps at 2^64.
+        The digits of c are y_i = c (M / p_i)^-1 mod p_i, for the modulus M. Then c is the sum of all y_i M / p_i, minus
+        q M for an integer q. The sum divided by M is q + c / M. Because c / M is at most a quarter, floats are precise
+        enough to find q. The rest is exact in integer arithmetic modulo 2^64.
         """
         flat = digits.reshape(len(self.primes), -1)
         parts = self._reciprocals @ flat
@@ -200,18 +195,18 @@ class ResidueSystem:
         low += multiples.astype(np.int64).view(np.uint64) * self._less_modulus
         return low.reshape(digits.shape[1:])
 
-    def from_digits(self, power: int, shape: tuple[int, ...]) -> Residues:
-        """What digits of this shape are multiplied by to get residues of the number divided by 2^power, if exact."""
-        return _from_digits(self.primes, power, spread(shape))
+    def digit_factors(self, power: int, shape: tuple[int, ...]) -> Residues:
+        """Factors that turn digits of this shape into residues of the number divided by 2^power, if it is divisible."""
+        return _digit_factors(self.primes, power, spread(shape))
 
     @cached_property
     def to_digits(self) -> list[int]:
-        """What residues are multiplied by to get the digits that :meth:`low` reads."""
+        """Factors that turn residues into the digits that :meth:`low_word` reads."""
         return [inverse(self.modulus // prime % prime, prime) for prime in self.primes]
 
     @cached_property
     def _reciprocals(self) -> NDArray[np.float64]:
-        return 1.0 / self.constants
+        return 1.0 / np.array(self.primes, dtype=np.float64)
 
     @cached_property
     def _cofactors(self) -> NDArray[np.uint64]:
@@ -222,12 +217,12 @@ class ResidueSystem:
         return np.uint64(-self.modulus % 2**64)
 
     def inner(self, left: Residues, right: Residues) -> Residues:
-        """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly.
+        """Left' right modulo each prime, exactly: arrays (k, rows, a) and (k, rows, b) give an array (k, a, b).
 
-        A large product goes to an accelerator where there is one; the result has the same bits.
+        An accelerator computes large products, if there is one; the result has the same bits.
         """
         if left.shape[1] <= BLOCK_ROWS and left.size <= FEW:
-            # Up to 2^9 products below 2^42 stay below 2^51.
+            # A sum of up to 2^9 products below 2^42 is below 2^51.
             passes = 1 if left.shape[1] <= BLOCK_ROWS // 4 else 2
             return self.reduce(np.matmul(left.transpose(0, 2, 1), right), passes=passes)
         elsewhere = offload(left, right, self.primes)
@@ -247,7 +242,7 @@ class ResidueSystem:
         for index, prime in enumerate(self.primes):
             digit = residues[index].copy()
             for earlier, known in zip(self.primes, digits, strict=False):
-                digit -= known  # below 2^22, so that the product is far below 2^51
+                digit -= known  # the difference is below 2^22, so the product is far below 2^51
                 digit *= inverse(earlier, prime)
                 reduce(digit, prime)
             digits.append(digit)
@@ -255,11 +250,11 @@ class ResidueSystem:
 
 
 def reduce(values: NDArray[np.float64], prime: int, scratch: NDArray[np.float64] | None = None) -> None:
-    """Centre in place. Canonical for magnitudes below 2^51, congruent and near-centred up to 2^53 - p.
+    """Replace numbers by their centred residues, in place; between 2^51 and 2^53 - p only nearly centred ones.
 
-    The quotient is a rounded product with 1/p; for odd p an integer is never nearer than 1/(2p) to a tie,
-    while the product errs by at most |x|/p 2^-52, so below 2^51 the rounding is the right one. Beyond 2^53 - p
-    the multiple of p that is subtracted might not be a float.
+    The quotient is x times 1/p, rounded to an integer. For odd p, x/p is at least 1/(2p) away from the middle between
+    two integers, and the float product has an error of at most |x|/p 2^-52. So below 2^51 it is rounded correctly.
+    Beyond 2^53 - p the multiple of p to be subtracted may not be exact as a float.
     """
     quotient = np.multiply(values, 1.0 / prime, out=np.empty_like(values) if scratch is None else scratch)
     np.rint(quotient, out=quotient)
@@ -268,7 +263,7 @@ def reduce(values: NDArray[np.float64], prime: int, scratch: NDArray[np.float64]
 
 
 def centred(residue: int, prime: int) -> int:
-    """The representative of a residue in (-p/2, p/2)."""
+    """The integer in (-p/2, p/2) that has the same residue modulo p."""
     residue %= prime
     return residue - prime if residue > prime // 2 else residue
 
@@ -280,22 +275,22 @@ def inverse(value: int, prime: int) -> int:
 
 
 def spread(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which constants are kept for such arrays: small ones whole, which is faster than spreading them."""
+    """The shape of constants for arrays of this shape: the same for small arrays, because broadcasting is slower."""
     return shape if prod(shape) <= SPREAD else (shape[0], *[1] * (len(shape) - 1))
 
 
 @lru_cache(maxsize=256)
-def _everywhere(primes: tuple[int, ...], value: int, shape: tuple[int, ...]) -> Residues:
+def _constant_array(primes: tuple[int, ...], value: int, shape: tuple[int, ...]) -> Residues:
     return filled([centred(value, prime) for prime in primes], shape)
 
 
 @lru_cache(maxsize=4096)
 def _constant(primes: tuple[int, ...], value: int, dimensions: int) -> Residues:
-    return _column([centred(value, prime) for prime in primes], dimensions)
+    return _constant_array(primes, value, (len(primes), *[1] * (dimensions - 1)))
 
 
 @lru_cache(maxsize=256)
-def _from_digits(primes: tuple[int, ...], power: int, shape: tuple[int, ...]) -> Residues:
+def _digit_factors(primes: tuple[int, ...], power: int, shape: tuple[int, ...]) -> Residues:
     modulus = prod(primes)
     return filled([centred(modulus // p * pow(2, -power, p), p) for p in primes], shape)
 
@@ -307,17 +302,13 @@ def _moduli(primes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Residues, 
 
 @lru_cache(maxsize=1024)
 def _powers(primes: tuple[int, ...], count: int, power: int) -> Residues:
-    """Of each prime, the powers of 2^22 divided by 2^power."""
+    """For each prime, the powers of 2^22, each divided by 2^power."""
     rows = [[centred(pow(2, LIMB * index - power, prime), prime) for index in range(count)] for prime in primes]
     return np.array(rows, dtype=np.float64)
 
 
-def _column(values: Sequence[float], dimensions: int) -> Residues:
-    return filled(values, (len(values), *[1] * (dimensions - 1)))
-
-
 def filled(values: Sequence[float], shape: tuple[int, ...]) -> Residues:
-    """An array of this shape with one value a prime."""
+    """A read-only array of this shape that holds one value for each prime."""
     out = np.empty(shape)
     out[...] = np.array(values, dtype=np.float64).reshape(-1, *[1] * (len(shape) - 1))
     out.flags.writeable = False
@@ -325,25 +316,25 @@ def filled(values: Sequence[float], shape: tuple[int, ...]) -> Residues:
 
 
 def chunks(row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-    """Cache-sized views of a contiguous array."""
+    """Views of a contiguous array, each small enough for the processor's cache."""
     flat = row.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         yield flat[start : start + _CHUNK]
 
 
 class Scratch:
-    """A few chunks of memory, asked of the system once: fresh memory costs more than the arithmetic done in it."""
+    """A few chunks of memory that are used again and again: new memory costs more than the arithmetic in it."""
 
     def __init__(self, count: int) -> None:
         self._rows = np.empty((count, _CHUNK))
 
     def of(self, size: int) -> list[NDArray[np.float64]]:
-        """The first so many numbers of each chunk."""
+        """The first ``size`` numbers of each chunk."""
         return [row[:size] for row in self._rows]
 
 
 def draw(prime: int, out: NDArray[np.float64], stream: Stream) -> None:
-    """Fill a chunk with uniform residues: as many bits as the prime has, and again where they are too large."""
+    """Fill a chunk with uniform residues: numbers with as many bits as the prime, drawn again if too large."""
     bits = np.uint32((1 << prime.bit_length()) - 1)
     words = stream.uint32(out.size)
     words &= bits

@@ -1,8 +1,8 @@
-"""Shamir sharing over a residue system: pure share algebra, no messages.
+"""Shamir sharing over a residue system: computes with shares, sends no messages.
 
-A sharing of degree ``d`` among nodes 1..n is a polynomial with the secret at 0. Fixing the secret and ``d``
-of the shares fixes all others, so a dealer draws those ``d`` shares from seeds, sends the seeds in place of
-the shares, and computes the rest.
+A sharing of degree ``d`` among nodes 1..n is a polynomial that has the secret at 0. The secret and ``d`` of the
+shares determine all other shares. So a dealer draws ``d`` shares from seeds, sends the seeds instead of these shares,
+and computes the other shares.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Chunk = NDArray[np.float64]
 
 @cache
 def weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
-    """Lagrange: the factors that combine values at ``known`` points into the value at ``at``."""
+    """Lagrange factors: the value at ``at`` is the sum of the values at ``known``, each times its factor."""
     result = []
     for i in known:
         top = bottom = 1
@@ -38,7 +38,7 @@ def weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
 def complete(
     system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], nodes: Points
 ) -> dict[int, Residues]:
-    """The shares of ``nodes``, for the polynomial through ``secret`` at 0 and shares drawn from streams."""
+    """The shares of ``nodes``, for the polynomial with ``secret`` at 0 and numbers from streams at ``drawn``."""
     streams = list(drawn.values())
     if secret.size <= FEW:
         known = [secret, *(system.uniform(secret.shape[1:], stream) for stream in streams)]
@@ -51,7 +51,7 @@ def complete(
         for known, *parts in zip(chunks(secret[index]), *targets, strict=True):
             *values, spare = scratch.of(known.size)
             for value, stream in zip(values, streams, strict=True):
-                draw(prime, value, stream)  # chunk by chunk, as a seat does that draws them, while it is in the cache
+                draw(prime, value, stream)  # chunk by chunk, as the receiving seat draws too: a chunk fits in the cache
             for node, part in zip(nodes, parts, strict=True):
                 _combine(prime, [known, *values], factors[node], part, spare)
     return shares
@@ -61,7 +61,7 @@ def complete(
 def _factors(
     system: ResidueSystem, points: tuple[int, ...], at: int, shape: tuple[int, ...], digits: bool
 ) -> list[Residues]:
-    """Of each point, the weights for all primes at once, for arrays of this shape."""
+    """For each point, its weights modulo all primes, as one array of this shape."""
     rows = [_weights(system, index, points, at, digits) for index in range(len(system.primes))]
     return [filled(column, shape) for column in zip(*rows, strict=True)]
 
@@ -74,7 +74,7 @@ def _weights(system: ResidueSystem, index: int, points: tuple[int, ...], at: int
 def combine(
     system: ResidueSystem, values: Sequence[Residues], points: Points, at: int, *, digits: bool = False
 ) -> Residues:
-    """The value at ``at`` of the polynomial through ``values`` at ``points``, as residues or as their digits."""
+    """The value at ``at`` of the polynomial that has ``values`` at ``points``, as residues or as digits."""
     if values[0].size <= FEW:
         rows = _factors(system, tuple(points), at, spread(values[0].shape), digits)
         total = values[0] * rows[0]
@@ -101,7 +101,7 @@ def _combine(prime: int, sources: Sequence[Chunk], factors: Sequence[float], tar
 def interpolate(
     system: ResidueSystem, shares: Mapping[int, Residues], degree: int, *, digits: bool = False
 ) -> Residues:
-    """The secret, as residues or as their digits. Shares beyond ``degree + 1`` must lie on the same polynomial."""
+    """The secret, as residues or as digits. All shares, also those beyond ``degree + 1``, must fit one polynomial."""
     points = sorted(shares)
     if len(points) <= degree:
         raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree}")

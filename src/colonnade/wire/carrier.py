@@ -1,4 +1,4 @@
-"""What an endpoint asks of a transport, and what a transport tells an endpoint."""
+"""What an endpoint asks of a transport (a carrier), and what a carrier tells an endpoint."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from colonnade.errors import ColonnadeError, ProtocolError
 
 
 class Receiver(Protocol):
-    """An endpoint, as a link sees it. All calls come from one thread of the link."""
+    """An endpoint, as a carrier sees it. One thread of the carrier makes all these calls."""
 
-    def link_up(self, present: Mapping[str, int]) -> None:
-        """The link works; these participants are present, each with its incarnation."""
+    def carrier_up(self, present: Mapping[str, int]) -> None:
+        """The carrier is connected; these participants are present, each with its incarnation."""
 
-    def link_down(self, reason: str) -> None:
-        """The link broke and is being restored; may be said again with a better reason."""
+    def carrier_down(self, reason: str) -> None:
+        """The connection broke, and the carrier tries to connect again; may be called again with a better reason."""
 
-    def link_failed(self, error: ColonnadeError) -> None:
-        """The link broke for good."""
+    def carrier_failed(self, error: ColonnadeError) -> None:
+        """The connection broke and will not be restored."""
 
     def peer_here(self, name: str, incarnation: int) -> None:
-        """A participant connected, or connected again: what it has not acknowledged may be lost."""
+        """A participant connected, perhaps again: packets that it has not acknowledged may be lost."""
 
     def peer_gone(self, name: str) -> None:
         """A participant's connection broke."""
 
     def packet(self, name: str, data: bytes | memoryview) -> None:
-        """A packet arrived, in the order in which the peer's link took it."""
+        """A packet arrived; packets arrive in the order in which the peer's carrier got them."""
 
 
 class Carrier(Protocol):
-    """A way to the other participants. Packets are lost only while a link is down."""
+    """Carries packets to the other participants. Packets are lost only while a connection is broken."""
 
     def open(self, receiver: Receiver, incarnation: int) -> None:
-        """Connect, or raise; the receiver is told from then on."""
+        """Connect, or raise an error; from then on call the receiver's methods."""
 
     def prefix(self, peer: str) -> bytes:
-        """What must stand before every packet to a peer."""
+        """The bytes that must come before every packet to this peer."""
 
     def send(self, peer: str, packet: bytes) -> None:
-        """Hand over one packet with its prefix. Never blocks, and drops it when there is no way to the peer."""
+        """Send one packet, prefix included. Never waits; drops the packet if the peer cannot be reached."""
 
     def close(self) -> None:
-        """Deliver what was handed over, then disconnect."""
+        """Send the packets that are still waiting, then disconnect."""
 
 
 @contextmanager
 def failing_loudly(receiver: Receiver) -> Iterator[None]:
-    """Report whatever goes wrong in a link's thread to those who wait; else they would wait in vain."""
+    """Report every error in a carrier's thread to the receiver; otherwise other threads would wait for ever."""
     try:
         yield
     except ColonnadeError as error:
-        receiver.link_failed(error)
+        receiver.carrier_failed(error)
     except Exception as error:
-        receiver.link_failed(ProtocolError(f"the transport failed ({type(error).__name__})"))
+        receiver.carrier_failed(ProtocolError(f"the transport failed ({type(error).__name__})"))
         raise

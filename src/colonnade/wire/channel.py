@@ -1,4 +1,4 @@
-"""A conversation with one peer: typed messages, in order, sealed end to end."""
+"""Messages to and from one peer: typed, in order, and sealed end to end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LENGTH = struct.Struct("<Q")
 _RECORD = 1 << 14
 _OVERHEAD = 64
 _MAX_PIECE = MAX_PACKET - (MAX_PACKET // _RECORD + 4) * _OVERHEAD
-"""Plain bytes whose sealed records surely fit one packet."""
+"""The most bytes whose sealed records always fit into one packet."""
 
 
 class Channel:
@@ -40,18 +40,18 @@ class Channel:
         self._session: TlsSession | None = None
         self._opened = False
         self._start = threading.Lock()
-        # Of small messages several may share a record; what was read of it beyond the first waits here.
+        # A record may hold several small messages; those that were not returned yet wait here.
         self._record: memoryview | None = None
         self._left = memoryview(b"")
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send one message; blocks only while the peer is too far behind."""
+        """Send one message; waits only if the peer has not yet taken enough of the earlier ones."""
         parts = _framed(kind, fields)
         session = self._open_session()
         size = sum(map(len, parts))
         for pieces in [parts] if size <= self._piece else _cut(parts, self._piece):
             self._post.wait_for_room(self.peer, sum(map(len, pieces)))
-            with self._tls, self._traffic.timed(), self._guard(session):
+            with self._tls, self._traffic.timed(), _Guard(self, session):
                 self._post.dispatch(self.peer, session.seal(pieces))
         size -= _LENGTH.size
         self._traffic.messages_sent += 1
@@ -69,7 +69,7 @@ class Channel:
         return message_in(frame, kind, self.peer)
 
     def open(self) -> None:
-        """Start the session, without waiting for it."""
+        """Start the TLS session without waiting until it is ready."""
         with self._start:
             if self._opened:
                 return
@@ -77,15 +77,15 @@ class Channel:
         if self._identity.name < self.peer:
             self.advance()
         else:
-            self._post.dispatch(self.peer, b"")  # a knock: the peer opens when it hears anything
+            self._post.dispatch(self.peer, b"")  # an empty packet, so that the peer opens the session
 
     @property
     def is_ready(self) -> bool:
-        """Whether the session is up, and each side has accepted the other."""
+        """Whether the session is ready: each side has accepted the other."""
         return self._session is not None and self._session.ready
 
     def advance(self) -> None:
-        """Go on with the handshake. Runs in the link's thread, so that nobody's computing delays it."""
+        """Continue the handshake. Runs in the carrier's thread, so that no computation delays it."""
         if self.is_ready:
             return
         try:
@@ -106,13 +106,9 @@ class Channel:
                 session.feed(packet)
                 session.advance()
         finally:
-            # Also after a failure: the alert tells the peer why.
+            # Also after an error: the TLS alert tells the peer the reason.
             if sealed := session.drain():
                 self._post.dispatch(self.peer, sealed)
-
-    def _guard(self, session: TlsSession) -> _Guard:
-        """Make a broken session stay broken, and let the peer know."""
-        return _Guard(self, session)
 
     def _break(self, session: TlsSession, error: ColonnadeError) -> None:
         self._post.spoil(self.peer, error)
@@ -124,11 +120,11 @@ class Channel:
             self.open()
             self._post.wait_until_open(self.peer, lambda: self.is_ready)
         session = self._session
-        assert session is not None  # noqa: S101 - is_ready says so
+        assert session is not None  # noqa: S101 - because is_ready is true
         return session
 
     def _next_frame(self, session: TlsSession) -> bytes | memoryview:
-        """The next frame; where a small record holds it all, that is read once."""
+        """The next frame; if one small record holds all of it, no other is read."""
         while not self._left:
             self._receive(session, None)
         if len(self._left) >= _LENGTH.size:
@@ -142,7 +138,7 @@ class Channel:
     def _read(self, session: TlsSession, size: int) -> memoryview:
         if size > MAX_FRAME:
             raise ProtocolError(f"{self.peer} announces a message of {size} bytes, above the limit")
-        # Not bytearray: that would first fill the buffer with zeros.
+        # Not a bytearray, which would be filled with zeros first.
         target = np.empty(size, np.uint8).data
         filled = self._from_record(target)
         while filled < size:
@@ -151,9 +147,9 @@ class Channel:
         return target
 
     def _receive(self, session: TlsSession, target: memoryview | None) -> int:
-        """Unseal what is there, or comes next, into ``target`` and say how much; without one, keep one record."""
+        """Unseal the next bytes into ``target`` and return how many; without a target, keep one record for later."""
         packet = None if session.has_bytes else self._post.take(self.peer)
-        with self._tls, self._traffic.timed(), self._guard(session):
+        with self._tls, self._traffic.timed(), _Guard(self, session):
             if packet is not None:
                 session.feed(packet)
             if target is not None:
@@ -163,7 +159,7 @@ class Channel:
             return 0
 
     def _from_record(self, target: memoryview) -> int:
-        """Copy what is left of the last small record."""
+        """Copy the rest of the last small record into ``target``; returns how many bytes."""
         count = min(len(target), len(self._left))
         if count:
             target[:count] = self._left[:count]
@@ -172,7 +168,7 @@ class Channel:
 
 
 class _Guard:
-    """A block in which a failure of the session is made known."""
+    """A ``with`` block: after an error in it the session is not used again, and the peer is told."""
 
     __slots__ = ("_channel", "_session")
 
@@ -188,7 +184,7 @@ class _Guard:
 
 
 def _framed(kind: str, fields: dict[str, Any]) -> list[bytes | memoryview]:
-    """A message as it goes into the sealed stream: its length, and its frame."""
+    """The bytes of a message in the sealed stream: its length, and its frame."""
     parts = codec.encode_parts([kind, fields])
     return [_LENGTH.pack(sum(map(len, parts))), *parts]
 

@@ -1,35 +1,21 @@
-"""Typed binary frames: what one participant may say to another.
+"""Typed binary frames: the messages that participants send each other.
 
-A frame is two bytes of magic and version and then one value. Every value starts with a one-byte tag;
-lengths are little endian. Array data starts at a multiple of eight bytes so that it can be used in place.
-Decoding builds nothing that the frame does not hold, and fails with :class:`ProtocolError` only.
+A frame is two bytes of magic and version, and then one value. Every value starts with a tag of one byte; lengths are
+little endian. The data of an array starts at a multiple of eight bytes, so that it can be used without a copy. Decoding
+never uses more memory than the frame has data for, and raises no other error than :class:`ProtocolError`.
 """
 
 from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.wire.values import (
-    ALIGN,
-    ARRAY,
-    DICT,
-    DTYPE_CODES,
-    INLINE,
-    LIST,
-    MAGIC,
-    MAX_FRAME,
-    STR,
-    Reader,
-    Writer,
-)
-
-Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | NDArray[np.generic] | None"
+from colonnade.wire.values import ALIGN, ARRAY, DICT, DTYPE_CODES, INLINE, LIST, MAGIC, MAX_FRAME, STR, Reader, Writer
 
 
 def encode(value: Any) -> bytes:
@@ -38,7 +24,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_parts(value: Any) -> list[bytes | memoryview]:
-    """The frame in pieces; large arrays and byte strings are views of the originals, not copies."""
+    """The frame of ``value`` in pieces; large arrays and byte strings are not copied."""
     if type(value) is list and len(value) == 2 and type(value[0]) is str and type(value[1]) is dict:
         kind, fields = value
         if len(fields) == 1:
@@ -51,7 +37,7 @@ def encode_parts(value: Any) -> list[bytes | memoryview]:
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:
-    """The value in a frame. Arrays are read-only views of ``data``."""
+    """The value in a frame. Arrays are read-only views of ``data``, not copies."""
     view = memoryview(data)
     if view.nbytes > MAX_FRAME:
         raise ProtocolError(f"a frame of {view.nbytes} bytes is larger than the limit of {MAX_FRAME}")
@@ -69,11 +55,11 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     return value
 
 
-# Most messages are a kind and one array, of few shapes: what precedes the array's data is made and read once.
+# Most messages are a kind and one array, and few shapes occur: the bytes before the data are made and read only once.
 
 
 class _Head(NamedTuple):
-    """What the bytes say that precede the data of a message's only array."""
+    """The meaning of the bytes before the data, in a message with one array."""
 
     kind: str
     name: str
@@ -90,7 +76,7 @@ _U32, _U16 = struct.Struct("<I"), struct.Struct("<H")
 
 
 def _one_array(kind: str, name: str, array: NDArray[Any]) -> list[bytes | memoryview]:
-    """The frame of a message with one array, which lies in memory as it is sent."""
+    """The frame of a message with one array, whose memory is sent as it is."""
     head = _head_of(kind, name, array.dtype, array.shape)
     if array.nbytes < INLINE:
         return [head + array.tobytes()]
@@ -108,7 +94,7 @@ def _head_of(kind: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...])
 
 
 def _length_of_head(view: memoryview) -> int:
-    """Where the data of a message's only array begins; 0 for all other frames. Checks no more than it needs."""
+    """Where the data begins in a message with one array; 0 for all other frames. The frame is not fully checked."""
     start = bytes(view[:_LONGEST_HEAD])
     try:
         if not start.startswith(_BEGINNING):
@@ -124,10 +110,10 @@ def _length_of_head(view: memoryview) -> int:
 
 
 def _remember(head: bytes, value: Any) -> None:
-    """Keep what was read, and found in order, for the next message like it."""
+    """Keep the head of a message that was read and is valid, for the next message like it."""
     kind, fields = value
     ((name, array),) = fields.items()
-    if array.dtype == np.bool_:  # whose data must be looked at every time
+    if array.dtype == np.bool_:  # their data must be checked every time
         return
     if len(_HEADS) >= _MOST_HEADS:
         _HEADS.clear()

@@ -1,4 +1,4 @@
-"""What a participant sent and received, and what sealing it cost."""
+"""How much a participant sent and received, and the CPU time of the encryption."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import thread_time
 
 @dataclass
 class Traffic:
-    """Counts for one peer, or for all of them together."""
+    """Counts for one peer, or the sum over all peers."""
 
     messages_sent: int = 0
     messages_received: int = 0
@@ -17,18 +17,18 @@ class Traffic:
     """Bytes of frames before encryption."""
     payload_received: int = 0
     sealed_sent: int = 0
-    """Bytes handed to the transport: sealed records, packet headers, acknowledgements, repeats."""
+    """Bytes given to the carrier: sealed records, packet headers, acknowledgements, repeated packets."""
     sealed_received: int = 0
     cpu_seconds: float = 0.0
-    """CPU time of the TLS work in whatever thread did it."""
+    """CPU time of the TLS work, in all threads."""
 
     def timed(self) -> Timed:
-        """Add the CPU time of the block."""
+        """A ``with`` block whose CPU time is added to these counts."""
         return Timed(self)
 
 
 class Timed:
-    """A block whose CPU time is added to a count; made for every message, so kept light."""
+    """A ``with`` block whose CPU time is added to the counts; small, because there is one for every message."""
 
     __slots__ = ("_start", "_traffic")
 
@@ -43,25 +43,25 @@ class Timed:
 
 
 class Tally:
-    """What this participant said to all of its peers together, as far as it goes: read it before and after."""
+    """Counts of what this participant sent to all peers; the cost of a task is the difference of two readings."""
 
     __slots__ = ("_spoke", "messages", "payload", "rounds")
 
     def __init__(self) -> None:
         self.rounds = 0
-        """How often it began to wait for a message after it had sent one."""
+        """How often it waited for a message after it had sent one."""
         self.messages = 0
         self.payload = 0
         self._spoke = False
 
     def sent(self, size: int) -> None:
-        """A message left."""
+        """Count a message of this size that was sent."""
         self.messages += 1
         self.payload += size
         self._spoke = True
 
     def waits(self) -> None:
-        """A message is asked for."""
+        """Count a round if something was sent since the last wait."""
         if self._spoke:
             self.rounds += 1
             self._spoke = False
@@ -76,7 +76,7 @@ class Counters:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Counters:
-        """Zeroes for each of the peers."""
+        """Counters for these peers, all zero."""
         return cls({name: Traffic() for name in names})
 
     @property

@@ -1,4 +1,4 @@
-"""What a participant holds: a channel to every other one."""
+"""What a participant uses to talk to the others: one channel for each of them."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from colonnade.wire.watch import Limits
 
 
 class Endpoint:
-    """One participant's place in a study. Made by ``dial``.
+    """One participant's connection to a study. ``dial`` makes it.
 
-    ``topic`` is what both ends of every session must agree on, such as the digest of the study.
+    ``topic`` must be the same at both ends of every session; for example, it is the digest of the study.
     """
 
     def __init__(
         self,
         identity: Identity,
         participants: Mapping[str, Certificate],
-        link: Carrier,
+        carrier: Carrier,
         limits: Limits,
         topic: bytes = b"",
     ) -> None:
         self.name = identity.name
         self.counters = Counters.of(name for name in participants if name != identity.name)
         others = peers_of(identity, participants)
-        self._limits, self._link = limits, link
+        self._limits, self._carrier = limits, carrier
         incarnation = int.from_bytes(os.urandom(8), "little")
-        self._post = Post(identity, others, link, limits, incarnation, self.counters, self._arrived)
+        self._post = Post(identity, others, carrier, limits, incarnation, self.counters, self._arrived)
         self._channels = {
             name: Channel(identity, cert, self._post, self.counters, limits.window, topic)
             for name, cert in others.items()
         }
-        link.open(self._post, incarnation)
+        carrier.open(self._post, incarnation)
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Endpoint:
             raise ProtocolError(f"{self.name} has no channel to {peer}, which is not in the study") from None
 
     def wait_for_peers(self, names: Iterable[str] | None = None, *, timeout: float | None = None) -> None:
-        """Block until all peers, or the named ones, are present and their sealed sessions are up."""
+        """Wait until all peers, or the named ones, are present and their sealed sessions are ready."""
         channels = {name: self.channel(name) for name in (self.peers if names is None else names)}
         for channel in channels.values():
             channel.open()
@@ -63,26 +63,26 @@ class Endpoint:
         self._post.wait_for_all(channels, lambda name: channels[name].is_ready, limit)
 
     def tolerate(self, names: Iterable[str]) -> None:
-        """The loss of these peers does not end the study.
+        """Mark these peers as spare: their loss does not end the study.
 
-        What is sent to one that is lost goes nowhere. Only whoever expects more from it gets a ``PeerLost``, whose
-        ``spare`` is its name.
+        Messages to a lost peer are dropped. A call that needs a message from it raises a ``PeerLost`` whose ``spare``
+        is its name.
         """
         self._post.tolerate(names)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The tolerated peers that were lost, in alphabetical order."""
+        """The spare peers that were lost, in alphabetical order."""
         return self._post.lost
 
     def abort(self, reason: str) -> None:
-        """End the study for everybody, with one sentence that says why and holds no data."""
+        """End the study for everybody; ``reason`` is one sentence without data."""
         self._post.stop(reason)
 
     def close(self) -> None:
-        """Wait until what was sent has arrived, say goodbye and disconnect."""
+        """Wait until everything that was sent has arrived, tell the peers goodbye, and disconnect."""
         self._post.leave()
-        self._link.close()
+        self._carrier.close()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +91,7 @@ class Endpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            # The type only: a message may hold what others must not see.
+            # Only the type: the message of an error may contain data that others must not see.
             self.abort(f"it met an error ({kind.__name__})")
         self.close()
 
@@ -100,7 +100,7 @@ class Endpoint:
 
 
 def peers_of(identity: Identity, participants: Mapping[str, Certificate]) -> dict[str, Certificate]:
-    """Everybody else, after checking that each certificate is under its own name."""
+    """The other participants; an error if a certificate is listed under another name than its own."""
     for name, certificate in participants.items():
         if certificate.name != name:
             raise IdentityError(f"the certificate given for {name} is that of {certificate.name}")

@@ -1,6 +1,7 @@
-"""What travels between a participant and the hub.
+"""The messages between a participant and the hub.
 
-The hub forwards an envelope as it came, so both names are in it; it checks the sender's.
+An envelope is a packet with the names of sender and receiver. The hub checks the sender's name and forwards the
+envelope unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ VERSION = "2"
 MAX_ENVELOPE = MAX_PACKET + HEADER_BYTES + 256
 MAX_ROSTER = 1 << 19
 FULL_BUNDLE = 1 << 16
-"""Bytes that the messages of a bundle have at most; a longer one travels alone, and is not copied."""
+"""The most bytes of messages in a bundle; a longer message is sent alone and not copied."""
 
 PACKET, ROSTER, HERE, GONE, BUNDLE = b"PRHGB"
 
@@ -30,19 +31,19 @@ _BUNDLED = bytes((BUNDLE,))
 
 
 def prefix(sender: str, receiver: str) -> bytes:
-    """What makes a packet an envelope: its two names, before it."""
+    """The bytes that come before a packet in its envelope: the two names."""
     return b"".join((bytes((PACKET,)), _name(sender), _name(receiver)))
 
 
 def bundle(messages: Sequence[bytes]) -> bytes:
-    """Several small messages as one, since each costs much whatever its size."""
+    """Several messages as one, because each message has a fixed cost."""
     if len(messages) == 1:
         return messages[0]
     return b"".join((_BUNDLED, *(part for one in messages for part in (_LENGTH.pack(len(one)), one))))
 
 
 def unbundle(message: bytes) -> Iterable[bytes]:
-    """The messages in one that may be a bundle."""
+    """The messages in a bundle, or the message itself if it is not a bundle."""
     return _opened(message) if message[:1] == _BUNDLED else (message,)
 
 
@@ -60,14 +61,14 @@ def _opened(message: bytes) -> Iterator[bytes]:
 
 
 def names(envelope: bytes) -> tuple[str, str, int]:
-    """Sender, receiver and where the packet begins."""
+    """Sender, receiver, and the place where the packet begins."""
     sender, at = _read_name(envelope, 1)
     receiver, at = _read_name(envelope, at)
     return sender, receiver, at
 
 
 def roster(kind: int, present: Mapping[str, int]) -> bytes:
-    """Who is here (all of them, or newly) or gone, with incarnations."""
+    """A message with names and incarnations; its kind tells who they are: all present, newly present, or gone."""
     rows = (_name(name) + _INCARNATION.pack(incarnation) for name, incarnation in present.items())
     return bytes((kind,)) + b"".join(rows)
 

@@ -1,7 +1,7 @@
-"""The meeting point: knows who is present and passes sealed packets on.
+"""The hub: it knows who is present, and forwards sealed packets.
 
-One asyncio loop in one thread serves everybody. The hub keeps a few megabytes a participant at most; a
-participant that does not read holds up those who write to it, and is disconnected if that lasts.
+One asyncio loop in one thread serves all participants. The hub keeps at most a few megabytes for each participant. If a
+participant does not read, those who send to it must wait; after some time it is disconnected.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
-import grpc
-import grpc.aio
-from cryptography import x509
-
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.wire import envelope
-from colonnade.wire.identity import Certificate, Identity, common_name
+from colonnade.wire.identity import Certificate, Identity
 
 _QUEUE_BYTES = 1 << 23
 _STALL_SECONDS = 20.0
@@ -26,14 +22,14 @@ _STOP_SECONDS = 1.0
 
 
 def grpc_options(heartbeat: float) -> list[tuple[str, int]]:
-    """Settings that hub and participants share."""
+    """The gRPC settings of the hub and of participants; ``heartbeat`` is in seconds."""
     beat = int(heartbeat * 1000)
     return [
         ("grpc.max_send_message_length", envelope.MAX_ROSTER + envelope.MAX_ENVELOPE),
         ("grpc.max_receive_message_length", envelope.MAX_ROSTER + envelope.MAX_ENVELOPE),
         ("grpc.keepalive_time_ms", beat),
         ("grpc.keepalive_timeout_ms", beat),
-        ("grpc.http2.ping_timeout_ms", beat),  # or a lost bandwidth probe holds keepalive up for a minute
+        ("grpc.http2.ping_timeout_ms", beat),  # otherwise a lost bandwidth probe delays keepalive by a minute
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", beat // 2),
@@ -43,7 +39,7 @@ def grpc_options(heartbeat: float) -> list[tuple[str, int]]:
 
 
 class Hub:
-    """A gRPC server that participants dial."""
+    """A gRPC server to which participants connect."""
 
     def __init__(
         self,
@@ -55,7 +51,7 @@ class Hub:
     ) -> None:
         self._identity, self._participants = identity, dict(participants)
         self._address, self._heartbeat = address, heartbeat
-        self._seats: dict[str, _Seat] = {}
+        self._connections: dict[str, _Connection] = {}
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._server: Any = None
@@ -63,16 +59,16 @@ class Hub:
 
     @property
     def port(self) -> int:
-        """The port it listens on, once started."""
+        """The port on which the hub listens after it was started."""
         return self._port
 
     @property
     def address(self) -> str:
-        """Where to dial, once started."""
+        """The address to connect to after the hub was started."""
         return f"{self._address.rpartition(':')[0]}:{self._port}"
 
     def start(self) -> Self:
-        """Listen; returns when participants can connect."""
+        """Start the hub; returns when participants can connect."""
         self._thread = threading.Thread(target=self._loop.run_forever, name="wire-hub", daemon=True)
         self._thread.start()
         try:
@@ -95,14 +91,16 @@ class Hub:
         self.stop()
 
     def carry(self, message: bytes) -> bytes:
-        """What becomes of an envelope on its way; for tests to override."""
+        """The envelope as it is forwarded; tests override this."""
         return message
 
     async def _serve(self) -> None:
-        link = self._identity.issue_link()
+        import grpc.aio  # not before it is needed: it takes long to load
+
+        own = self._identity.issue_connection_certificate()
         roots = b"".join(certificate.pem for certificate in self._participants.values())
         credentials = grpc.ssl_server_credentials(
-            [(link.key_pem, link.chain_pem)], root_certificates=roots, require_client_auth=True
+            [(own.key_pem, own.chain_pem)], root_certificates=roots, require_client_auth=True
         )
         options = [*grpc_options(self._heartbeat), ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options)
@@ -117,8 +115,8 @@ class Hub:
         await self._server.start()
 
     async def _close(self) -> None:
-        await self._server.stop(_STOP_SECONDS if self._seats else 0)
-        # gRPC returns before its handlers have ended; a loop must not be closed under them.
+        await self._server.stop(_STOP_SECONDS if self._connections else 0)
+        # gRPC returns before its handlers have ended, and the loop must stay open until then.
         handlers = asyncio.all_tasks() - {asyncio.current_task()}
         if handlers:
             await asyncio.wait(handlers, timeout=_STOP_SECONDS)
@@ -131,84 +129,88 @@ class Hub:
 
     async def _attend(self, messages: AsyncIterator[bytes], context: Any) -> None:
         """Serve one participant for as long as its connection lasts."""
+        import grpc
+
         try:
             name, incarnation = self._admit(context)
         except IdentityError as refusal:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
-        seat = _Seat(name, incarnation)
-        self._sit(seat)
-        reader = asyncio.create_task(self._read(seat, messages))
-        writer = asyncio.create_task(_write(seat, context))
+        connection = _Connection(name, incarnation)
+        self._enter(connection)
+        reader = asyncio.create_task(self._read(connection, messages))
+        writer = asyncio.create_task(_write(connection, context))
         try:
-            await asyncio.wait((reader, writer, seat.ended), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((reader, writer, connection.ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._leave(seat)
+            self._leave(connection)
             for task in (reader, writer):
                 task.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
-        if seat.ended.done():
-            await context.abort(grpc.StatusCode.ABORTED, seat.ended.result())
+        if connection.ended.done():
+            await context.abort(grpc.StatusCode.ABORTED, connection.ended.result())
 
     def _admit(self, context: Any) -> tuple[str, int]:
-        """The name that the connection has proved, or a reason to refuse it."""
+        """The name and incarnation of the participant; an error if the certificate does not prove the name."""
+        from colonnade.wire import certificates
+
         metadata = dict(context.invocation_metadata() or ())
         if metadata.get(envelope.VERSION_KEY) != envelope.VERSION:
             raise IdentityError("the hub speaks another version of the wire protocol")
         try:
-            link = x509.load_pem_x509_certificate(context.auth_context()["x509_pem_cert"][0])
-            name = common_name(link)
+            shown = certificates.read(context.auth_context()["x509_pem_cert"][0])
+            name = certificates.common_name(shown)
             incarnation = int(metadata[envelope.INCARNATION_KEY], 16)
         except (KeyError, IndexError, ValueError):
             raise IdentityError("the connection does not say who it is from") from None
         pinned = self._participants.get(name)
         if pinned is None:
             raise IdentityError(f"{name} is not in this study")
-        if not pinned.has_issued(link):
+        if not pinned.has_issued(shown):
             raise IdentityError(
                 f"the connection in the name of {name} does not hold the key that the study names for it "
                 f"({pinned.fingerprint})"
             )
         return name, incarnation & (1 << 64) - 1
 
-    def _sit(self, seat: _Seat) -> None:
-        former = self._seats.get(seat.name)
+    def _enter(self, connection: _Connection) -> None:
+        former = self._connections.get(connection.name)
         if former is not None:
             former.end("another connection took its place")
-        self._seats[seat.name] = seat
-        others = {name: other.incarnation for name, other in self._seats.items() if name != seat.name}
-        seat.announce(envelope.roster(envelope.ROSTER, others))
-        self._announce(seat, envelope.HERE)
+        self._connections[connection.name] = connection
+        others = {name: other.incarnation for name, other in self._connections.items() if name != connection.name}
+        connection.announce(envelope.roster(envelope.ROSTER, others))
+        self._announce(connection, envelope.HERE)
 
-    def _leave(self, seat: _Seat) -> None:
-        if self._seats.get(seat.name) is seat:
-            del self._seats[seat.name]
-            self._announce(seat, envelope.GONE)
+    def _leave(self, connection: _Connection) -> None:
+        if self._connections.get(connection.name) is connection:
+            del self._connections[connection.name]
+            self._announce(connection, envelope.GONE)
 
-    def _announce(self, seat: _Seat, kind: int) -> None:
-        news = envelope.roster(kind, {seat.name: seat.incarnation})
-        for name, other in self._seats.items():
-            if name != seat.name:
+    def _announce(self, connection: _Connection, kind: int) -> None:
+        news = envelope.roster(kind, {connection.name: connection.incarnation})
+        for name, other in self._connections.items():
+            if name != connection.name:
                 other.announce(news)
 
-    async def _read(self, seat: _Seat, messages: AsyncIterator[bytes]) -> None:
+    async def _read(self, connection: _Connection, messages: AsyncIterator[bytes]) -> None:
         try:
             async for bundle in messages:
                 for message in envelope.unbundle(bundle):
-                    await self._pass_on(seat, message)
+                    await self._pass_on(connection, message)
         except ProtocolError as error:
-            seat.end(str(error))
+            connection.end(str(error))
 
-    async def _pass_on(self, seat: _Seat, message: bytes) -> None:
+    async def _pass_on(self, connection: _Connection, message: bytes) -> None:
         sender, receiver, _ = envelope.names(message)
-        if message[0] != envelope.PACKET or sender != seat.name or len(message) > envelope.MAX_ENVELOPE:
+        if message[0] != envelope.PACKET or sender != connection.name or len(message) > envelope.MAX_ENVELOPE:
             raise ProtocolError("it sent an envelope that is not its own")
-        target = self._seats.get(receiver)
+        target = self._connections.get(receiver)
         if target is not None:
             await target.put(self.carry(message))
 
 
-class _Seat:
-    """One connected participant and what waits to be written to it."""
+class _Connection:
+    """The connection of one participant, and the messages that wait to be sent to it."""
 
     def __init__(self, name: str, incarnation: int) -> None:
         self.name, self.incarnation = name, incarnation
@@ -225,13 +227,13 @@ class _Seat:
         self._drained.set()
 
     def announce(self, message: bytes) -> None:
-        """Add a small message, whatever the backlog."""
+        """Add a small message without waiting for room."""
         self._waiting.append(message)
         self._bytes += len(message)
         self._filled.set()
 
     async def put(self, message: bytes) -> None:
-        """Add a message, when there is room."""
+        """Wait until there is room, then add a message."""
         while self._bytes > _QUEUE_BYTES and not self.ended.done():
             self._drained.clear()
             try:
@@ -257,10 +259,10 @@ class _Seat:
         return envelope.bundle(batch)
 
     def _joins(self, first: bytes, size: int) -> bool:
-        """Whether the next message fits into the bundle; the roster, which comes first, is waited for alone."""
+        """Whether the next message fits into the bundle; the roster, which comes first, is sent alone."""
         return size + len(self._waiting[0]) <= envelope.FULL_BUNDLE and first[0] != envelope.ROSTER
 
 
-async def _write(seat: _Seat, context: Any) -> None:
+async def _write(connection: _Connection, context: Any) -> None:
     while True:
-        await context.write(await seat.get())
+        await context.write(await connection.get())

@@ -1,7 +1,7 @@
-"""The unit of transport: a piece of a sealed stream with its place in it.
+"""The unit of transport: a piece of a sealed stream, with its number in the stream.
 
-The header is not sealed. A relay that changes it can lose or delay data, which it could do anyway; it cannot
-pass anything off as data, because TLS above notices every byte that is missing, doubled or changed.
+The header is not sealed. A relay that changes it can lose or delay data, but it can do that anyway. It cannot make up
+data, because TLS notices every byte that is missing, repeated or changed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Kind(IntEnum):
     """What a packet is for."""
 
     DATA = 1
-    """The next piece of the sealed stream; an empty one asks the peer to open the session."""
+    """The next piece of the sealed stream; an empty piece asks the peer to open the session."""
     ACK = 2
-    """Only the counts in the header."""
+    """Nothing but the counts in the header."""
     ASK = 3
-    """Please acknowledge now, and again as soon as there is more to acknowledge."""
+    """Asks the peer to acknowledge now, and once more when there is more to acknowledge."""
     STOP = 4
     """A signed notice that the sender ended the study, with the reason."""
     BYE = 5
@@ -43,27 +43,27 @@ _KINDS = {int(kind): kind for kind in Kind}
 
 
 class Packet(NamedTuple):
-    """One packet, taken apart."""
+    """The parts of one packet."""
 
     kind: Kind
     incarnation: int
     sequence: int
     acknowledged: int
-    """Packets that arrived: the peer need not keep them."""
+    """How many packets arrived: the peer need not keep these."""
     taken: int
-    """Packets that the application took: the peer may send as many more."""
+    """How many packets the application took: the peer may send that many more."""
     body: memoryview
 
 
 def pack(
     kind: Kind, incarnation: int, sequence: int, acknowledged: int, taken: int, body: bytes, prefix: bytes = b""
 ) -> bytes:
-    """One packet as bytes, after what the link wants before it: joined once, since bodies are large."""
+    """One packet as bytes, after the carrier's prefix; joined only once, because bodies are large."""
     return b"".join((prefix, _HEADER.pack(kind, incarnation, sequence, acknowledged, taken), body))
 
 
 def unpack(data: bytes | memoryview) -> Packet:
-    """Take a packet apart, without copying its body."""
+    """The parts of a packet, without copying its body."""
     if not HEADER_BYTES <= len(data) <= HEADER_BYTES + MAX_PACKET:
         raise ProtocolError(f"a packet of {len(data)} bytes is out of bounds")
     number, incarnation, sequence, acknowledged, taken = _HEADER.unpack_from(data)
@@ -75,21 +75,21 @@ def unpack(data: bytes | memoryview) -> Packet:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something said outside the sealed stream, so signed: it must overtake data that nobody reads."""
+    """A message outside the sealed stream, so that it need not wait for data before it; therefore it is signed."""
 
     kind: Kind
     sender: str
     receiver: str
     incarnations: tuple[int, int]
-    """Sender's and receiver's: a notice from another run does not count."""
+    """Those of sender and receiver, so that a notice from another run is not valid."""
 
     def seal(self, identity: Identity, reason: str) -> bytes:
-        """The body of the packet."""
+        """The body of a packet with this notice: the signature and the reason."""
         text = reason.encode("utf-8", "replace")[:MAX_REASON]
         return identity.sign(self._statement(text)) + text
 
     def open(self, certificate: Certificate, body: bytes) -> str:
-        """The reason, if the sender really signed it."""
+        """The reason in this body; an error if the sender did not sign it."""
         signature, text = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
         if len(text) > MAX_REASON or not certificate.has_signed(signature, self._statement(text)):
             raise ProtocolError(f"a notice in the name of {self.sender} was not signed by {self.sender}")

@@ -1,6 +1,6 @@
 """Numbered packets to and from every peer.
 
-One lock, that of the watch, is held briefly and never during TLS work or input/output.
+There is one lock, the one of the watch. It is held for a short time only, and never during TLS work.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ class _Boxes:
 
 
 class Post:
-    """All packet traffic of one endpoint."""
+    """Sends and receives all packets of one endpoint."""
 
     def __init__(
         self,
         identity: Identity,
         peers: Mapping[str, Certificate],
-        link: Carrier,
+        carrier: Carrier,
         limits: Limits,
         incarnation: int,
         counters: Counters,
         arrived: Callable[[str], None],
     ) -> None:
-        self._identity, self._certificates, self._link, self._limits = identity, peers, link, limits
+        self._identity, self._certificates, self._carrier, self._limits = identity, peers, carrier, limits
         self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
         self._watch = Watch(identity.name, peers, limits)
         self._lock = self._watch.changed
         self._boxes = {name: _Boxes(Outbox(limits.window)) for name in peers}
-        self._prefixes = {name: link.prefix(name) for name in peers}
+        self._prefixes = {name: carrier.prefix(name) for name in peers}
         self._stopped: str | None = None
         self._blocked = 0
 
-    # What channels and the endpoint call
+    # Called by channels and by the endpoint
 
     def dispatch(self, name: str, sealed: bytes) -> None:
         """Number a piece of the sealed stream, keep it, and send it."""
@@ -61,9 +61,9 @@ class Post:
             boxes.outbox.add(self._send(name, Kind.DATA, sealed, boxes.outbox.next_sequence))
 
     def wait_for_room(self, name: str, size: int) -> None:
-        """Block until the peer takes that many more bytes."""
+        """Wait until the peer can take ``size`` more bytes."""
         standing, outbox = self._watch.peers[name], self._boxes[name].outbox
-        # Without the lock: only this sender can fill the room up.
+        # The lock is not needed: only this sender can use up the room.
         if standing.departed or outbox.has_room(size):
             self.check(name)
             return
@@ -72,18 +72,16 @@ class Post:
             try:
                 self._grant_all()
                 self._watch.wait_for_peer(
-                    name,
-                    lambda: standing.departed or outbox.has_room(size) or self._ask(name),
-                    "taken nothing",
+                    name, lambda: standing.departed or outbox.has_room(size) or self._ask(name), "taken nothing"
                 )
             except PeerLost as error:
-                if error.spare is None:  # else what is sent to it goes nowhere from now on
+                if error.spare is None:  # a spare peer is lost: from now on packets to it are dropped
                     raise
             finally:
                 self._blocked -= 1
 
     def take(self, name: str) -> memoryview:
-        """The next packet from a peer; blocks."""
+        """The next packet from a peer; waits for it."""
         standing, inbox = self._watch.peers[name], self._boxes[name].inbox
         with self._lock:
             if not inbox or not self._watch.is_calm(name):
@@ -94,12 +92,12 @@ class Post:
         return body
 
     def take_if_any(self, name: str) -> memoryview | None:
-        """The next packet from a peer, if it is here."""
+        """The next packet from a peer, or None if none has arrived."""
         with self._lock:
             return self._take(name)
 
     def wait_until_open(self, name: str, is_open: Callable[[], bool]) -> None:
-        """Block until the session with a peer is up."""
+        """Wait until the session with a peer is ready."""
         standing = self._watch.peers[name]
         with self._lock:
             self._watch.wait_for_peer(name, lambda: is_open() or standing.departed, "not opened a session")
@@ -107,7 +105,7 @@ class Post:
                 raise self._watch.left(name)
 
     def wait_for_all(self, names: Iterable[str], is_open: Callable[[str], bool], timeout: float) -> None:
-        """Block until all the peers are present with their sessions up."""
+        """Wait until all these peers are present and their sessions are ready."""
         missing = list(names)
 
         def done() -> bool:
@@ -120,34 +118,34 @@ class Post:
             self._watch.wait(done, timeout, lambda: not_joined(missing, timeout))
 
     def check(self, name: str) -> None:
-        """Raise what a call on this peer's channel has to raise."""
+        """Raise the error that ends the study or the channel of this peer, if there is one."""
         if not self._watch.is_calm(name):
             with self._lock:
                 self._watch.check(name)
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all waiting threads, so that they check their conditions again."""
         with self._lock:
             self._lock.notify_all()
 
     def spoil(self, name: str, error: ColonnadeError) -> None:
-        """From now on every call on this peer's channel raises the error."""
+        """Make every later call on this peer's channel raise the error."""
         with self._lock:
             self._watch.spoil(name, error)
 
     def tolerate(self, names: Iterable[str]) -> None:
-        """The loss of these peers does not end the study."""
+        """Mark these peers as spare: their loss does not end the study."""
         with self._lock:
             self._watch.tolerate(names)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Those of them that are lost."""
+        """The spare peers that are lost, in alphabetical order."""
         with self._lock:
             return tuple(sorted(self._watch.lost))
 
     def stop(self, reason: str) -> None:
-        """End the study, here and everywhere."""
+        """End the study here, and tell all peers the reason."""
         with self._lock:
             if self._watch.closed or self._stopped is not None:
                 return
@@ -156,33 +154,33 @@ class Post:
             self._notify_present(Kind.STOP, reason)
 
     def leave(self) -> None:
-        """Wait until everything sent has arrived, then say goodbye. Does not raise."""
+        """Wait until everything that was sent has arrived, then tell the peers goodbye. Raises no error."""
         with self._lock:
             if self._watch.closed:
                 return
-            with suppress(ColonnadeError):  # whoever misses something says so on its own side
+            with suppress(ColonnadeError):  # a peer that misses something reports it on its own side
                 self._flush()
             if self._stopped is None:
                 self._notify_present(Kind.BYE, "")
             self._watch.closed = True
             self._lock.notify_all()
 
-    # What the link calls; see Receiver
+    # Called by the carrier; see Receiver
 
-    def link_up(self, present: Mapping[str, int]) -> None:
-        """The link works."""
+    def carrier_up(self, present: Mapping[str, int]) -> None:
+        """The carrier is connected."""
         with self._lock:
-            for name in self._watch.link_up(present):
+            for name in self._watch.carrier_up(present):
                 self._resume(name)
             self._lock.notify_all()
 
-    def link_down(self, reason: str) -> None:
-        """The link broke and is being restored."""
+    def carrier_down(self, reason: str) -> None:
+        """The connection broke, and the carrier tries to connect again."""
         with self._lock:
-            self._watch.link_down(reason)
+            self._watch.carrier_down(reason)
 
-    def link_failed(self, error: ColonnadeError) -> None:
-        """The link broke for good."""
+    def carrier_failed(self, error: ColonnadeError) -> None:
+        """The connection broke and will not be restored."""
         with self._lock:
             self._watch.fail(error)
 
@@ -212,10 +210,10 @@ class Post:
         if fresh:
             self._arrived(name)
 
-    # With the lock held
+    # The caller holds the lock
 
     def _receive(self, name: str, packet: Packet) -> bool:
-        """Note what a packet says; whether it brings new data."""
+        """Process a packet; returns whether it has new data."""
         boxes, standing = self._boxes[name], self._watch.peers[name]
         if name in self._watch.lost:
             self._turn_away(name, packet)
@@ -244,22 +242,23 @@ class Post:
         notice = Notice(packet.kind, name, self._identity.name, incarnations)
         reason = notice.open(self._certificates[name], bytes(packet.body))
         if packet.kind is Kind.AWAY:
-            self._stopped = reason  # which nobody else needs to hear: they go on
+            self._stopped = reason  # the others go on, and need not be told
         if packet.kind is not Kind.BYE:
             self._watch.fail(stopped_by(name, reason))
         self._watch.departed(name)
 
     def _turn_away(self, name: str, packet: Packet) -> None:
-        """A peer that was given up for lost cannot take part again, restarted or not: too much was not sent to it."""
-        if packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY):  # or two who gave each other up would never stop saying so
+        """Tell a lost peer that it cannot take part again, restarted or not: it has missed too much."""
+        # No answer to a notice: otherwise two peers that lost each other would answer for ever.
+        if packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY):
             return
         notice = Notice(Kind.AWAY, self._identity.name, name, (self._incarnation, packet.incarnation))
         body = notice.seal(self._identity, f"{name} was lost, and the study went on without it")
-        # Nothing is acknowledged: a process that was restarted has not sent what the former one had.
+        # Acknowledges nothing: a restarted process has not sent what the process before it sent.
         self._hand_over(name, pack(Kind.AWAY, self._incarnation, 0, 0, 0, body, self._prefixes[name]))
 
     def _resume(self, name: str) -> None:
-        """Send again what may have been lost while a peer was away."""
+        """Send the packets again that may have been lost while a peer was away."""
         boxes = self._boxes[name]
         if self._stopped is not None:
             self._notify(name, Kind.STOP, self._stopped)
@@ -298,7 +297,7 @@ class Post:
             self._send(name, Kind.ACK)
 
     def _ask(self, name: str) -> bool:
-        """Ask for news unless that was done; False, so that it can end a condition."""
+        """Ask the peer for its counts, if it was not asked yet; returns False, for use in a condition."""
         if not self._boxes[name].asked:
             self._boxes[name].asked = True
             self._send(name, Kind.ASK)
@@ -322,4 +321,4 @@ class Post:
 
     def _hand_over(self, name: str, data: bytes) -> None:
         self._counters.peers[name].sealed_sent += len(data) - len(self._prefixes[name])
-        self._link.send(name, data)
+        self._carrier.send(name, data)

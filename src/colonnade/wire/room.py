@@ -1,8 +1,8 @@
 """Participants as threads of one process.
 
-Nobody can listen in between two threads, and nothing is lost on the way, so messages are neither sealed nor
-numbered. They are encoded as ever: what is received is a read-only copy, and what a message cannot carry between
-machines it cannot carry here. A :class:`Network` lets it seem that the participants are far apart.
+Nobody can read messages between two threads, and none are lost, so they are neither sealed nor numbered. They are
+encoded as between machines: the receiver gets a read-only copy, and the same values are allowed. A :class:`Network`
+adds the delays of participants that are far apart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from colonnade.wire.watch import Limits, marked_spare, not_joined, raise_anew, s
 
 @dataclass(frozen=True)
 class Network:
-    """How far apart the participants seem: seconds to a peer and back, and the bytes that one can send a second."""
+    """A network to imitate: seconds to a peer and back, and how many bytes a participant can send per second."""
 
     round_trip: float
     bytes_per_second: float | None = None
@@ -48,7 +48,7 @@ def _is_number(value: object) -> bool:
 
 
 class Room:
-    """Where the participants of one process meet."""
+    """Connects the participants of one process."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Room:
         self._lanes: dict[tuple[str, str], Lane] = {}
 
     def place(self, name: str, peers: Iterable[str] | None = None) -> RoomPlace:
-        """Come in as ``name``; ``peers`` is with whom it talks, if not with everybody."""
+        """The place of participant ``name``, who talks to ``peers`` or, if None, to everybody."""
         if name not in self.names:
             raise IdentityError(f"{name} is not in this study")
         others = [peer for peer in (self.names if peers is None else peers) if peer != name]
@@ -78,12 +78,12 @@ class Room:
         return place
 
     def has_left(self, name: str) -> bool:
-        """Whether a participant was here and has closed its place."""
+        """Whether a participant has closed its place."""
         place = self.places.get(name)
         return place is not None and place.closed
 
     def lane(self, sender: str, receiver: str) -> Lane:
-        """The way from one participant to another."""
+        """The lane from one participant to another."""
         with self.changed:
             lane = self._lanes.get((sender, receiver))
             if lane is None:
@@ -93,7 +93,7 @@ class Room:
             return lane
 
     def end_lanes(self, of: str | None = None) -> None:
-        """Wake whoever waits for a message, or waits for one to be taken; with the lock held."""
+        """End all lanes, or those of one participant, and wake all waiting threads; the caller holds the lock."""
         for ends, lane in self._lanes.items():
             if of is None or of in ends:
                 lane.end()
@@ -107,7 +107,7 @@ class Lane:
 
     def __init__(self) -> None:
         self._parcels: SimpleQueue[tuple[bytes, float] | None] = SimpleQueue()
-        # Each is written by one thread only, so neither needs a lock.
+        # Only one thread changes each of them, so they need no lock.
         self._sent = self._taken = 0
         self.crowded = False
 
@@ -117,26 +117,26 @@ class Lane:
         return self._sent - self._taken
 
     def put(self, frame: bytes, due: float) -> None:
-        """Send a frame that is to be there at a time."""
+        """Send a frame that arrives at the time ``due``."""
         self._sent += len(frame)
         self._parcels.put((frame, due))
 
     def take(self, timeout: float) -> tuple[bytes, float] | None:
-        """The next frame and when it is there; None where the lane has ended. Raises Empty in the end."""
+        """The next frame and the time when it arrives; None if the lane has ended. Raises Empty after the timeout."""
         parcel = self._parcels.get(timeout=timeout)
         if parcel is None:
-            self.end()  # for whoever asks next
+            self.end()  # for the next call
         else:
             self._taken += len(parcel[0])
         return parcel
 
     def end(self) -> None:
-        """After what is in it, nothing comes any more."""
+        """Mark the end: after the frames that already wait, nothing follows."""
         self._parcels.put(None)
 
 
 class RoomPlace:
-    """One participant's place; made by :meth:`Room.place`, and used as an endpoint is."""
+    """One participant's place, with the methods of an endpoint; :meth:`Room.place` makes it."""
 
     def __init__(self, room: Room, name: str, peers: Iterable[str]) -> None:
         self.name, self.closed = name, False
@@ -147,7 +147,7 @@ class RoomPlace:
         self._lost: dict[str, PeerLost] = {}
         self._room = room
         self._channels: dict[str, RoomChannel] = {}
-        self._uplink_free = 0.0
+        self._sending_until = 0.0
 
     def channel(self, peer: str) -> RoomChannel:
         """The channel to a peer."""
@@ -159,7 +159,7 @@ class RoomPlace:
         return channel
 
     def wait_for_peers(self, names: Iterable[str] | None = None, *, timeout: float | None = None) -> None:
-        """Block until all peers, or the named ones, have come in."""
+        """Wait until all peers, or the named ones, have taken their places."""
         room = self._room
         wanted = set(self.peers if names is None else names)
         limit = room.timeout if timeout is None else timeout
@@ -171,35 +171,35 @@ class RoomPlace:
             self.wait(lambda: wanted <= room.places.keys(), lambda start: start + limit, late)
 
     def tolerate(self, names: Iterable[str]) -> None:
-        """The loss of these peers is a ``PeerLost`` whose ``spare`` is their name; see :meth:`Endpoint.tolerate`."""
+        """Mark these peers as spare: their loss does not end the study; see :meth:`Endpoint.tolerate`."""
         self._spare.update(names)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The tolerated peers that were lost, in alphabetical order."""
+        """The spare peers that were lost, in alphabetical order."""
         with self._room.changed:
             return tuple(sorted(self._lost))
 
     def has_lost(self, peer: str) -> bool:
-        """Whether a tolerated peer was lost."""
+        """Whether a spare peer was lost."""
         return peer in self._lost
 
     def lose(self, peer: str, error: PeerLost) -> PeerLost:
-        """Note that a peer is lost, if it is a tolerated one; what to raise, which stays the first reason."""
+        """Note that a peer is lost, if it is spare; returns the error to raise, with the first reason."""
         if peer not in self._spare:
             return error
         with self._room.changed:
             if peer not in self._lost:
                 self._lost[peer] = error
-                self._room.lane(peer, self.name).end()  # whoever still waits for the peer need not
-                self._room.lane(self.name, peer).end()  # nor need the peer wait
+                self._room.lane(peer, self.name).end()  # nobody needs to wait for the peer
+                self._room.lane(self.name, peer).end()  # and the peer need not wait for us
                 self._room.changed.notify_all()
             return marked_spare(PeerLost(*self._lost[peer].args), peer)
 
     def abort(self, reason: str) -> None:
-        """End the study for everybody, with one sentence that says why and holds no data.
+        """End the study for everybody; ``reason`` is one sentence without data.
 
-        Whoever was given up for lost ends it for nobody else.
+        If the others already go on without this participant, it does not end the study for them.
         """
         room = self._room
         with room.changed:
@@ -209,14 +209,14 @@ class RoomPlace:
                 room.end_lanes()
 
     def close(self) -> None:
-        """Leave; what was sent can still be read."""
+        """Leave the study; messages that were sent can still be read."""
         with self._room.changed:
             if not self.closed:
                 self.closed = True
                 self._room.end_lanes(of=self.name)
 
     def check(self) -> None:
-        """Raise what stands in the way of going on."""
+        """Raise the error that ended the study, if there is one."""
         if self.closed:
             raise ProtocolError(f"the endpoint of {self.name} is closed")
         if self._room.failure is not None:
@@ -225,7 +225,7 @@ class RoomPlace:
     def wait(
         self, done: Callable[[], bool], deadline: Callable[[float], float], late: Callable[[], ColonnadeError]
     ) -> None:
-        """Wait until ``done``; with the room's lock held."""
+        """Wait until ``done`` is true; raise ``late`` after the deadline. The caller holds the room's lock."""
         start = monotonic()
         while True:
             self.check()
@@ -237,14 +237,14 @@ class RoomPlace:
             self._room.changed.wait(pause)
 
     def arrival(self, size: int) -> float:
-        """When a message of this size that is sent now will be there: one leaves after the other."""
+        """When a message of this size arrives if it is sent now; messages are sent one after the other."""
         network = self._room.network
         if network is None:
             return 0.0
-        self._uplink_free = max(self._uplink_free, monotonic())
+        self._sending_until = max(self._sending_until, monotonic())
         if network.bytes_per_second is not None:
-            self._uplink_free += size / network.bytes_per_second
-        return self._uplink_free + network.round_trip / 2
+            self._sending_until += size / network.bytes_per_second
+        return self._sending_until + network.round_trip / 2
 
     def __enter__(self) -> Self:
         return self
@@ -253,7 +253,7 @@ class RoomPlace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            # The type only: a message may hold what others must not see.
+            # Only the type: the message of an error may contain data that others must not see.
             self.abort(f"it met an error ({kind.__name__})")
         self.close()
 
@@ -268,13 +268,13 @@ class RoomChannel:
         self._out, self._in = room.lane(place.name, peer), room.lane(peer, place.name)
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send one message; blocks only while the peer is too far behind."""
+        """Send one message; waits only if the peer has not yet taken enough of the earlier ones."""
         frame = b"".join(codec.encode_parts([kind, fields]))
         self._check()
         size = len(frame)
         if self._out.waiting and self._out.waiting + size > self._room.window:
             self._wait_for_room(size)
-        if not self._goes_nowhere():
+        if not self._peer_is_gone():
             self._out.put(frame, self._place.arrival(size))
         traffic = self._traffic
         traffic.messages_sent += 1
@@ -308,23 +308,23 @@ class RoomChannel:
         return message_in(frame, kind, self.peer)
 
     def _check(self) -> None:
-        """Raise what stands in the way of going on with this peer."""
+        """Raise the error that ended the study, also if the peer goes on without this participant."""
         self._place.check()
         peer, me = self._room.places.get(self.peer), self._place.name
         if peer is not None and peer.has_lost(me):
             raise stopped_by(self.peer, f"{me} was lost, and the study went on without it")
 
     def _wait_for_room(self, size: int) -> None:
-        """Block until the peer has taken enough; meanwhile others may send to this place as if it read everything.
+        """Wait until the peer has taken enough; meanwhile others may send more than usual to this place.
 
-        Two peers who both send first and read later would otherwise wait for each other.
+        Otherwise two peers that both send first and read later would wait for each other.
         """
         room, place, lane = self._room, self._place, self._out
 
         def has_room() -> bool:
             peer = room.places.get(self.peer)
             limit = MAX_INBOX // 2 if peer is not None and peer.blocked else room.window
-            return not lane.waiting or lane.waiting + size <= limit or self._goes_nowhere()
+            return not lane.waiting or lane.waiting + size <= limit or self._peer_is_gone()
 
         heard = [monotonic(), lane.waiting]
 
@@ -340,18 +340,18 @@ class RoomChannel:
             try:
                 place.wait(has_room, patience_ends, lambda: place.lose(self.peer, self._silence("taken nothing")))
             except PeerLost as error:
-                if error.spare is None:  # else what is sent to it goes nowhere from now on
+                if error.spare is None:  # a spare peer is lost: from now on messages to it are dropped
                     raise
             finally:
                 place.blocked -= 1
                 lane.crowded = False
 
-    def _goes_nowhere(self) -> bool:
-        """Whether nobody is there any more to take what is sent."""
+    def _peer_is_gone(self) -> bool:
+        """Whether the peer has left or is lost, so that nobody takes messages to it."""
         return self._room.has_left(self.peer) or self._place.has_lost(self.peer)
 
     def _travel(self, due: float) -> None:
-        """Wait until a message has come all the way."""
+        """Wait until the time when a message arrives."""
         if monotonic() < due:
             with self._room.changed:
                 while self._room.failure is None and (pause := due - monotonic()) > 0:

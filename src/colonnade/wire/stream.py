@@ -1,6 +1,6 @@
-"""Both directions of the numbered packets between this endpoint and one peer.
+"""The numbered packets to and from one peer.
 
-Plain bookkeeping without locks or input/output: the endpoint holds its lock around every call.
+This module only keeps lists and counts. It has no locks and sends nothing: the caller holds a lock during every call.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from colonnade.errors import ProtocolError
 from colonnade.wire.packet import Packet
 
 MAX_INBOX = 1 << 29
-"""Bytes that a peer may have waiting here, whatever window it works with."""
+"""The most bytes from a peer that may wait here, even if the peer's window is larger."""
 REPORT_EVERY = 1 << 23
-"""After this many consumed bytes the peer is told, asked for or not."""
+"""After this many bytes were taken the peer is told, even if it did not ask."""
 _KEEPING = 256
 
 
@@ -22,11 +22,11 @@ _KEEPING = 256
 class _Sent:
     size: int
     data: bytes | None
-    """None once it has arrived: it then only counts towards the window."""
+    """None after the packet has arrived: then only its size is needed, for the window."""
 
 
 class Outbox:
-    """Packets sent that the peer has not acknowledged, or not yet taken."""
+    """Packets that were sent and that the peer has not acknowledged, or has not taken."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -46,7 +46,7 @@ class Outbox:
         return self._arrived == self.next_sequence
 
     def has_room(self, size: int) -> bool:
-        """Whether the peer takes that many more bytes; an empty window takes anything."""
+        """Whether ``size`` more bytes fit the window; if nothing waits, any size fits."""
         return self._waiting == 0 or self._waiting + size <= self._window
 
     def add(self, data: bytes) -> None:
@@ -55,7 +55,7 @@ class Outbox:
         self._waiting += len(data)
 
     def acknowledge(self, arrived: int, taken: int) -> bool:
-        """Note how far the peer got; True if that is news."""
+        """Note how many packets arrived and were taken; returns whether this is new."""
         before = (self._arrived, self._first)
         if max(arrived, taken) > self.next_sequence:
             raise ProtocolError("a packet acknowledges what was never sent")
@@ -68,7 +68,7 @@ class Outbox:
         return before != (self._arrived, self._first)
 
     def unacknowledged(self) -> list[bytes]:
-        """What must be sent again after a break, in order."""
+        """The packets to send again after the connection broke, in order."""
         return [sent.data for sent in self._sent if sent.data is not None]
 
 
@@ -88,10 +88,10 @@ class Inbox:
         return bool(self._waiting)
 
     def add(self, packet: Packet) -> bool:
-        """File a packet; False for a repeat, or for one past a gap that will be sent again."""
+        """Keep a packet if it is the next one; returns False if it came before, or if one before it is missing."""
         if packet.sequence != self._arrived:
             return False
-        # Every packet costs something to keep, an empty one too.
+        # Every packet needs some memory, also an empty one.
         if self._bytes + _KEEPING * (len(self._waiting) + 1) + len(packet.body) > MAX_INBOX:
             raise ProtocolError("a peer sends more than it was given room for")
         self._arrived += 1
@@ -100,7 +100,7 @@ class Inbox:
         return True
 
     def take(self) -> memoryview | None:
-        """The next packet, if there is one."""
+        """Remove and return the next packet; None if there is none."""
         if not self._waiting:
             return None
         body = self._waiting.popleft()
@@ -110,14 +110,14 @@ class Inbox:
         return body
 
     def ask(self) -> None:
-        """The peer wants to know as soon as there is news."""
+        """Note that the peer asked to be told when the counts change."""
         self._asked = True
 
     def grant(self) -> None:
-        """Let the peer go on as if everything had been taken, while memory allows.
+        """Let the peer send more, as if all its packets had been taken, if there is enough memory.
 
-        Called while this endpoint cannot send itself: two peers who both send first and read later
-        would otherwise wait for each other.
+        Called while this endpoint itself must wait before it can send. Otherwise two peers that both send first and
+        read later would wait for each other.
         """
         if self._bytes < MAX_INBOX // 2:
             self._taken = self._arrived
@@ -129,7 +129,7 @@ class Inbox:
         return self._unreported_bytes >= REPORT_EVERY or (self._asked and news)
 
     def report(self) -> tuple[int, int]:
-        """Packets arrived and packets taken, for the header of a packet that is about to leave."""
+        """How many packets arrived and how many were taken, for the header of the next packet to send."""
         counts = (self._arrived, self._taken)
         if counts != self._last_report:
             self._last_report, self._asked = counts, False

@@ -1,4 +1,4 @@
-"""One end-to-end TLS 1.3 session, over memory buffers instead of a socket."""
+"""One end-to-end TLS 1.3 session that uses memory buffers instead of a socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFUSALS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICAT
 
 
 class TlsSession:
-    """TLS with one pinned peer. Not safe for use by two threads at once; the channel locks it."""
+    """TLS with one peer, whose certificate is known. Only one thread at a time may use it; the channel has a lock."""
 
     def __init__(self, identity: Identity, peer: Certificate, topic: bytes = b"") -> None:
         identity.certificate.check_dates()
@@ -32,27 +32,27 @@ class TlsSession:
         self.ready = False
 
     def feed(self, sealed: memoryview) -> None:
-        """Take sealed bytes from the peer."""
+        """Take sealed bytes that came from the peer."""
         self._incoming.write(sealed)
 
     @property
     def has_bytes(self) -> bool:
-        """Whether there is anything to decrypt or to read."""
+        """Whether there are bytes to decrypt or to read."""
         return bool(self._incoming.pending or self._tls.pending())
 
     def drain(self) -> bytes:
-        """Sealed bytes for the peer, if there are any."""
+        """Sealed bytes to send to the peer; empty if there are none."""
         return self._outgoing.read()
 
     def advance(self) -> None:
-        """Go on with the handshake as far as what was fed allows."""
+        """Continue the handshake, as far as possible with the bytes that came."""
         try:
             if not self._shaken:
                 self._tls.do_handshake()
                 self._check_peer()
                 self._shaken = True
                 self._tls.write(self._own_greeting)
-            # In TLS 1.3 a client is done before the server has judged it: wait for the other's word.
+            # In TLS 1.3 a client is ready before the server has checked it: wait for the peer's greeting.
             self._greeting += self._tls.read(len(self._own_greeting) - len(self._greeting))
             if len(self._greeting) == len(self._own_greeting):
                 self._check_greeting()
@@ -63,7 +63,7 @@ class TlsSession:
             raise self._translate(error) from None
 
     def seal(self, pieces: Sequence[bytes | memoryview]) -> bytes:
-        """Encrypt some pieces in a row."""
+        """The sealed bytes of some pieces, one after the other."""
         if sum(map(len, pieces)) <= _ONE_RECORD:
             pieces = [b"".join(pieces)]
         try:
@@ -74,7 +74,7 @@ class TlsSession:
         return self._outgoing.read()
 
     def unseal_into(self, target: memoryview) -> int:
-        """Decrypt what is there into ``target`` and say how many bytes that were."""
+        """Decrypt the bytes that came into ``target``; returns how many bytes were written."""
         filled = 0
         try:
             while filled < len(target):
@@ -90,7 +90,7 @@ class TlsSession:
         return filled
 
     def unseal_some(self, target: memoryview) -> int:
-        """Decrypt one record at most; zero where none is whole."""
+        """Decrypt at most one record into ``target``; returns its bytes, 0 if no record is complete."""
         try:
             count = int(self._tls.read(len(target), target))
         except ssl.SSLWantReadError:

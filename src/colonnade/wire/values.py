@@ -1,4 +1,4 @@
-"""How single values are written into a frame and read out of it; the format is that of :mod:`colonnade.wire.codec`."""
+"""Writes single values into a frame and reads them; :mod:`colonnade.wire.codec` describes the format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAGIC = b"\xc0\x01"
 ALIGN = 8
 _ZEROS = bytes(ALIGN)
 INLINE = 1 << 12
-"""Smaller pieces are copied into one; larger ones are passed on as they lie in memory."""
+"""Smaller pieces are copied together; larger ones are not copied."""
 
 _U8, _U16, _U32, _F64 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<d")
 _NONE, _TRUE, _FALSE, _INT, _FLOAT, STR, _BYTES, LIST, DICT, ARRAY = b"NTFIDSBLMA"
@@ -36,7 +36,7 @@ DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 
 
 class Writer:
-    """Collects one frame."""
+    """Writes one frame."""
 
     def __init__(self) -> None:
         self._parts: list[bytes | memoryview] = []
@@ -50,7 +50,7 @@ class Writer:
         return self._parts
 
     def value(self, value: Any, depth: int) -> None:
-        """Add a value, or refuse it."""
+        """Write a value; an error if a message cannot carry it."""
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
             raise ProtocolError(
@@ -63,12 +63,12 @@ class Writer:
         write(self, value, depth)
 
     def array_head(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        """All of an array but its data."""
+        """Write an array without its data."""
         self._small += _array_head(dtype, shape)
         self._small += _ZEROS[: -(self._flushed + len(self._small)) % ALIGN]
 
     def one_field(self, kind: str, name: str) -> None:
-        """A message up to the value of its only field."""
+        """Write a message with one field, up to the value of this field."""
         self._small += bytes((LIST, *_U32.pack(2)))
         self.value(kind, 1)
         self._small += bytes((DICT, *_U32.pack(1)))
@@ -121,7 +121,7 @@ class Writer:
         self._sized(raw, _U16)
 
     def _array(self, array: NDArray[Any], _: int) -> None:
-        # A masked array would quietly send what its mask hides.
+        # A masked array would also send the values that its mask hides.
         if type(array) not in (np.ndarray, np.memmap):
             raise ProtocolError(f"a message carries plain arrays, not {type(array).__name__}")
         self.array_head(array.dtype, array.shape)
@@ -167,7 +167,7 @@ _WRITERS: dict[type, Callable[[Writer, Any, int], None]] = {
 
 
 def _writer_of(value: Any) -> Callable[[Writer, Any, int], None]:
-    """For what is not exactly of a known type, but of one derived from it."""
+    """How to write a value whose type is derived from a known type."""
     for kind, write in _WRITERS.items():
         if isinstance(value, kind):
             return write
@@ -175,7 +175,7 @@ def _writer_of(value: Any) -> Callable[[Writer, Any, int], None]:
 
 
 class Reader:
-    """Takes one frame apart, without trusting it."""
+    """Reads one frame, and checks everything in it."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -185,7 +185,7 @@ class Reader:
             raise ProtocolError("this is not a frame of this version")
 
     def expect_end(self) -> None:
-        """Refuse a frame that goes on."""
+        """Raise an error if there are bytes after the value."""
         if self._at != len(self._data):
             raise ProtocolError(f"a frame has {len(self._data) - self._at} bytes after its end")
 
@@ -296,7 +296,7 @@ def _count(length: int) -> bytes:
 
 
 def _int_size(value: int) -> int:
-    """Bytes of the shortest two's complement form."""
+    """How many bytes the shortest two's complement form has."""
     return (value if value >= 0 else ~value).bit_length() // 8 + 1
 
 
@@ -309,6 +309,6 @@ def _utf8(text: str) -> bytes:
 
 @lru_cache(256)
 def _check_shape(shape: tuple[int, ...], itemsize: int) -> None:
-    # Zero-size arrays may still have long axes, and NumPy refuses those whose other axes overflow.
+    # An array without elements may still have long axes; NumPy refuses it if their product is too large.
     if len(shape) > MAX_RANK or prod(max(side, 1) for side in shape) * itemsize > MAX_FRAME:
         raise ProtocolError(f"an array in a message has at most {MAX_RANK} axes and {MAX_FRAME} bytes")

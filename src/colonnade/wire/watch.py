@@ -1,7 +1,6 @@
-"""Who is present, what went wrong, and how long to wait.
+"""Which peers are present, what errors there were, and how long to wait.
 
-No thread watches clocks. Whoever waits wakes up in time to see that a deadline has passed, and whoever comes
-later sees it at once.
+No thread watches the clock. A waiting thread wakes up when a deadline has passed, and a later call notices it at once.
 """
 
 from __future__ import annotations
@@ -24,56 +23,56 @@ class Limits:
     """How long to wait, and how much to keep."""
 
     timeout: float = 600.0
-    """Seconds of silence from a peer that is present, or that has never joined."""
+    """The most seconds to wait for a sign of life from a peer that is present or has never joined."""
     reconnect_grace: float = 30.0
-    """Seconds in which a lost peer, or a lost hub, may come back."""
+    """The most seconds in which a peer, or the hub, may come back after its connection broke."""
     window: int = 1 << 26
-    """Bytes sent to one peer that it has not yet consumed."""
+    """The most bytes sent to one peer that it has not taken yet."""
 
 
 @dataclass
 class Standing:
-    """What is known of one peer."""
+    """What is known about one peer."""
 
     incarnation: int | None = None
-    """Which process it is; None until it joins."""
+    """A number that identifies its process; None until it joins."""
     heard_at: float = 0.0
     departed: bool = False
     error: ColonnadeError | None = None
 
 
 class Watch:
-    """The shared state of an endpoint and its one lock, ``changed``, which all methods expect to be held."""
+    """The state of an endpoint and its lock ``changed``, which the caller of every method must hold."""
 
     def __init__(self, name: str, peers: Iterable[str], limits: Limits) -> None:
         self._name, self._limits = name, limits
         self.changed = threading.Condition()
         self.peers = {peer: Standing() for peer in peers}
-        self._absent: dict[str, float] = {}  # since when; of many peers seldom any
+        self._absent: dict[str, float] = {}  # when the connection of a peer broke; usually empty
         self._failure: ColonnadeError | None = None
         self._down: tuple[float, str] | None = None
         self._spare: set[str] = set()
         self.lost: dict[str, PeerLost] = {}
-        """Spare peers that the study goes on without, and why."""
+        """Spare peers that are lost, each with the reason."""
         self.closed = False
 
-    # News
+    # What happened
 
-    def link_up(self, present: Mapping[str, int]) -> list[str]:
-        """The hub can be reached, and these are there; who of them is to be sent to again."""
+    def carrier_up(self, present: Mapping[str, int]) -> list[str]:
+        """The hub is reached and these peers are present; returns those to which packets must be sent again."""
         self._down = None
         for name in self.peers.keys() - present.keys():
             self.gone(name)
         return [name for name in present if self.here(name, present[name])]
 
-    def link_down(self, reason: str) -> None:
-        """The hub cannot be reached; nothing is known of anybody until it can."""
+    def carrier_down(self, reason: str) -> None:
+        """The hub cannot be reached; until it can, nothing is known about any peer."""
         self._down = (self._down[0] if self._down else monotonic(), reason)
         self._absent.clear()
         self.changed.notify_all()
 
     def here(self, name: str, incarnation: int) -> bool:
-        """A participant has connected; whether it counts."""
+        """A participant connected; returns whether it is a peer that takes part."""
         peer = self.peers.get(name)
         if peer is None or peer.departed:
             return False
@@ -93,40 +92,40 @@ class Watch:
             self.changed.notify_all()
 
     def departed(self, name: str) -> None:
-        """A participant finished; its absence is no loss from now on."""
+        """A participant has finished: from now on it may be absent."""
         self.peers[name].departed = True
         self._absent.pop(name, None)
         self.changed.notify_all()
 
     def tolerate(self, names: Iterable[str]) -> None:
-        """The loss of these peers ends nothing for whoever needs no more from them."""
+        """Mark these peers as spare: if one is lost, only calls that need more from it fail."""
         self._spare.update(names)
 
     def fail(self, error: ColonnadeError) -> None:
-        """From now on every call raises this; the first error stays."""
+        """Make every later call raise this error, or the first one if there are several."""
         self._failure = self._failure or error
         self.changed.notify_all()
 
     def spoil(self, name: str, error: ColonnadeError) -> None:
-        """From now on every call that concerns this peer raises this."""
+        """Make every later call that concerns this peer raise this error."""
         self.peers[name].error = self.peers[name].error or error
         self.changed.notify_all()
 
     # Questions
 
     def is_present(self, name: str) -> bool:
-        """Whether a peer can be sent to now."""
+        """Whether packets can be sent to a peer now."""
         peer = self.peers[name]
         known = peer.incarnation is not None and not peer.departed
         return known and name not in self._absent and self._down is None
 
     def is_calm(self, name: str) -> bool:
-        """Whether there is surely nothing to raise; the only method that does not expect the lock."""
+        """Whether there is certainly no error to raise; the only method for which the lock is not needed."""
         trouble = self.closed or self._failure or self._absent or self._down or self.peers[name].error
         return not trouble
 
     def check(self, name: str | None = None) -> None:
-        """Raise what stands in the way of going on, with a peer or at all."""
+        """Raise the error that ends the study, or the one of this peer, if there is one."""
         if self.closed:
             raise ProtocolError(f"the endpoint of {self._name} is closed")
         if self._failure is None and (self._absent or self._down) and monotonic() >= self._next_loss():
@@ -136,12 +135,12 @@ class Watch:
             raise_anew(error)
 
     def wait(self, done: Callable[[], bool], timeout: float, late: Callable[[], ColonnadeError]) -> None:
-        """Wait until ``done``, for a fixed time at most."""
+        """Wait until ``done`` is true; raise the error ``late`` after ``timeout`` seconds."""
         end = monotonic() + timeout
         self._wait(done, None, lambda: end, late)
 
     def wait_for_peer(self, name: str, done: Callable[[], bool], idle: str) -> None:
-        """Wait until ``done``, while the peer gives signs of life; ``idle`` says what it has not done."""
+        """Wait until ``done`` is true, as long as the peer gives signs of life; ``idle`` tells what it failed to do."""
         start = monotonic()
         self._wait(done, name, lambda: self._patience_ends(name, start), lambda: self._silent(name, idle))
 
@@ -166,7 +165,7 @@ class Watch:
         peer = self.peers[name]
         if self.is_present(name) or peer.incarnation is None:
             return max(start, peer.heard_at) + self._limits.timeout
-        return _NEVER  # away: the grace decides
+        return _NEVER  # its connection broke: ``reconnect_grace`` limits the wait
 
     def _next_loss(self) -> float:
         if not self._absent and not self._down:
@@ -175,7 +174,7 @@ class Watch:
         return min(since) + self._limits.reconnect_grace
 
     def _note_losses(self) -> None:
-        """Whoever has been away for too long is lost now."""
+        """Note as lost all peers, and the hub, that have been away for too long."""
         grace, now = self._limits.reconnect_grace, monotonic()
         if self._down and now >= self._down[0] + grace:
             self.fail(ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]}"))
@@ -184,7 +183,7 @@ class Watch:
                 self._lose(name, PeerLost(f"{name} has not been heard of for {grace:g} s; the study cannot go on"))
 
     def _lose(self, name: str, error: PeerLost) -> None:
-        """End the study, or go on without a spare peer."""
+        """End the study, or continue without the peer if it is spare."""
         if name not in self._spare:
             self.fail(error)
             return
@@ -198,7 +197,7 @@ class Watch:
         return error
 
     def left(self, name: str) -> PeerLost:
-        """What to raise where more is expected from a peer that is not there any more."""
+        """The error to raise if more is expected from a peer that is no longer present."""
         if name not in self.lost:
             error = PeerLost(f"{name} has left the study, and more was expected from it")
             if name not in self._spare:
@@ -208,30 +207,30 @@ class Watch:
 
 
 def not_joined(names: Collection[str], timeout: float) -> PeerLost:
-    """Who has not come within the time."""
+    """The error for peers that have not joined in time."""
     who, verb = ", ".join(sorted(names)), "has" if len(names) == 1 else "have"
     return PeerLost(f"{who} {verb} not joined the study within {timeout:g} s")
 
 
 def silent_peer(name: str, idle: str, timeout: float, *, joined: bool) -> PeerLost:
-    """A peer that has done nothing for too long; ``idle`` says what."""
+    """The error for a peer that was silent for too long; ``idle`` tells what it failed to do."""
     if not joined:
         return not_joined([name], timeout)
     return PeerLost(f"{name} is connected but has {idle} for {timeout:g} s; the study cannot go on")
 
 
 def marked_spare(error: PeerLost, name: str) -> PeerLost:
-    """The same error, of a peer that others can do without."""
+    """The same error, marked with the name of the spare peer that is lost."""
     error.spare = name
     return error
 
 
 def stopped_by(name: str, reason: str) -> PeerStopped:
-    """The sentence to show; whoever passes on another's reason is not the one to blame."""
+    """The error that tells who stopped the study; a reason that names a participant already stays as it is."""
     said = "".join(c if c.isprintable() else " " for c in reason[:_LONGEST_REASON])
     return PeerStopped(said if _STOPPED in said else f"{name}{_STOPPED}{said}")
 
 
 def raise_anew(error: ColonnadeError) -> NoReturn:
-    """Raise a copy: one instance raised in several threads would collect all their tracebacks."""
+    """Raise a copy of an error: one object raised in several threads would collect all their tracebacks."""
     raise type(error)(*error.args)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError
-from colonnade.mpc import accelerator
-from colonnade.mpc.accelerator import LOOK, SETTING, pays
+from colonnade.mpc.accelerator import choice
 from colonnade.mpc.accelerator import device as accelerator_device
+from colonnade.mpc.accelerator.choice import LOOK, SETTING, pays
 from colonnade.mpc.accelerator.device import Accelerator
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.mpc.residues import PRIMES, ResidueSystem
@@ -35,7 +35,7 @@ seeds = st.integers(0, 2**31)
 def device(request: pytest.FixtureRequest) -> Accelerator:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SETTING, request.param)
-        found = accelerator.find()
+        found = choice.find()
     if found is None:
         pytest.skip("there is no GPU with fast float64 here" if HAS_TORCH else "torch is not installed here")
     return found
@@ -138,9 +138,9 @@ def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "cpu")
     system = ResidueSystem(PRIMES[:1])
     left = extreme(system, (9000, 128), 1)
-    got = accelerator.offload(left, left, system.primes)
+    got = choice.offload(left, left, system.primes)
     monkeypatch.setenv(SETTING, "off")
-    assert accelerator.offload(left, left, system.primes) is None
+    assert choice.offload(left, left, system.primes) is None
     assert got is not None
     assert same(got, system.inner(left, left))
 
@@ -148,26 +148,26 @@ def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "gpu")
     with pytest.raises(ColonnadeError, match="auto, cpu and off"):
-        accelerator.find()
+        choice.find()
 
 
 @pytest.fixture
 def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """As in a process that has not looked yet, on a machine with a driver; who has begun to look."""
     begun: list[str] = []
-    monkeypatch.setattr(accelerator, "_search", accelerator._Search())
-    monkeypatch.setattr(accelerator, "_has_driver", lambda: True)
-    monkeypatch.setattr(accelerator, "find", lambda: begun.append(current_thread().name))
+    monkeypatch.setattr(choice, "_search", choice._Search())
+    monkeypatch.setattr(choice, "_has_driver", lambda: True)
+    monkeypatch.setattr(choice, "find", lambda: begun.append(current_thread().name))
     monkeypatch.setenv(SETTING, "auto")
     return begun
 
 
 def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]) -> None:
-    accelerator.expect(LOOK - 2)
-    accelerator.expect(1)
+    choice.expect(LOOK - 2)
+    choice.expect(1)
     assert search == []
-    accelerator.expect(1)
-    accelerator.expect(LOOK)
+    choice.expect(1)
+    choice.expect(LOOK)
     for thread in enumerate_threads():
         if thread.name == "accelerator":
             thread.join()
@@ -176,8 +176,8 @@ def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]
 
 def test_products_that_stay_on_the_cpu_count_as_work(search: list[str]) -> None:
     left = np.zeros((1, 9000, 128))
-    assert accelerator.offload(left, left, PRIMES[:1]) is None
-    assert accelerator._search.multiplications == 9000 * 128**2
+    assert choice.offload(left, left, PRIMES[:1]) is None
+    assert choice._search.multiplications == 9000 * 128**2
     assert search == []
 
 
@@ -185,21 +185,21 @@ def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off(
     search: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SETTING, "off")
-    accelerator.expect(2 * LOOK)
-    monkeypatch.setattr(accelerator, "_search", accelerator._Search())
+    choice.expect(2 * LOOK)
+    monkeypatch.setattr(choice, "_search", choice._Search())
     monkeypatch.setenv(SETTING, "auto")
-    monkeypatch.setattr(accelerator, "_has_driver", lambda: False)
-    accelerator.expect(2 * LOOK)
+    monkeypatch.setattr(choice, "_has_driver", lambda: False)
+    choice.expect(2 * LOOK)
     assert search == []
-    assert accelerator.found() is None
+    assert choice.found() is None
 
 
 def test_a_forked_process_looks_for_its_own(search: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    old = accelerator._search
+    old = choice._search
     old.begun = True
-    monkeypatch.setattr(accelerator.os, "getpid", lambda: old.process + 1)
-    assert accelerator._of_this_process() is not old
-    assert not accelerator._search.begun
+    monkeypatch.setattr(choice.os, "getpid", lambda: old.process + 1)
+    assert choice._of_this_process() is not old
+    assert not choice._search.begun
 
 
 @with_torch

@@ -9,7 +9,7 @@ from colonnade.mpc.fixed.binary import BitHand, BitShares, words_for
 
 def random_bits(hand: BitHand, bits: int, count: int) -> BitShares:
     """Uniform bits that nobody knows: each group's own, added up."""
-    drawn = [stream.uint64((bits, words_for(count))) for _, stream in hand.common.held]
+    drawn = [stream.uint64((bits, words_for(count))) for _, stream in hand.common.streams]
     first, *rest = hand.group_bits(drawn, count)
     for more in rest:
         first = hand.xor(first, more)

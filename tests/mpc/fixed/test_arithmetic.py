@@ -37,7 +37,7 @@ def compute(play, program, *inputs, committee=None, fraction=20, bits=30):
         numbers = []
         for values in inputs:
             shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
-            numbers.append(engine.held(shares, (1 << bits) - 1))
+            numbers.append(engine.from_shares(shares, (1 << bits) - 1))
         found = program(engine, *numbers)
         shares, bound = found.shares, found.bound
         hand.send_opening(shares, committee.seats)
@@ -92,7 +92,7 @@ def test_integers_are_exact(play, left, right):
     left, right = left[:size], right[:size]
 
     def program(engine, x, y):
-        whole = [engine.held(n.shares, n.bound, 0) for n in (x, y)]
+        whole = [engine.from_shares(n.shares, n.bound, 0) for n in (x, y)]
         product = engine.multiply(*whole, fraction=0)
         return engine.subtract(engine.scale(product, 3), engine.shift(whole[0], 7))
 
@@ -198,7 +198,7 @@ def test_a_product_of_three_is_refused_before_it_is_opened(play):
         for attempt in (
             lambda: engine.multiply(square, x),
             lambda: engine.products([(x, x), (x, square)]),
-            lambda: engine.truncate(engine.held(engine.hand.multiply(square.shares, x.shares), 1, 60), 20),
+            lambda: engine.truncate(engine.from_shares(engine.hand.multiply(square.shares, x.shares), 1, 60), 20),
             lambda: engine.inner(square.reshape(2, 2), x.reshape(2, 2)),
         ):
             with pytest.raises(ValueError, match="more than two"):
@@ -224,7 +224,7 @@ def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play, mo
 
             def spied_opening(shares):
                 opened = opening(shares)
-                seen["opened"] = engine.system.low(opened).astype(np.int64)
+                seen["opened"] = engine.system.low_word(opened).astype(np.int64)
                 return opened
 
             engine.masks._draw, engine.hand.open_among_seats = spied_draw, spied_opening
@@ -281,7 +281,7 @@ def test_independent_products_of_integers_share_a_round(play):
     values = np.arange(-4, 5)
 
     def program(engine, x):
-        whole = engine.held(x.shares, x.bound, 0)
+        whole = engine.from_shares(x.shares, x.bound, 0)
         peer = engine.hand.links["n2" if engine.hand.name != "n2" else "n1"]
         before = len(peer.sent)
         square, double, cut = engine.products([(whole, whole), (whole[:2], engine.scale(whole[:2], 2)), (x, x)])
@@ -315,7 +315,7 @@ def test_what_could_overflow_is_refused_before_it_is_computed(play):
             (lambda: engine.scale(x, 1 << 120), "could need"),
             (lambda: engine.below(engine.scale(x, 1 << 40), x), "62 is the most"),
             (lambda: engine.truncate(engine.scale(x, 1, fraction=70), 20), "62 is the most"),
-            (lambda: engine.held(x.shares, 1 << 140), "what was dealt could need"),
+            (lambda: engine.from_shares(x.shares, 1 << 140), "what was dealt could need"),
         ):
             with pytest.raises(CapacityError, match=match):
                 attempt()
@@ -369,8 +369,8 @@ def test_a_changed_share_is_noticed_when_there_is_one_to_spare(play):
 
 OPERATIONS = {
     "product": lambda e, x: e.multiply(x, x),
-    "products": lambda e, x: e.products([(x, x), (x, e.held(x.shares, x.bound, 0))])[1],
-    "integers": lambda e, x: e.multiply(x, e.held(x.shares, x.bound, 0), fraction=20),
+    "products": lambda e, x: e.products([(x, x), (x, e.from_shares(x.shares, x.bound, 0))])[1],
+    "integers": lambda e, x: e.multiply(x, e.from_shares(x.shares, x.bound, 0), fraction=20),
     "truncation": lambda e, x: e.truncate(x, 5),
     "comparison": lambda e, x: e.negative(x),
     "bits": lambda e, x: e.bits(x),
@@ -401,7 +401,9 @@ def views(play, operation, secret, committee, pool, count=1200):
         opening = engine.hand.open_among_seats
         for link in engine.hand.links.values():
             link.recv = spied(link.recv, log, lambda fields: fields.values())
-        engine.hand.open_among_seats = spied(opening, log, lambda opened: [engine.system.low(opened).astype(float)])
+        engine.hand.open_among_seats = spied(
+            opening, log, lambda opened: [engine.system.low_word(opened).astype(float)]
+        )
         engine.masks.bits.open = spied(engine.masks.bits.open, log, lambda opened: [opened])
         result = operation(engine, x)
         for link in engine.hand.links.values():

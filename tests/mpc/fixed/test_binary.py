@@ -10,7 +10,7 @@ from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.common import Common, groups
+from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.fixed.binary import BinaryField, BitHand, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
 
@@ -34,7 +34,7 @@ def seats(in_threads):
 
         def bind(name):
             def play(links):
-                hand = BitHand(name, committee, links, Common.agree(name, committee, links))
+                hand = BitHand(name, committee, links, CommonKeys.agree(name, committee, links))
                 for link in links.values():
                     link.sent.clear()
                 hand.links = links
@@ -186,7 +186,7 @@ def test_what_a_group_knows_is_shared_by_all(seats, size, threshold):
     known = {group: Stream.fresh().uint64((4, 2)) for group in groups(make(size, threshold))}
 
     def program(hand):
-        mine = hand.group_bits([known[group] for group, _ in hand.common.held], 128)
+        mine = hand.group_bits([known[group] for group, _ in hand.common.streams], 128)
         assert [bool(share.planes.any()) for share in mine] == [hand.name in group for group in known]
         return hand.open(BitShares.stack(mine))
 

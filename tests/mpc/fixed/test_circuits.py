@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.common import Common
+from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BitHand, slice_bits, words_for
 
@@ -28,7 +28,7 @@ def seats(in_threads):
 
         def bind(name):
             def play(links):
-                hand = BitHand(name, committee, links, Common.agree(name, committee, links))
+                hand = BitHand(name, committee, links, CommonKeys.agree(name, committee, links))
                 hand.links = links
                 return program(hand)
 
@@ -97,12 +97,12 @@ def test_wide_numbers_by_chance(seats, case, committee):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 62), st.integers(1, 11), st.integers(1, 70), st.booleans(), st.integers(0, 2**31))
-def test_sums_are_those_of_the_integers(seats, bits, terms, count, hurry, seed):
+def test_sums_are_those_of_the_integers(seats, bits, terms, count, fast, seed):
     numbers = np.random.default_rng(seed).integers(0, 2**bits, (terms, count), dtype=np.uint64)
 
     def program(hand):
         shared = [share(hand, row, bits) for row in numbers]
-        return join_bits(hand.open(circuits.add(hand, shared, hurry=hurry)), count)
+        return join_bits(hand.open(circuits.add(hand, shared, fast=fast)), count)
 
     expected = [sum(map(int, column)) % 2**bits for column in numbers.T]
     for found in seats(3, 1, program).values():
@@ -115,11 +115,11 @@ def test_sums_of_what_groups_know(seats, size, threshold, terms):
     bits, count = 7, 70
 
     def program(hand):
-        drawn = [stream.uint64(count) for _, stream in hand.common.held]
+        drawn = [stream.uint64(count) for _, stream in hand.common.streams]
         shared = hand.group_bits([slice_bits(values, bits) for values in drawn], count)
         assert len(shared) == terms
-        total = circuits.add(hand, shared, hurry=True)
-        return {group: values for (group, _), values in zip(hand.common.held, drawn, strict=True)}, hand.open(total)
+        total = circuits.add(hand, shared, fast=True)
+        return {group: values for (group, _), values in zip(hand.common.streams, drawn, strict=True)}, hand.open(total)
 
     results = seats(size, threshold, program).values()
     known = {group: values for held, _ in results for group, values in held.items()}
@@ -155,9 +155,10 @@ def test_rounds_are_as_documented(seats, bits):
         assert (
             cost(seats, lambda hand, circuit=circuit: circuit(hand, public, random_bits(hand, bits, 64)))[0] == rounds
         )
-    for hurry, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
+    for fast, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
         found = cost(
-            seats, lambda hand, hurry=hurry: circuits.add(hand, [random_bits(hand, bits, 64)] * 2, hurry=hurry)
+            seats,
+            lambda hand, fast=fast: circuits.add(hand, [random_bits(hand, bits, 64)] * 2, fast=fast),
         )
         assert found[0] == rounds
 
@@ -175,8 +176,8 @@ def test_ands_are_as_documented(seats, name, ands):
 
 
 def test_a_sum_costs_what_its_docstring_says(seats):
-    def sums(terms, bits, hurry):
-        return cost(seats, lambda hand: circuits.add(hand, [random_bits(hand, bits, 64)] * terms, hurry=hurry))
+    def sums(terms, bits, fast):
+        return cost(seats, lambda hand: circuits.add(hand, [random_bits(hand, bits, 64)] * terms, fast=fast))
 
     assert [sums(terms, 2, False)[0] - 1 for terms in (3, 4, 10, 35)] == [1, 2, 5, 8]
     assert sums(2, 24, True)[1] == 97

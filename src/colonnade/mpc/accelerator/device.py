@@ -1,11 +1,11 @@
-"""The residue kernels on a GPU with fast float64, bit for bit what the CPU computes.
+"""Products of residues on a GPU with fast float64: the same bits as on the CPU.
 
-A product modulo one prime is one batched ``dgemm`` over blocks of at most 2048 rows, each exact for the reason it is
-on the CPU, and one kernel that reduces the blocks and adds them up. Both paths end in canonical residues, so they
-cannot differ. Randomness is never made here: it stays with the stream cipher on the CPU.
+A product modulo one prime is one batched ``dgemm`` over blocks of at most 2048 rows, exact for the same reason as on
+the CPU, and one kernel that reduces the blocks and adds them. Both ways end in centred residues, so they cannot
+differ. No randomness is made here: that is the work of the stream cipher on the CPU.
 
-What was computed last stays in buffers of the process and in torch's store of device memory until the process ends:
-shares of one seat, in its own process.
+The last results stay in buffers of the process and in torch's device memory until the process ends. They are shares of
+one seat, in its own process.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from colonnade.mpc.accelerator.memory import Memory
 
 Residues = NDArray[np.float64]
 Tensor = Any
-"""A tensor on the device; torch is optional, so its types cannot be named."""
+"""A tensor on the device. torch may not be installed, so its types cannot be used here."""
 Fold = Callable[[Tensor, int, Tensor, bool], None]
-"""Reduces products modulo a prime and adds them to a total, or begins it; the products may be spoiled."""
+"""Reduces products modulo a prime and adds them to a total, or sets it; it may overwrite the products."""
 
 _MOST_ROWS = 2048
 _SLAB_ROWS = _MOST_ROWS**2
 _SLAB = 1 << 26
-"""Numbers of one operand that come from the host at a time: 512 MB."""
+"""Numbers of one operand that are moved to the device at a time: 512 MB."""
 _BATCH = 1 << 25
-"""Numbers in one batch of block products: 256 MB, or one block where that is larger."""
+"""Numbers in one batch of block products: 256 MB, or one block if a block is larger."""
 _FAST = 2e12
-"""Operations a second below which a CPU does as well: most cards have little float64."""
+"""Operations per second; a slower device is no better than a CPU. Most cards are slow in float64."""
 
 
 class Accelerator:
-    """A device for residues. Arrays have the primes as their first axis, as everywhere.
+    """A device that computes with residues. All arrays have the primes as their first axis.
 
-    Operands are numpy arrays, or tensors that :meth:`place` put on the device, where later calls find them. A product
-    is a numpy array if both operands are. Numpy operands of any length are taken in slabs: beside two products modulo
-    one prime they need at most 2.5 GB on the device.
+    Operands are numpy arrays, or tensors that :meth:`place` has put on the device. A product is a numpy array if both
+    operands are numpy arrays. Long numpy arrays are moved in slabs: they need at most 2.5 GB on the device, and room
+    for two products modulo one prime.
     """
 
     def __init__(self, torch: Any, device: Any) -> None:
@@ -51,7 +51,7 @@ class Accelerator:
 
     @property
     def fused(self) -> bool:
-        """Whether reductions are one kernel (Triton) rather than several (torch)."""
+        """Whether one kernel (Triton) does the reductions, instead of several (torch)."""
         return self._fold is not _fold
 
     def place(self, array: NDArray[Any]) -> Tensor:
@@ -67,7 +67,7 @@ class Accelerator:
         return self._memory.fetch(tensor)
 
     def inner(self, left: Any, right: Any, primes: Sequence[int]) -> Any:
-        """Left' right for each prime: (k, rows, a) and (k, rows, b) to (k, a, b), exactly."""
+        """Left' right modulo each prime, exactly: arrays (k, rows, a) and (k, rows, b) give (k, a, b)."""
         shape = (len(primes), left.shape[2], right.shape[2])
         local = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
         result: Any = np.empty(shape) if local else self._empty(shape)
@@ -81,7 +81,7 @@ class Accelerator:
         return result
 
     def matmul(self, left: Any, right: Any, primes: Sequence[int]) -> Any:
-        """Left right for each prime: (k, rows, a) and (k, a, b) to (k, rows, b), exactly."""
+        """Left right modulo each prime, exactly: arrays (k, rows, a) and (k, a, b) give (k, rows, b)."""
         return self.inner(left.swapaxes(1, 2), right, primes)
 
     def _placed(self, values: Any) -> Tensor:
@@ -91,7 +91,7 @@ class Accelerator:
         return self.torch.empty(tuple(shape), dtype=self.torch.float64, device=self.device)
 
     def _slabs(self, left: Any, right: Any) -> Iterator[tuple[bool, Tensor, Tensor]]:
-        """Rows that are on the device at the same time, and whether they are the first."""
+        """Slabs of rows, on the device, of both operands; the first value tells whether it is the first slab."""
         rows, width = left.shape[0], max(1, left.shape[1], right.shape[1])
         resident = not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray)
         step = _SLAB_ROWS if resident else min(_SLAB_ROWS, max(1, _SLAB // width))
@@ -100,12 +100,12 @@ class Accelerator:
             yield start == 0, self._placed(left[here]), self._placed(right[here])
 
     def _multiply(self, left: Tensor, right: Tensor, prime: int, total: Tensor, first: bool) -> None:
-        """Add left' right to a total, or begin it. Blocks are equally long; the rows left over are one more."""
+        """Add left' right to the total, or set it. All blocks are equally long; the rows that remain are one more."""
         rows, (a, b) = left.shape[0], total.shape
-        # As on the CPU: a sum of so many products, and a multiple of the prime beside it, are exact as floats.
+        # As on the CPU: a sum of this many products, plus a multiple of the prime, is exact as a float.
         most = min(_MOST_ROWS, (2**53 - prime) // (prime // 2) ** 2)
         count = max(1, -(-rows // most))
-        size, rest = divmod(rows, count)  # in a slab there are at most 2048 blocks, so rest is below 2048
+        size, rest = divmod(rows, count)  # a slab has at most 2048 blocks, so rest is below 2048
         batch = max(1, min(count, _BATCH // max(1, a * b)))
         for start in range(0, count, batch):
             many = min(batch, count - start)
@@ -119,18 +119,18 @@ class Accelerator:
             self._fold(products, prime, total, first and start == 0)
 
     def use_kernel(self) -> None:
-        """Do the reductions in one fused kernel, if Triton can build it here and it proves itself."""
+        """Do the reductions in one kernel from now on, if Triton can build it and its results are exact."""
         trial = Accelerator(self.torch, self.device)
         try:
             trial._fold = import_module("colonnade.mpc.accelerator.kernel").fold(self.torch, self.device)
             proven = trial.is_exact()
-        except Exception:  # no Triton, no compiler, no place for its cache: whatever it was, torch does the same
+        except Exception:  # no Triton, no compiler, no place for its cache: in all cases torch does the same
             proven = False
         if proven:
             self._fold = trial._fold
 
     def is_exact(self) -> bool:
-        """Whether a product near the worst magnitudes is right: a library may emulate float64 with fewer bits."""
+        """Whether a product of very large residues is right: a library may emulate float64 with fewer bits."""
         prime, width = 2**22 - 3, 256
         noise = (np.arange(2 * _MOST_ROWS * width, dtype=np.int64) * 40_503 % 8191).reshape(2, _MOST_ROWS, width)
         left, right = prime // 2 - noise, np.where(noise % 7 == 0, -1, 1) * (prime // 2 - noise[::-1])
@@ -142,11 +142,11 @@ class Accelerator:
         return bool(np.array_equal(self.fetch(self.inner(placed[0], placed[1], (prime,)))[0], want))
 
     def is_fast(self) -> bool:
-        """Whether float64 products run at a rate that is worth the way to the device."""
+        """Whether float64 products are so fast that moving numbers to the device is worth it."""
         side, many = 2048, 4
         square = self.torch.ones((side, side), dtype=self.torch.float64, device=self.device)
-        square @ square  # the first one loads the library
-        quickest = min(self._milliseconds(square) for _ in range(many))  # other threads may delay some
+        square @ square  # the first product loads the library
+        quickest = min(self._milliseconds(square) for _ in range(many))  # other threads may slow some of them down
         return bool(2 * side**3 >= _FAST * quickest / 1e3)
 
     def _milliseconds(self, square: Tensor) -> float:
@@ -168,7 +168,7 @@ def _fold(products: Tensor, prime: int, total: Tensor, first: bool) -> None:
 
 
 def _centre(values: Tensor, prime: int) -> None:
-    """As ``residues.reduce``: multiples of the prime are exact, so a fused multiplication changes nothing."""
+    """Like ``residues.reduce``: multiples of the prime are exact, so a fused multiplication gives the same."""
     quotient = values * (1.0 / prime)
     quotient.round_()
     values.sub_(quotient, alpha=prime)

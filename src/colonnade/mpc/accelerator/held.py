@@ -1,4 +1,4 @@
-"""Shares of rows that many products need: on an accelerator where there is one, else in half the memory of floats."""
+"""Rows of shares that many products need: they stay in the device's memory, or on the CPU as 32-bit integers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.accelerator import found, give_up
+from colonnade.mpc.accelerator.choice import found, give_up
 from colonnade.mpc.accelerator.device import Accelerator
 from colonnade.mpc.residues import Residues, ResidueSystem
 
 
 class HeldRows:
-    """Blocks of rows Z, each (primes, rows, columns), for products Z'(Z Q); the CPU takes ``step`` rows at a time."""
+    """Blocks of rows Z, each (primes, rows, columns), for products Z'(Z Q); computed in parts of ``step`` rows."""
 
     def __init__(self, system: ResidueSystem, blocks: Sequence[NDArray[np.int32]], step: int) -> None:
         self._system, self._blocks, self._step = system, blocks, step
@@ -23,14 +23,14 @@ class HeldRows:
         self._refused = False
 
     def parts(self) -> Iterator[Residues]:
-        """The rows, some at a time."""
+        """The rows as floats, at most ``step`` at a time."""
         for block in self._blocks:
             for start in range(0, block.shape[1], self._step):
                 yield block[:, start : start + self._step].astype(np.float64)
 
     def products(self, public: Residues) -> Residues:
-        """Z'(Z Q) for each prime, exactly, for a public Q of (primes, columns, directions)."""
-        device = None if self._refused else found()  # it may be found between two products
+        """Z'(Z Q) modulo each prime, exactly, for a public array Q (primes, columns, directions)."""
+        device = None if self._refused else found()  # the search may end between two products
         if device:
             try:
                 return self._system.reduce(self._on(device, public))
@@ -41,13 +41,13 @@ class HeldRows:
             return np.stack(list(workers.map(self._here, range(len(public)), public)))
 
     def _here(self, index: int, public: Residues) -> Residues:
-        """The products modulo one prime, each of which has a thread of its own: they have nothing in common."""
+        """The product modulo one prime, on the CPU; each prime has its own thread."""
         system, total = ResidueSystem((self._system.primes[index],)), np.zeros((1, *public.shape[::-1]))
         for block in self._blocks:
             for start in range(0, block.shape[1], self._step):
                 rows = block[index : index + 1, start : start + self._step].astype(np.float64)
                 scores = system.inner(rows.transpose(0, 2, 1), public[None])
-                total += system.inner(scores, rows)  # with the long axis last, which BLAS does faster
+                total += system.inner(scores, rows)  # the long axis is last, because BLAS is faster then
         product: Residues = system.reduce(total)[0].T
         return product
 

@@ -1,8 +1,8 @@
 # mypy: ignore-errors
-"""One Triton kernel: reduce many products modulo a prime and add them up, reading each number once.
+"""One Triton kernel that reduces many products modulo a prime and adds them, and reads each number once.
 
-Only :mod:`colonnade.mpc.accelerator` imports this, where Triton is there. The kernel is Triton's language, not Python,
-so the type checker leaves this file alone.
+Only :mod:`colonnade.mpc.accelerator.device` imports this, if Triton is installed. The kernel is in Triton's language,
+not Python, so the type checker ignores this file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _WIDTH = 128
 
 
 def fold(torch, device):
-    """``accelerator.Fold`` on a device, in one kernel."""
+    """A function like ``device.Fold`` that runs one kernel on this device."""
 
     @cache
     def constants(prime):
-        # In memory, because Triton would pass a number as a float32.
+        # A tensor, because Triton would pass a number as a float32.
         return torch.tensor([1.0 / prime, float(prime)], dtype=torch.float64, device=device)
 
     def run(products, prime, total, first):

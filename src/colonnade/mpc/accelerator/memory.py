@@ -1,7 +1,7 @@
-"""The way between numpy arrays and tensors on a device: through two small buffers that the device reads directly.
+"""Copies between numpy arrays and tensors on a device, through two small buffers that the device reads directly.
 
-The driver's own way for ordinary memory is one thread that copies. Here four threads fill one buffer while the device
-takes the other.
+The driver itself copies ordinary memory with one thread. Here four threads fill one buffer while the device reads the
+other.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Bytes = NDArray[np.uint8]
 _BUFFER = 1 << 24
 _THREADS = 4
 _FEW = 1 << 20
-"""Up to so many bytes one thread is as quick."""
+"""For at most this many bytes one thread is as fast as four."""
 
 
 class Memory:
-    """Copies arrays to a device and back. Safe to use from several threads, one after the other."""
+    """Copies arrays to a device and back. Several threads may call it; one at a time is served."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch, self._device = torch, device
@@ -42,7 +42,7 @@ class Memory:
         return tensor
 
     def fetch(self, tensor: Tensor, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """A copy of a tensor in the host's memory, or in a contiguous array given for it."""
+        """A copy of a tensor as a numpy array; in ``out`` if given, which must be contiguous."""
         if out is None:
             out = np.empty(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
         if self._device.type == "cpu":
@@ -58,7 +58,7 @@ class Memory:
                 buffer, view, done = self._buffer(index)
                 here = slice(start, min(start + _BUFFER, source.size))
                 length = here.stop - start
-                done.synchronize()  # the device has taken what was in this buffer
+                done.synchronize()  # wait until the device has read this buffer
                 _copy(pool, view[:length], source[here])
                 target[here].copy_(buffer[:length], non_blocking=True)
                 done.record()
@@ -82,7 +82,7 @@ class Memory:
                 _copy(pool, target[here], view[: here.stop - here.start])
 
     def _buffer(self, index: int) -> tuple[Tensor, Bytes, Any]:
-        """One of two buffers of pinned memory, as a tensor and as an array, and the event that says it is free."""
+        """One of two buffers of pinned memory, as a tensor and as an array, and an event that tells when it is free."""
         while len(self._buffers) < 2:
             buffer = self._torch.empty(_BUFFER, dtype=self._torch.uint8, pin_memory=True)
             self._buffers.append((buffer, buffer.numpy(), self._torch.cuda.Event()))

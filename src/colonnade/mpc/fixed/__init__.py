@@ -1,1 +1,1 @@
-"""Numbers with fractional bits on shares: arithmetic, functions, masks, bits."""
+"""Computing with shared numbers that have fractional bits: arithmetic, functions, masks, bits."""

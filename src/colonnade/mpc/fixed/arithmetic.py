@@ -1,12 +1,12 @@
-"""Fixed-point numbers on shares: exact integers with a public scale and a public bound.
+"""Fixed-point numbers on shares: integers with a public scale and a public bound.
 
-A number x stands for x / 2^fraction. Every value carries a bound that no value of its array can exceed, so what could
-overflow is refused before it is computed. Products are truncated by opening them under a mask, which cannot fail and
-errs by less than :attr:`FixedPoint.ulps` units in the last place.
+An integer x stands for x / 2^fraction. Every array has a bound that none of its integers can exceed, so an operation
+that could overflow is refused before it is computed. Products are truncated by opening them under a mask. This cannot
+fail, and its error is less than :attr:`FixedPoint.ulps` units in the last place.
 
-Every seat calls the same operations in the same order. Each operation says its precision, its rounds and what a seat
-sends for one number, with n seats and k primes; a residue has 3 bytes, or 4 in messages of few numbers. What can run
-ahead is in :attr:`FixedPoint.masks`.
+Every seat calls the same operations in the same order. Each operation states its error, its rounds and what a seat
+sends for one number, with n seats, threshold t and k primes; a residue has 3 bytes, or 4 in messages of few numbers.
+:attr:`FixedPoint.masks` makes ahead of time what can be made without the inputs.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
-from colonnade.mpc.committee import Hand, Shares
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BitShares, slice_bits
 from colonnade.mpc.fixed.masks import Mask, Masks, unpacked
+from colonnade.mpc.hand import Hand, Shares
 from colonnade.mpc.residues import Residues
 
 PART = 1 << 16
-"""Of more numbers, bits are taken in parts."""
+"""Operations on bits compute at most this many numbers at a time."""
 _LONGEST = 62
-"""Bits of the longest number that is truncated or compared: its masked form is read as 64 bits."""
+"""Most bits that a truncation or a comparison may read: the masked number is read as 64 bits."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """One seat's shares of numbers x / 2^fraction with -bound <= x <= bound."""
+    """One seat's shares of an array of numbers x / 2^fraction with -bound <= x <= bound."""
 
     shares: Shares
     fraction: int
@@ -50,7 +50,7 @@ class Fixed:
         return self._with(values.reshape(len(values), *shape))
 
     def __getitem__(self, index: object) -> Fixed:
-        """Some of the numbers; any index that keeps them in an array."""
+        """Some of the numbers; the index must give an array, not a single number."""
         key = index if isinstance(index, tuple) else (index,)
         return self._with(self.shares.values[(slice(None), *key)])
 
@@ -59,7 +59,7 @@ class Fixed:
 
 
 class FixedPoint:
-    """One seat's arithmetic with a given number of fractional bits."""
+    """The arithmetic of one seat; results have ``fraction`` fractional bits if no other number is asked for."""
 
     def __init__(self, hand: Hand, fraction: int) -> None:
         if not 1 <= fraction <= _LONGEST // 2:
@@ -67,20 +67,20 @@ class FixedPoint:
         self.hand, self.system, self.fraction = hand, hand.system, fraction
         self.masks = Masks(hand)
         self.distance = 0.0
-        """Statistical distance of everything opened under masks so far from something that tells nothing."""
+        """How much all masks so far can have told: the statistical distance from openings that tell nothing."""
 
     @property
     def ulps(self) -> float:
-        """By how many units in the last place a truncation errs, less than: 2 with three seats."""
+        """The error of a truncation is less than this many units in the last place: 2 with three seats."""
         return (self.masks.groups + 1) / 2
 
-    # Numbers in, without a message
+    # Input, without a message
 
-    def held(self, shares: Shares, bound: int, fraction: int | None = None) -> Fixed:
-        """Shares of dealt integers, with the bound that their owner keeps."""
+    def from_shares(self, shares: Shares, bound: int, fraction: int | None = None) -> Fixed:
+        """Numbers from shares of integers that were dealt; their owner promises the bound."""
         return self._fits(Fixed(shares, self.fraction if fraction is None else fraction, bound), "what was dealt")
 
-    # Linear operations: exact, local, no rounds
+    # Linear operations: exact, and nothing is sent
 
     def add(self, left: Fixed, right: Fixed, *, sign: int = 1) -> Fixed:
         """The sum, or with sign -1 the difference: exact, 0 rounds."""
@@ -96,7 +96,7 @@ class FixedPoint:
         return self.add(left, right, sign=-1)
 
     def scale(self, number: Fixed, factor: int, *, fraction: int = 0) -> Fixed:
-        """The product with a public factor / 2^fraction: exact, 0 rounds, and that many more fractional bits."""
+        """The product with a public factor / 2^fraction: exact, 0 rounds, ``fraction`` more fractional bits."""
         found = Fixed(self.hand.scale(number.shares, factor), number.fraction + fraction, number.bound * abs(factor))
         return self._fits(found, "a scaled number")
 
@@ -115,7 +115,7 @@ class FixedPoint:
         return self._fits(found, "a sum")
 
     def aligned(self, left: Fixed, right: Fixed) -> tuple[Fixed, Fixed]:
-        """Both with the larger number of fractional bits."""
+        """The same two numbers, both with the larger number of fractional bits."""
         more = left.fraction - right.fraction
         if more > 0:
             return left, replace(self.scale(right, 1 << more), fraction=left.fraction)
@@ -124,53 +124,49 @@ class FixedPoint:
     # Products
 
     def multiply(self, left: Fixed, right: Fixed, *, fraction: int | None = None, bound: int | None = None) -> Fixed:
-        """Elementwise product, truncated to ``fraction`` bits: 1 round, (n - 1) k residues.
+        """The elementwise product, truncated to ``fraction`` fractional bits: 1 round, (n - 1) k residues.
 
-        Errs by less than ``ulps``; exact where nothing is cut off, and then a seat sends n - 1 - t shares at most.
-        ``bound`` is one that the caller knows to hold for the whole product.
+        The error is less than ``ulps``. If no bits are cut off, the product is exact and a seat sends at most n - 1 - t
+        shares. The caller may give a ``bound`` that it knows to hold for the product before it is truncated.
         """
         return self.truncate_all([self._raw(left, right, bound)], fraction)[0]
 
     def products(
-        self,
-        pairs: Sequence[tuple[Fixed, Fixed]],
-        *,
-        fraction: int | None = None,
-        bounds: Sequence[int] | None = None,
+        self, pairs: Sequence[tuple[Fixed, Fixed]], *, fraction: int | None = None, bounds: Sequence[int] | None = None
     ) -> list[Fixed]:
-        """Independent elementwise products, in one round if all are cut or none; ``bounds`` as in :meth:`multiply`."""
+        """The elementwise product of each pair: 1 round, or 2 if only some are truncated; see :meth:`multiply`."""
         known = [left.bound * right.bound for left, right in pairs] if bounds is None else bounds
         return self.truncate_all([self._raw(*pair, bound) for pair, bound in zip(pairs, known, strict=True)], fraction)
 
     def product(self, left: Fixed, right: Fixed) -> Fixed:
-        """The elementwise product as it is, at twice the degree and with the fractional bits of both: local."""
+        """The elementwise product, not truncated and of twice the degree; nothing is sent."""
         found = self._raw(left, right)
         self.system.reduce(found.shares.values)
         return found
 
     def _raw(self, left: Fixed, right: Fixed, bound: int | None = None) -> Fixed:
-        """A product that is not yet reduced: whatever comes next does it."""
+        """A product that is not yet reduced modulo the primes: the next operation must do it."""
         self._refuse_degree(left.shares.degree + right.shares.degree)
         bound = left.bound * right.bound if bound is None else bound
         shares = Shares(left.shares.values * right.shares.values, left.shares.degree + right.shares.degree)
         return self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product")
 
     def inner(self, left: Fixed, right: Fixed, *, fraction: int | None = None) -> Fixed:
-        """Left' right of two matrices with the same rows: 1 round, (n - 1) k residues; errs like one product."""
+        """Left' right of two matrices with the same rows: 1 round, (n - 1) k residues; the error of one product."""
         shares = self.hand.inner(left.shares, right.shares)
         bound = left.shape[0] * left.bound * right.bound
         found = self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product of matrices")
         return self.truncate_all([found], fraction)[0]
 
     def truncate(self, number: Fixed, fraction: int) -> Fixed:
-        """The number with fewer fractional bits: 1 round, (n - 1) k residues; errs by less than ``ulps``."""
+        """The number with fewer fractional bits: 1 round, (n - 1) k residues; the error is less than ``ulps``."""
         return self.truncate_all([number], fraction)[0]
 
     def truncate_all(self, numbers: Sequence[Fixed], fraction: int | None = None) -> list[Fixed]:
-        """Several arrays in one round, each at the degree of a fresh input afterwards; two if only some are cut.
+        """Several arrays with ``fraction`` bits and degree ``threshold``: 1 round, or 2 if only some are truncated.
 
-        A number x of which b bits are cut off is opened as c = x + r + a constant, where the mask r is a sum of
-        numbers l + 2^b h of groups of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum l) / 2^b.
+        To cut off b bits of a number x, the seats open c = x + r + a constant. The mask r is the sum of one number
+        l + 2^b h of each group of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum l) / 2^b.
         """
         fraction = self.fraction if fraction is None else fraction
         long = [number for number in numbers if number.fraction > fraction]
@@ -179,7 +175,7 @@ class FixedPoint:
         return [next(cut if number.fraction > fraction else widened) for number in numbers]
 
     def _widened(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
-        """Numbers with more fractional bits, at the degree of a fresh input; all degrees are lowered in one round."""
+        """The numbers with more fractional bits and with degree ``threshold``; one round lowers all degrees."""
         high = [n for n in numbers if n.shares.degree > self.hand.committee.threshold]
         flat = [n.shares.values.reshape(len(self.system.primes), -1) for n in high]
         if high:
@@ -197,7 +193,7 @@ class FixedPoint:
         return found
 
     def _cut(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
-        """Numbers with too many fractional bits, all opened in one round."""
+        """The numbers without their last fractional bits; one round opens all of them under masks."""
         degree = max(number.shares.degree for number in numbers)
         self._refuse_degree(degree)
         masks, masked = [], []
@@ -206,10 +202,10 @@ class FixedPoint:
             bits = max(number.bound.bit_length(), cut)
             self._hide(bits, count, cut, "what is truncated")
             mask = (self.masks.mask if degree == self.hand.committee.threshold else self.masks.open_mask)(cut, count)
-            # Half of what the groups' lowest bits add on average is taken off, so that errors go either way.
+            # Subtract half of what the lowest bits of the groups can add, so that errors are positive and negative.
             offset = (1 << bits) - ((self.masks.groups - 1) << cut >> 1)
             total = number.shares.values.reshape(len(self.system.primes), -1) + mask.whole.values
-            total += self.system.everywhere(offset, total.shape)
+            total += self.system.constant_array(offset, total.shape)
             masks.append((mask, cut, bits))
             masked.append(self.system.reduce(total))
         joined = np.concatenate(masked, axis=1) if len(masked) > 1 else masked[0]
@@ -222,14 +218,14 @@ class FixedPoint:
         return found
 
     def _floor(self, number: Fixed, opened: Residues, mask: Mask, cut: int, bits: int) -> Fixed:
-        """What is left of an opened number without its lowest bits and its mask."""
+        """An opened number without its lowest bits and without its mask."""
         system = self.system
-        low = system.low(opened) & np.uint64((1 << cut) - 1)
+        low = system.low_word(opened) & np.uint64((1 << cut) - 1)
         # All terms are below 2^50, so one reduction at the end is enough.
-        kept = opened * system.from_digits(cut, opened.shape)
-        kept -= system.limbs(low, cut, cut)
+        kept = opened * system.digit_factors(cut, opened.shape)
+        kept -= system.unreduced(low, cut, cut)
         kept -= mask.high.values
-        kept -= system.everywhere(1 << bits >> cut, kept.shape)
+        kept -= system.constant_array(1 << bits >> cut, kept.shape)
         values = system.reduce(kept).reshape(-1, *number.shape)
         bound = (number.bound >> cut) + int(self.ulps) + 1
         return Fixed(Shares(values, self.hand.committee.threshold), number.fraction - cut, bound)
@@ -237,7 +233,7 @@ class FixedPoint:
     # Bits
 
     def negative(self, number: Fixed) -> Fixed:
-        """1 where a number is below zero, else 0: exact, ceil(log2 b) + 2 rounds for numbers of b bits.
+        """1 for numbers below zero, 0 for others: exact, ceil(log2 b) + 2 rounds for numbers of b bits.
 
         A seat sends (n - 1) k residues, and about 1.5 b shared bits to each of n - 1 - t seats.
         """
@@ -251,11 +247,11 @@ class FixedPoint:
         return replace(self.shift(self.scale(sign, -1), 1), bound=1)
 
     def below(self, left: Fixed, right: Fixed) -> Fixed:
-        """1 where left < right, else 0: exact, rounds and bytes as :meth:`negative`."""
+        """1 if left < right, else 0, for each two numbers: exact, with the rounds and bytes of :meth:`negative`."""
         return self.negative(self.subtract(left, right))
 
     def bits(self, number: Fixed) -> Fixed:
-        """The bits of numbers that are not negative, lowest first along a new first axis: exact.
+        """The bits of numbers that are not negative, in a new first axis, the lowest bit first: exact.
 
         ceil(log2 b) + 2 rounds; (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
         """
@@ -268,16 +264,16 @@ class FixedPoint:
         return found.reshape(bits, *number.shape)
 
     def lengths(self, number: Fixed) -> BitShares:
-        """Of numbers that are not negative, for every j up to their bits, whether they are below 2^j: shared bits.
+        """For numbers x >= 0 of up to b bits: row j of the shared bits tells whether x is below 2^j, for each j < b.
 
-        Exact, ceil(log2 b) + 1 rounds, bytes as :meth:`bit_length`.
+        Exact, ceil(log2 b) + 1 rounds, with the bytes of :meth:`bit_length`.
         """
         bits = max(1, number.bound.bit_length())
         opened, mask = self._opened_under_bits(number, bits, 0)
         return circuits.lengths(self.masks.bits, opened, mask)
 
     def bit_length(self, number: Fixed) -> Fixed:
-        """How many bits a number that is not negative has: exact.
+        """The number of bits of each number, which must not be negative: exact.
 
         ceil(log2 b) + 2 rounds; (n - 1) k residues and about 2 b log2(b) shared bits to each of n - 1 - t seats.
         """
@@ -290,12 +286,12 @@ class FixedPoint:
         return replace(found, bound=below.shape[0]).reshape(*number.shape)
 
     def random_bits(self, shape: tuple[int, ...]) -> Fixed:
-        """Uniform bits that nobody knows, as integers: exact, made ahead (:meth:`Masks.coins`)."""
+        """Uniform random bits that nobody knows, as integers; can be made ahead of time (:meth:`Masks.coins`)."""
         coins = self.masks.coins(1, prod(shape))
         return Fixed(coins.numbers, 0, 1)[0].reshape(*shape)
 
     def as_numbers(self, bits: BitShares) -> Fixed:
-        """Shared bits as shared integers of shape (bits, count): exact, 1 round, (n - 1) shared bits a bit."""
+        """Shared bits as shared integers of shape (bits, count): exact, 1 round, n - 1 shared bits for each bit."""
         coins = self.masks.coins(bits.bits, bits.count)
         opened = self.masks.bits.open(self.masks.bits.xor(bits, coins.bits))
         public = unpacked(opened, bits.count)
@@ -303,7 +299,7 @@ class FixedPoint:
         return Fixed(Shares(self.system.reduce(values), self.hand.committee.threshold), 0, 1)
 
     def _opened_under_bits(self, number: Fixed, bits: int, offset: int) -> tuple[NDArray[np.uint64], BitShares]:
-        """The lowest bits of number + offset + mask, sliced, and those of the mask."""
+        """The lowest bits of number + offset + mask, opened and sliced, and shares of the lowest bits of the mask."""
         if number.shares.degree != self.hand.committee.threshold:
             raise ValueError("bits are taken of numbers at the degree of a fresh input")
         count = prod(number.shape)
@@ -312,16 +308,16 @@ class FixedPoint:
         flat = Shares(number.shares.values.reshape(len(self.system.primes), -1), number.shares.degree)
         masked = self.hand.shift(self.hand.add([flat, mask.whole]), offset)
         opened = self.hand.open_among_seats(masked)
-        low = self.system.low(opened) & np.uint64((1 << bits) - 1)
+        low = self.system.low_word(opened) & np.uint64((1 << bits) - 1)
         return slice_bits(low, bits), mask.low
 
     def _refuse_degree(self, degree: int) -> None:
-        """What is opened is hidden by sharings of zero of twice the threshold: beyond, it would show."""
+        """Refuse a degree above twice the threshold: the sharings of zero that hide an opening do not have more."""
         if degree > 2 * self.hand.committee.threshold:
             raise ValueError("a product of more than two numbers is truncated after two of them")
 
     def _hide(self, bits: int, count: int, read: int, what: str) -> None:
-        """Make sure that a mask hides so many bits, of which the lowest will be read, and count what it may tell."""
+        """Check that a mask hides ``bits`` bits and that ``read`` bits can be read; add to :attr:`distance`."""
         if read > _LONGEST:
             raise CapacityError(
                 f"of {what} {read} bits are read, and {_LONGEST} is the most: use fewer fractional bits"
@@ -339,9 +335,9 @@ class FixedPoint:
 
 
 def in_parts(number: Fixed, operation: Callable[[Fixed], Fixed]) -> Fixed:
-    """An elementwise operation on many numbers, some at a time: more rounds, and memory for a part of them only.
+    """The result of an elementwise operation, computed for a part of the numbers at a time to save memory.
 
-    Where the operation adds axes, they come first.
+    More parts take more rounds. If the operation adds axes, these come first.
     """
     size = prod(number.shape)
     if size <= PART:

@@ -1,9 +1,9 @@
-"""Shared bits: Shamir sharing over GF(4) or GF(8), sixty-four numbers to a word.
+"""Shared bits: Shamir sharing over GF(4) or GF(8), with 64 numbers in one word.
 
-The field must have more elements than there are seats, so three seats use GF(4) and four to seven use GF(8). A value
-is bit-sliced: a *plane* of words for each power of x, and word ``w`` of row ``j`` holds bit ``j`` of the numbers from
-``64 w`` to ``64 w + 63``. Secrets are bits, 0 or 1 in the field; shares are any of its elements. XOR is then free, and
-AND is a product followed by one round that brings its degree down.
+The field must have more elements than there are seats: three seats use GF(4), four to seven use GF(8). The elements of
+the field are polynomials in x, and there is one *plane* of words for each power of x. In a plane, word ``w`` of row
+``j`` holds bit ``j`` of the numbers from ``64 w`` to ``64 w + 63``. A secret is a bit, so 0 or 1 in the field; a share
+can be any element. XOR needs no message. AND is a product, and then one round that lowers its degree.
 """
 
 from __future__ import annotations
@@ -11,35 +11,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError, ShareError
-from colonnade.mpc.common import groups
+from colonnade.mpc.committee import Committee, Link
+from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import differing
 from colonnade.randomness import Stream
 
-if TYPE_CHECKING:
-    from colonnade.mpc.committee import Committee, Link
-    from colonnade.mpc.common import Common
-
 Words = NDArray[np.uint64]
-"""Public bits: (bits, words)."""
+"""Public bits: an array (bits, words)."""
 Planes = NDArray[np.uint64]
-"""Elements of the field: (degree of the extension, bits, words)."""
+"""Elements of the field: an array (powers of x, bits, words)."""
 
 WORD = 64
 _PLACES = np.uint64(1) << np.arange(WORD, dtype=np.uint64).reshape(-1, 1)
 _PLACES_OF_BYTE = np.uint8(1) << np.arange(8, dtype=np.uint8).reshape(-1, 1)
 _FEW = 1 << 11
-"""Up to so many numbers all bits are moved in a few calls; beyond, byte by byte, where there is less to move."""
+"""For at most this many numbers all bits are moved in a few calls; for more numbers, byte by byte."""
 
 
 @dataclass(frozen=True)
 class BinaryField:
-    """The field of 2^m elements, written as polynomials in x with bits as coefficients: 6 is x^2 + x."""
+    """The field of 2^m elements. The bits of an element are the coefficients of a polynomial: 6 is x^2 + x."""
 
     m: int
 
@@ -66,12 +63,12 @@ class BinaryField:
         return self._products[a][self._products[b].index(1)]
 
     def weights(self, known: tuple[int, ...], at: int) -> tuple[int, ...]:
-        """Lagrange: the factors that combine values at ``known`` points into the value at ``at``; their sum is 1."""
+        """Lagrange factors, as in :func:`colonnade.mpc.shamir.weights`; their sum is 1."""
         return _weights(self, known, at)
 
     @cached_property
     def _recipes(self) -> list[tuple[NDArray[np.intp], list[tuple[int, int]]]]:
-        """Of each constant: for each plane of the product a plane to start from, and what to add where."""
+        """For each constant: the first plane of each plane of the product, and pairs (plane, plane to add to it)."""
         recipes = [(np.zeros(self.m, dtype=np.intp), [(plane, 0) for plane in range(self.m)])]
         for constant in range(1, 1 << self.m):
             images = [self.times(1 << source, constant) for source in range(self.m)]
@@ -81,7 +78,7 @@ class BinaryField:
         return recipes
 
     def multiply(self, a: Planes, b: Planes) -> Planes:
-        """The elementwise product, in an array of its own."""
+        """The elementwise product, in a new array."""
         all_pairs = a[:, None] & b
         out: Planes = all_pairs[0]
         if self.m == 2:  # x^2 = x + 1
@@ -95,7 +92,7 @@ class BinaryField:
         return out
 
     def scale(self, a: Planes, constant: int) -> Planes:
-        """The product with a constant: XORs alone, and the array itself where the constant is 1."""
+        """The product with a constant, by XORs only; if the constant is 1, the array itself."""
         if constant == 1:
             return a
         start, rest = self._recipes[constant]
@@ -105,14 +102,14 @@ class BinaryField:
         return out
 
     def combine(self, values: Sequence[Planes], factors: Sequence[int]) -> Planes:
-        """The sum of the values times their factors."""
+        """The sum of the values, each times its factor."""
         total = self.scale(values[0], factors[0])
         for value, factor in zip(values[1:], factors[1:], strict=True):
             total = total ^ self.scale(value, factor)
         return total
 
     def interpolate(self, shares: Mapping[int, Planes], degree: int, seats: Sequence[str]) -> Words:
-        """The secret bits. Shares beyond ``degree + 1`` must lie on the same polynomial, and it must have bits at 0."""
+        """The secret bits. All shares must fit one polynomial of this degree, and its value at 0 must be 0 or 1."""
         points = sorted(shares)
         if len(points) <= degree:
             raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree}")
@@ -142,19 +139,19 @@ def _weights(field: BinaryField, known: tuple[int, ...], at: int) -> tuple[int, 
 
 @cache
 def field_for(seats: int) -> BinaryField:
-    """The smallest field in which so many seats have different points, none of them 0."""
+    """The smallest field in which this many seats have different points, none of them 0."""
     if not 3 <= seats <= 7:
         raise ValueError(f"a committee has 3 to 7 seats, not {seats}")
     return BinaryField(2 if seats == 3 else 3)
 
 
 def words_for(count: int) -> int:
-    """How many words hold one bit of so many numbers."""
+    """How many words hold one bit of each of ``count`` numbers."""
     return -(-count // WORD)
 
 
 def slice_bits(values: NDArray[np.uint64], bits: int) -> Words:
-    """The lowest bits of each number: bit j of number i becomes bit i % 64 of word i // 64 of row j."""
+    """The lowest bits of the numbers as words: bit j of number i becomes bit i % 64 of word i // 64 of row j."""
     count, length = len(values), 8 * words_for(len(values))
     whole = -(-count // 8)
     out = np.zeros((bits, length), dtype=np.uint8)
@@ -171,10 +168,10 @@ def slice_bits(values: NDArray[np.uint64], bits: int) -> Words:
 
 @dataclass(frozen=True)
 class BitShares:
-    """One seat's shares of the bits of ``count`` numbers, and the degree of the polynomials they lie on.
+    """One seat's shares of the bits of ``count`` numbers, and the degree of the polynomials that they are values of.
 
-    The planes may be on their way to others and are never written to. The padding of the last word holds numbers that
-    nobody asked for. They are computed with like the others and, as numbers never meet, tell nothing about them.
+    The planes are never changed, because they may still be waiting to be sent. The last word may have room for more
+    than ``count`` numbers. These additional numbers are computed too, and tell nothing about the others.
     """
 
     planes: Planes
@@ -191,12 +188,12 @@ class BitShares:
         return BitShares(self.planes[:, rows], self.degree, self.count)
 
     def take(self, rows: NDArray[np.intp]) -> BitShares:
-        """The bits with these numbers, in this order."""
+        """The bits in these rows, in this order."""
         return BitShares(self.planes.take(rows, axis=1), self.degree, self.count)
 
     @staticmethod
     def stack(parts: Sequence[BitShares]) -> BitShares:
-        """The bits of all parts, one after the other: what is stacked travels together."""
+        """The bits of all parts, one after the other, so that they are sent in one message."""
         first = parts[0]
         if any(part.count != first.count for part in parts):
             raise ValueError("only bits of as many numbers can be stacked")
@@ -206,21 +203,21 @@ class BitShares:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """One seat's part in lowering a degree; it is the same every time."""
+    """What one seat does to lower a degree; it is the same every time."""
 
     weight: int
-    """What this seat's share is multiplied by before it is dealt; 0 where others deal."""
+    """The factor of this seat's share before it is dealt; 0 if only other seats deal."""
     seeds: list[Stream]
     steps: list[tuple[str, tuple[int, ...]]]
-    """Whom to send a share, this seat last, and how the masks make it of the share before."""
+    """Who gets a share, this seat last, and the factors of the masks that turn the share before into this one."""
     drawn: list[Stream]
     received: list[str]
 
 
 class BitHand:
-    """One seat's work on shared bits."""
+    """What one seat does with shared bits."""
 
-    def __init__(self, name: str, committee: Committee, links: Mapping[str, Link], common: Common) -> None:
+    def __init__(self, name: str, committee: Committee, links: Mapping[str, Link], common: CommonKeys) -> None:
         self.name, self.committee, self.common = name, committee, common
         self.field = field_for(len(committee.seats))
         self._links = links
@@ -228,55 +225,57 @@ class BitHand:
         self._reductions: dict[int, _Reduction] = {}
 
     def group_bits(self, known: Sequence[Words], count: int) -> list[BitShares]:
-        """For each of all groups, shares of words that its members know; no message.
+        """For every group, this seat's shares of the words that the members of the group know; nothing is sent.
 
-        ``known`` are those of the groups of this seat, in the order of ``common.held``. In numbers of other groups
-        its share is zero.
+        ``known`` are the words of the groups of this seat, in the order of ``common.streams``. For the other groups its
+        share is zero.
         """
         mine, out = iter(zip(known, self._factors, strict=True)), []
         for group in groups(self.committee):
             planes = np.zeros((self.field.m, *known[0].shape), dtype=np.uint64)
             if self.name in group:
-                self._add_multiple(planes, *next(mine))
+                words, factor = next(mine)
+                planes[[power for power in range(self.field.m) if factor >> power & 1]] = words
             out.append(BitShares(planes, self.committee.threshold, count))
         return out
 
     def xor(self, left: BitShares, right: BitShares) -> BitShares:
-        """The exclusive or: local."""
+        """The exclusive or; nothing is sent."""
         return BitShares(left.planes ^ right.planes, max(left.degree, right.degree), left.count)
 
     def flip(self, shares: BitShares, words: Words) -> BitShares:
-        """The exclusive or with public bits: local, every seat adds them to its share."""
+        """The exclusive or with public bits, which every seat adds to its share; nothing is sent."""
         planes = shares.planes.copy()
         planes[0] ^= words
         return BitShares(planes, shares.degree, shares.count)
 
     def mask(self, shares: BitShares, words: Words) -> BitShares:
-        """The product with public bits: local."""
+        """The product with public bits; nothing is sent."""
         return BitShares(shares.planes & words, shares.degree, shares.count)
 
     def multiply(self, left: BitShares, right: BitShares) -> BitShares:
-        """The product: local, and the degrees add up."""
+        """The product; nothing is sent, and the degrees are added."""
         if left.count != right.count:
             raise ValueError("only bits of as many numbers can be multiplied")
         planes = self.field.multiply(left.planes, right.planes)
         return BitShares(planes, left.degree + right.degree, left.count)
 
     def and_(self, left: BitShares, right: BitShares) -> BitShares:
-        """The product at the degree of its factors: one round (:meth:`lower`)."""
+        """The product at degree ``threshold``: one round (:meth:`lower`)."""
         return self.lower(self.multiply(left, right))
 
     def lower(self, shares: BitShares) -> BitShares:
-        """The same bits at the degree of fresh ones: one round, in which the first ``degree + 1`` seats deal theirs.
+        """The same bits at degree ``threshold``: one round, in which the first ``degree + 1`` seats deal their shares.
 
-        Of the shares that a seat deals, ``threshold`` are drawn by their receivers from the streams they have in common
-        with it, and ``seats - 1 - threshold`` are sent: m words for 64 bits each. Of three seats each sends one.
+        For each dealer, ``threshold`` seats draw their share from a stream that they have in common with it. The dealer
+        sends shares to the other ``seats - 1 - threshold`` seats, each of m words for 64 bits. With three seats, each
+        seat sends one share.
         """
         planes = self.lower_planes(shares.planes, shares.degree)
         return BitShares(planes, self.committee.threshold, shares.count)
 
     def lower_planes(self, planes: Planes, degree: int) -> Planes:
-        """What :meth:`lower` does, on the planes alone; the result is an array of its own."""
+        """Like :meth:`lower`, for planes; the result is a new array."""
         plan = self._reductions.get(degree) or self._plan(degree)
         total = self._deal(planes, plan) if plan.weight else np.zeros(planes.shape, dtype=np.uint64)
         for stream in plan.drawn:
@@ -286,7 +285,7 @@ class BitHand:
         return total
 
     def _deal(self, planes: Planes, plan: _Reduction) -> Planes:
-        """Send shares of this seat's share, and return its own."""
+        """Send the other seats shares of this seat's share; returns the share that this seat keeps."""
         share = secret = self.field.scale(planes, plan.weight)
         masks = [stream.uint64(planes.shape) for stream in plan.seeds]
         for mask in masks:
@@ -306,30 +305,30 @@ class BitHand:
             raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {degree}")
         points = tuple(committee.point(seat) for seat in dealers)
         weights = dict(zip(dealers, self.field.weights(points, 0), strict=True))
-        seeded = committee.seeded(name, threshold)
+        seeded = committee.seeded_by(name, threshold)
         known = (0, *(committee.point(seat) for seat in seeded))
-        # With factors that sum to 1, a share is the secret plus multiples of (mask - secret). Each share is made of
-        # the one before it: of three seats, the second of the two then differs from the first by one mask.
+        # The factors sum to 1, so a share is the secret plus multiples of (mask - secret). Each share is computed from
+        # the one before it: with three seats, the second of two shares is the first plus one mask.
         steps, before = [], (0,) * threshold
         for seat in [seat for seat in self._others if seat not in seeded] + [name]:
             factors = self.field.weights(known, committee.point(seat))[1:]
             steps.append((seat, tuple(a ^ b for a, b in zip(factors, before, strict=True))))
             before = factors
-        drawing = {dealer: name in committee.seeded(dealer, threshold) for dealer in dealers if dealer != name}
+        drawing = {dealer: name in committee.seeded_by(dealer, threshold) for dealer in dealers if dealer != name}
         plan = self._reductions[degree] = _Reduction(
             weights.get(name, 0),
-            [self.common.between(name, seat) for seat in seeded],
+            [self.common.pair_stream(name, seat) for seat in seeded],
             steps,
-            [self.common.between(dealer, name) for dealer, draws in drawing.items() if draws],
+            [self.common.pair_stream(dealer, name) for dealer, draws in drawing.items() if draws],
             [dealer for dealer, draws in drawing.items() if not draws],
         )
         return plan
 
     def open(self, shares: BitShares) -> Words:
-        """The bits, known to all seats: one round, every share sent to every seat; spare shares must agree.
+        """Open bits to all seats: one round, in which every seat sends its share to every other seat.
 
-        A share takes m words for 64 bits. The shares of a coalition and the bits fix all other shares, so that these
-        tell nothing else.
+        A share has m words for 64 bits. All shares must fit one polynomial. They tell a coalition nothing but the bits,
+        because the bits and the coalition's own shares determine all other shares.
         """
         if shares.degree != self.committee.threshold:
             raise ValueError(f"bits of degree {shares.degree} must be lowered before they are opened")
@@ -347,15 +346,10 @@ class BitHand:
 
     @cached_property
     def _factors(self) -> list[int]:
-        """Of each group's bits, the factor of this seat: 1 at 0, and 0 at the seats that are not in the group."""
+        """For each group, the value at this seat of the polynomial that is 1 at 0 and 0 at seats outside the group."""
         committee = self.committee
-        absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.held]
+        absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.streams]
         return [self.field.weights((0, *points), committee.point(self.name))[0] for points in absent]
-
-    def _add_multiple(self, planes: Planes, words: Words, factor: int) -> None:
-        for power in range(self.field.m):
-            if factor >> power & 1:
-                planes[power] ^= words
 
 
 def _checked(words: Any, shape: tuple[int, ...], sender: str) -> Planes:

@@ -1,12 +1,12 @@
 """Circuits on shared bits: sums, comparison, bit length and the bits of a difference.
 
-A secret number is opened under a mask whose bits are shared, so one side of a circuit is public: ``public`` are the
-words of opened numbers p, and ``secret`` are shares of the bits of masks s. Neighbouring stretches of bits are composed
-in a tree, one round a level. The first level costs one AND for two bits whatever it computes: with d the shared
-p XOR s, all there is to say about one bit is linear in d, and so all about two bits is linear in d, d' and d d'.
+A secret number is opened under a mask whose bits are shared, so one input of a circuit is public: ``public`` are the
+words of opened numbers p, and ``secret`` are shares of the bits of masks s. Neighbouring stretches of bits are joined
+in a tree, with one round for each level. The first level needs one AND for two bits: let d be the shared p XOR s of a
+bit. Everything about this bit is linear in d, so everything about two bits is linear in d, d' and d d'.
 
-A network is laid out once as lists of row numbers, because for few numbers the calls cost more than the arithmetic.
-An AND is one bit whose degree is lowered: a sum of two products counts once. It costs the wire what
+A network is computed once, as lists of row numbers, because for few numbers the calls cost more than the arithmetic.
+An AND is one bit whose degree is lowered, also if it is the sum of two products. It costs as many bytes as
 :meth:`BitHand.lower` says.
 """
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from colonnade.mpc.fixed.binary import BitHand, BitShares, Planes, Words
 
 Row = tuple[str, int]
-"""What a row of the state says, and of which bit."""
+"""The meaning of a row of the state, and the bit that it belongs to."""
 Rows = NDArray[np.intp]
 
 _LENGTH_KINDS = ("Y", "Z", "dY", "dZ", "G")
@@ -31,7 +31,7 @@ _LENGTH_KINDS = ("Y", "Z", "dY", "dZ", "G")
 
 @dataclass(frozen=True)
 class _Update:
-    """A row becomes the sum of one or two products of rows; with ``onto``, one product is added to it."""
+    """Sets a row to the sum of one or two products of rows; with ``onto``, adds one product to the row."""
 
     row: Row
     products: tuple[tuple[Row, Row], ...]
@@ -39,7 +39,7 @@ class _Update:
 
     @property
     def read(self) -> Iterator[Row]:
-        """The rows it needs."""
+        """The rows that this update reads."""
         yield from (row for pair in self.products for row in pair)
         if self.onto:
             yield self.row
@@ -47,27 +47,27 @@ class _Update:
 
 @dataclass(frozen=True)
 class _Level:
-    """One round. The next state is the products, then the rows that are kept."""
+    """One round. The next state has the rows of the products first, then the rows that are kept."""
 
     left: Rows
     right: Rows
     paired: int
-    """So many products are second ones: each is added to one of the last first ones before that is lowered."""
+    """How many updates have two products. The second products come last, and are added before the round."""
     added: Rows
-    """The rows that are added to the first products."""
+    """The rows that are added to the products of the first updates."""
     kept: Rows
 
 
 @dataclass(frozen=True)
 class Network:
-    """Rounds of products on rows of shared bits."""
+    """Rounds of products of rows of shared bits, and the rows of the results after the last round."""
 
     levels: tuple[_Level, ...]
     results: Rows
 
 
 def _lay_out(first: Iterable[Row], rounds: Sequence[Sequence[_Update]], results: Sequence[Row]) -> Network:
-    """Number the rows, leaving out what no result depends on."""
+    """The network of these updates, without the rows that no result needs."""
     needed = [set(results)]
     for updates in reversed(rounds):
         used = [update for update in updates if update.row in needed[-1]]
@@ -98,7 +98,7 @@ def _numbers(at: dict[Row, int], rows: Iterable[Row]) -> Rows:
 
 
 def _merges(bits: int, size: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Level by level, which neighbouring stretches become one: the first bit of each, and the end of the upper one."""
+    """For each level, the neighbours that are joined: the first bit of the lower and of the upper one, and the end."""
     while size < bits:
         yield [(low, low + size, min(low + 2 * size, bits)) for low in range(0, bits - size, 2 * size)]
         size *= 2
@@ -106,10 +106,10 @@ def _merges(bits: int, size: int) -> Iterator[list[tuple[int, int, int]]]:
 
 @cache
 def borrow_network(bits: int, size: int, results: tuple[int, ...]) -> Network:
-    """Whether p < s, in the bits up to each of ``results``; stretches of ``size`` bits are known at the start.
+    """For each j in ``results``: whether p < s in the bits up to j. The input has stretches of ``size`` bits.
 
-    Of each stretch from its first bit to bit j: G says that p < s there, E that p = s. Upper over lower is
-    G = G' + E' G'' and E = E' E''.
+    For the bits from the start of a stretch to bit j, G tells whether p < s there, and E whether p = s. An upper part
+    with G', E' and a lower part with G'', E'' together have G = G' + E' G'' and E = E' E''.
     """
     rounds = []
     for merges in _merges(bits, size):
@@ -124,19 +124,20 @@ def borrow_network(bits: int, size: int, results: tuple[int, ...]) -> Network:
 
 @cache
 def length_network(bits: int) -> Network:
-    """Whether x = p - s modulo 2^bits is below 2^j, for each j; pairs of bits are known at the start.
+    """For each j: whether x = p - s modulo 2^bits is below 2^j. The input has pairs of bits.
 
-    Let c be the borrow of the bits below j. x is below 2^j if bits j and up of p, as a number, have just c more than
-    those of s, modulo a power of two. Read them from the top. Their difference stays 0 while they are equal, goes from
-    0 to 1 where p has the 1, and then stays 1 only where s has the 1, as it does from the start where it is 1 because
-    it wraps round. So a stretch is a matrix M = (a, m; 0, b) of bits, that of two stretches is the product with the
-    upper one on the left, and x is below 2^j if (1, 1) M (1 - c, c)' = 1 for all bits from j up.
+    Let c be the borrow from the bits below j. Read the bits of p and s from j up as two numbers. x is below 2^j if the
+    number of p is c more than the number of s, modulo a power of two. Compare these bits from the top. The difference
+    stays 0 while the bits are equal, becomes 1 at a bit that is 1 in p only, and then stays 1 only while the bit is 1
+    in s only. It may also be 1 at the start, because of the modulus. So a stretch of bits is a matrix M = (a, m; 0, b)
+    of bits. The matrix of two stretches is their product, with the upper one on the left. x is below 2^j if
+    (1, 1) M (1 - c, c)' = 1 for all bits from j up.
 
-    Of bit j in a stretch we keep (Y + Z, Z)' = M (1 - c, c)' for the bits from j to the end of the stretch, as if
-    nothing were borrowed from it, and by how much these change if something is, dY and dZ. A stretch below, with G and
-    E as in :func:`borrow_network`, turns Y into Y + G dY and dY into E dY; Z likewise. A stretch above turns Y into
-    Y' Y + dY' Z and Z into dZ' Z, with Y', dY' and dZ' of its first bit; dY and dZ likewise. At the first bit of a
-    stretch Z = 0 and Y = E. For all bits together, Y is the answer.
+    For bit j in a stretch, (Y + Z, Z)' is M (1 - c, c)' for the bits from j to the end of the stretch, if the stretch
+    gets no borrow from below. dY and dZ are the changes of Y and Z if it gets one. A stretch below, with G and E as in
+    :func:`borrow_network`, turns Y into Y + G dY and dY into E dY, and does the same with Z and dZ. A stretch above,
+    with Y', dY' and dZ' at its first bit, turns Y into Y' Y + dY' Z and Z into dZ' Z, and does the same with dY and dZ.
+    At the first bit of a stretch Z = 0 and Y = E. When all stretches are joined, Y is the result.
     """
     rounds = []
     for merges in _merges(bits, 2):
@@ -155,7 +156,7 @@ def length_network(bits: int) -> Network:
 
 
 def _under(above: int, j: int, *, first: bool) -> Iterator[_Update]:
-    """What a stretch that starts at bit ``above`` does to bit j of the one below it."""
+    """The updates of bit j of a stretch when a stretch that starts at bit ``above`` is joined on top."""
     Y, dY, dZ = ("Y", above), ("dY", above), ("dZ", above)
     yield _Update(("Y", j), ((Y, ("Y", j)),) if first else ((Y, ("Y", j)), (dY, ("Z", j))))
     yield _Update(("dY", j), ((Y, ("dY", j)), (dY, ("dZ", j))))
@@ -186,14 +187,14 @@ def _run(hand: BitHand, network: Network, state: Planes) -> Planes:
 
 
 def _pairs(hand: BitHand, different: BitShares) -> tuple[Planes, Planes, Planes]:
-    """The lower and the upper bit of each two neighbours, and their product: the first level."""
+    """The first level: the lower and the upper bit of each pair of neighbours, and their product."""
     paired = different.bits - different.bits % 2
     lower, upper = different[0:paired:2], different[1:paired:2]
     return lower.planes, upper.planes, hand.and_(lower, upper).planes if paired else lower.planes
 
 
 def _borrows(hand: BitHand, public: Words, different: BitShares, results: tuple[int, ...]) -> Planes:
-    """Whether public < secret in the bits up to each of ``results``."""
+    """For each j in ``results``: whether public < secret in the bits up to j."""
     bits, d = different.bits, different.planes
     zero = ~public
     lower, upper, both = _pairs(hand, different)
@@ -209,10 +210,10 @@ def _borrows(hand: BitHand, public: Words, different: BitShares, results: tuple[
 
 
 def below(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
-    """Whether public < secret, as one bit.
+    """One bit for each number: whether public < secret.
 
-    ceil(log2 bits) rounds; about 1.5 ANDs a bit (30 for 24 bits, 42 for 32): one for two bits, then two for two
-    stretches, of which one is not needed at the bottom.
+    ceil(log2 bits) rounds; about 1.5 ANDs for each bit (30 for 24 bits, 42 for 32): one to join two bits, and two to
+    join two stretches, or one if it is the lowest stretch.
     """
     planes = _borrows(hand, public, hand.flip(secret, public), (secret.bits - 1,))
     return BitShares(planes, secret.degree, secret.count)
@@ -221,7 +222,7 @@ def below(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
 def top_bit_of_difference(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
     """The top bit of (public - secret) modulo 2^bits.
 
-    The rounds and ANDs of :func:`below` for one bit less; none for a single bit.
+    As many rounds and ANDs as :func:`below` with one bit less; none for a single bit.
     """
     top = hand.flip(secret[-1:], public[-1:])
     return hand.xor(top, below(hand, public[:-1], secret[:-1])) if secret.bits > 1 else top
@@ -241,10 +242,10 @@ def bits_of_difference(hand: BitHand, public: Words, secret: BitShares) -> BitSh
 
 
 def lengths(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
-    """Bit j, of as many as the numbers have: whether (public - secret) modulo 2^bits is below 2^j.
+    """As many bits as the numbers have; bit j tells whether (public - secret) modulo 2^bits is below 2^j.
 
-    The sum of these bits is how many leading zeros the number has. ceil(log2 bits) rounds; about 2 bits log2(bits) ANDs
-    (212 for 24 bits, 320 for 32).
+    The sum of these bits is the number of leading zeros. ceil(log2 bits) rounds; about 2 bits log2(bits) ANDs (212 for
+    24 bits, 320 for 32).
     """
     bits, different = secret.bits, hand.flip(secret, public)
     d, zero, even = different.planes, ~public, bits - bits % 2
@@ -254,7 +255,7 @@ def lengths(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
     zero_low, zero_high = zero[0:even:2], zero[1:even:2]
     np.bitwise_and(both, zero_low & zero_high, out=Z[:, 1::2])
     dZ[:, 0:even:2] = Z[:, 1::2]
-    np.bitwise_and(d, zero, out=G)  # of the single bits, until the pairs are known
+    np.bitwise_and(d, zero, out=G)  # for single bits; the pairs follow below
     np.bitwise_xor(upper, G[:, 0:even:2], out=Y[:, 1::2])
     dY[:, 0:even:2] = Y[:, 1::2]
     dY[:, 1::2] = lower
@@ -269,23 +270,23 @@ def lengths(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
     return BitShares(planes, secret.degree, secret.count)
 
 
-def add(hand: BitHand, numbers: Sequence[BitShares], *, hurry: bool = False) -> BitShares:
+def add(hand: BitHand, numbers: Sequence[BitShares], *, fast: bool = False) -> BitShares:
     """The sum modulo 2^bits.
 
-    Three numbers become two in one round, with ``bits - 1`` ANDs, until two are left: 1 round for 3 numbers, 2 for 4,
-    5 for 10, 8 for 35. The last two take ``bits - 1`` rounds of one AND; in a hurry 1 + ceil(log2(bits - 1)) rounds,
-    with about bits log2(bits) ANDs in all (97 for 24 bits, 151 for 32).
+    One round turns three numbers into two with the same sum, with ``bits - 1`` ANDs, until two are left: 1 round for 3
+    numbers, 2 for 4, 5 for 10, 8 for 35. Adding the last two takes ``bits - 1`` rounds of one AND each. With ``fast``
+    it takes 1 + ceil(log2(bits - 1)) rounds and about bits log2(bits) ANDs (97 for 24 bits, 151 for 32).
     """
     rest = list(numbers)
     while len(rest) > 2:
         rest = _carry_save(hand, rest)
     if len(rest) == 1:
         return rest[0]
-    return _sum_at_once(hand, *rest) if hurry else _sum_bit_by_bit(hand, *rest)
+    return _sum_at_once(hand, *rest) if fast else _sum_bit_by_bit(hand, *rest)
 
 
 def _carry_save(hand: BitHand, numbers: Sequence[BitShares]) -> list[BitShares]:
-    """Two numbers in place of every three, with the same sum: the bits that differ from two, and the majorities."""
+    """Replace each three numbers by two with the same sum: the XORs of their bits, and the carries."""
     threes, one = len(numbers) // 3, numbers[0]
     a, b, c = (BitShares.stack(numbers[i : 3 * threes : 3]) for i in range(3))
     left, right = hand.xor(a, c), hand.xor(b, c)
@@ -313,7 +314,7 @@ def _sum_bit_by_bit(hand: BitHand, a: BitShares, b: BitShares) -> BitShares:
 
 
 def _sum_at_once(hand: BitHand, a: BitShares, b: BitShares) -> BitShares:
-    """A carry is made where both bits are 1, and passed on where one is: the same network as for borrows."""
+    """A carry starts if both bits are 1, and is passed on if one of them is: the same network as for borrows."""
     planes, bits = a.planes ^ b.planes, a.bits - 1
     if bits:
         state = np.concatenate((hand.and_(a[:-1], b[:-1]).planes, planes[:, :-1]), axis=1)

@@ -1,8 +1,9 @@
 """Functions of shared fixed-point numbers: reciprocals, inverse square roots, maxima.
 
-A number is first brought near 1 by a secret power of two, found from its bit length. There Newton's iteration,
-q (2 - q b) for a reciprocal, doubles the right bits of a start that is a polynomial of low degree. The last two steps
-of a reciprocal take three rounds instead of four: if 1 - q b is e before the first, it is e^2 after it.
+A number is first multiplied by a secret power of two, found from its bit length, so that it is near 1. A polynomial of
+low degree gives a first approximation. Each step of Newton's iteration, q (2 - q b) for a reciprocal, doubles the
+number of correct bits. The last two steps of a reciprocal take three rounds instead of four: if 1 - q b is e before a
+step, it is e^2 after it.
 """
 
 from __future__ import annotations
@@ -16,28 +17,29 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 from numpy.polynomial.chebyshev import cheb2poly, chebval
 
-from colonnade.mpc.committee import Shares
 from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint, in_parts
 from colonnade.mpc.fixed.binary import BitShares
+from colonnade.mpc.hand import Shares
 
 GUARD = 4
-"""Bits that a normalised number has beyond what is asked for."""
+"""A number near 1 has this many more fractional bits than the result."""
 FLAT = 1 << 14
-"""Up to so many bits a secret power of two is made in one step of many coins; beyond, in two steps of few."""
+"""For at most this many bits in all, a power of two is found in one step with many coins; else in two with few."""
 _COEFFICIENT_BITS = {1: 8, 2: 10, 3: 12}
-"""Of a start of this degree."""
+"""Fractional bits of the coefficients, by the degree of the first approximation."""
 _RADIX = 8
 _COARSEST = 8
 _ROOM = 16
-"""Above twice the start of an iteration: of zero it is largest, and each step at most doubles it."""
+"""More than twice the first approximation, which is largest for zero; each step at most doubles it."""
 
 
 def reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
-    """1 / x of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
+    """1 / x for positive numbers; 0 gives at most ``ulps`` units in the last place; numbers must not be negative.
 
-    Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: ceil(log2 b) + 3 to
-    normalise numbers of b bits (one more for many numbers), 4 or 5 of iteration from 16 fractional bits on, 1 to scale.
-    A seat sends a bit length's worth and (n - 1) k residues for each of 7 or 8 products.
+    The error is less than 2^-fraction of the result plus ``ulps`` units in the last place. Rounds: ceil(log2 b) + 3 to
+    bring numbers of b bits near 1 (one more for many numbers), 4 or 5 for the iteration with 16 or more fractional
+    bits, and 1 to scale back. A seat sends as much as for a bit length, and (n - 1) k residues for each of 7 or 8
+    products.
     """
     return in_parts(number, lambda part: _reciprocal(engine, part))
 
@@ -65,10 +67,10 @@ def _reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
 
 
 def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
-    """1 / sqrt(x) of positive numbers, and 0 within ``ulps`` of 0; numbers must not be negative.
+    """1 / sqrt(x) for positive numbers; 0 gives at most ``ulps`` units in the last place; numbers must not be negative.
 
-    Errs by less than 2^-fraction of the result and ``ulps`` units in the last place. Rounds: as :func:`reciprocal` to
-    normalise and scale, 8 or 11 of iteration; (n - 1) k residues for each of 10 to 13 products.
+    The error is less than 2^-fraction of the result plus ``ulps`` units in the last place. The iteration takes 8 or 11
+    rounds, the rest as many as in :func:`reciprocal`; (n - 1) k residues for each of 10 to 13 products.
     """
     return in_parts(number, lambda part: _inverse_sqrt(engine, part))
 
@@ -76,7 +78,7 @@ def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
 def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
     length, precision = _length(number), _precision(engine)
     radix, groups = _groups(number)
-    odd = (radix * groups - number.fraction) % 2  # what is left of the power when it has been halved
+    odd = (radix * groups - number.fraction) % 2  # the remainder when the power is halved
     bits, (square, power) = _powers(engine, number, length + odd, roots=True)
     normal = engine.multiply(replace(number, fraction=bits), square, fraction=precision, bound=1 << bits)
     start, steps = _root_plan(engine.fraction + GUARD)
@@ -92,7 +94,7 @@ def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
 
 
 def maximum(engine: FixedPoint, left: Fixed, right: Fixed) -> Fixed:
-    """The larger of every two numbers: exact; a comparison and an exact product, with their rounds and bytes."""
+    """The larger of each two numbers: exact, with the rounds and bytes of a comparison and a product."""
     left, right = engine.aligned(left, right)
     difference = engine.subtract(right, left)
     chosen = engine.multiply(engine.below(left, right), difference, fraction=difference.fraction)
@@ -100,7 +102,7 @@ def maximum(engine: FixedPoint, left: Fixed, right: Fixed) -> Fixed:
 
 
 def largest(engine: FixedPoint, number: Fixed, axis: int) -> Fixed:
-    """The largest along an axis: exact; as many maxima one after the other as the axis is halved."""
+    """The largest number along an axis: exact; takes log2 of its length maxima, one after the other."""
     values = np.moveaxis(number.shares.values, axis % len(number.shape) + 1, 1)
     rest = replace(number, shares=Shares(values, number.shares.degree))
     while (size := rest.shape[0]) > 1:
@@ -112,9 +114,9 @@ def largest(engine: FixedPoint, number: Fixed, axis: int) -> Fixed:
 
 
 def bits_needed(fraction: int, magnitude: int, ulps: float = 2.0) -> int:
-    """Bits of the largest number that operations open under a mask, for numbers below 2^magnitude in all.
+    """How many bits a mask must hide, if all inputs and results are below 2^magnitude.
 
-    Products of two such numbers, reciprocals and roots are meant; sums of many products need as many bits more.
+    This holds for products of two numbers, reciprocals and roots. A sum of 2^b products needs b bits more.
     """
     precision = fraction + GUARD + ceil(log2(ulps)) - 1
     degree, steps = _reciprocal_plan(fraction + GUARD)
@@ -127,22 +129,23 @@ def _length(number: Fixed) -> int:
 
 
 def _precision(engine: FixedPoint) -> int:
-    """Fractional bits of what lies near 1: a truncation there errs by an eighth of a unit of the result at most."""
+    """Fractional bits of numbers near 1, so that a truncation changes the result by at most an eighth of a unit."""
     if engine.fraction < _COARSEST:
         raise ValueError(f"reciprocals and roots need {_COARSEST} fractional bits at least")
     return engine.fraction + GUARD + ceil(log2(engine.ulps)) - 1
 
 
 def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tuple[int, list[Fixed]]:
-    """The secret power 2^s with x 2^s in [2^(bits - 1), 2^bits); for roots s is made even, and 2^(s/2) comes too.
+    """Secret powers 2^s with x 2^s in [2^(bits - 1), 2^bits); for roots s is even, and 2^(s/2) is returned too.
 
-    Of few numbers each possible bit length is a coin; of many, its place in a group and the group are, so that bits
-    may come back larger, filled up to whole groups.
+    For few numbers there is one coin for each possible bit length. For many numbers the bit lengths are in groups, and
+    there is one coin for each group and one for each place in a group. Then the returned ``bits`` may be larger than
+    the given ones, because all groups have the same size.
     """
     length = _length(number)
     radix, groups = _groups(number)
     known = engine.as_numbers(_one_hot(engine, engine.lengths(number), radix, groups))
-    # A bit length is 1 + place + radix group, so that what it lacks of bits is the sum of these two.
+    # A bit length is 1 + place + radix * group; the exponent s is the sum of these two.
     fine = [bits - length + radix - 1 - place for place in range(radix)]
     coarse = [radix * (groups - 1 - group) for group in range(groups)]
     if roots:
@@ -156,16 +159,16 @@ def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tup
 
 
 def _groups(number: Fixed) -> tuple[int, int]:
-    """How many places of a bit length are in a group, and how many groups there are."""
+    """How many bit lengths are in a group, and how many groups there are."""
     length = _length(number)
     radix = length if length * prod(number.shape) <= FLAT else _RADIX
     return radix, -(-length // radix)
 
 
 def _one_hot(engine: FixedPoint, below: BitShares, radix: int, groups: int) -> BitShares:
-    """Of a bit length its place in a group and, where there are several, the group, each as one bit of several.
+    """One bit for each place in a group, then one for each group if there are several: 1 for the bit length, else 0.
 
-    ``below`` says for every j whether the number is below 2^j. The length is the first j at which that changes.
+    ``below`` tells for every j whether the number is below 2^j. The bit length is the first j for which it is.
     """
     planes = np.zeros((below.planes.shape[0], radix * groups, below.planes.shape[2]), dtype=np.uint64)
     planes[:, : below.bits] = below.planes
@@ -179,16 +182,16 @@ def _one_hot(engine: FixedPoint, below: BitShares, radix: int, groups: int) -> B
 
 
 def _weighted(engine: FixedPoint, hot: Fixed, exponents: Sequence[int]) -> Fixed:
-    """The power of two of the one hot bit, or zero: local."""
+    """2 to the exponent whose bit is 1, or zero if no bit is 1; nothing is sent."""
     weights = np.array([[pow(2, e, prime) for e in exponents] for prime in engine.system.primes], dtype=np.float64)
     values = np.matmul(weights[:, None, :], hot.shares.values)[:, 0]
     return Fixed(Shares(engine.system.reduce(values), hot.shares.degree), 0, 1 << max(exponents))
 
 
 def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]) -> Fixed:
-    """A polynomial of degree at most 3 with rounded coefficients, on [0, 1] below 8: a round for each degree beyond 1.
+    """The value of a polynomial of degree 1 to 3 with rounded coefficients, below 8 on [0, 1]: degree - 1 rounds.
 
-    Up to degree 2 the bits of the coefficients are left to whatever multiplies the result.
+    For degree 1 and 2 the result has the additional fractional bits of the coefficients; the next product cuts them.
     """
     degree, fraction = len(coefficients) - 1, number.fraction
     bits = _COEFFICIENT_BITS[degree]
@@ -206,7 +209,7 @@ def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]
 
 @cache
 def _reciprocal_plan(bits: int) -> tuple[int, int]:
-    """Degree of the start and number of steps, two at least, with the fewest rounds for so many right bits."""
+    """The degree of the first approximation and the number of steps (2 or more) that take the fewest rounds."""
     plans = []
     for degree in (1, 2, 3):
         right, steps = 4 * _right_bits(degree), 2
@@ -217,18 +220,18 @@ def _reciprocal_plan(bits: int) -> tuple[int, int]:
 
 
 def _right_bits(degree: int) -> float:
-    """Of the start, with what its rounded coefficients add."""
+    """Correct bits of the first approximation, with the error of its rounded coefficients."""
     return -log2(1 / float(chebval(3.0, [0.0] * (degree + 1) + [1.0])) + _rounding(degree))
 
 
 def _rounding(degree: int) -> float:
-    """By how much rounded coefficients change a polynomial on [0, 1]."""
+    """The largest change of a polynomial on [0, 1] when its coefficients are rounded."""
     return (degree + 1) * 2.0 ** -(_COEFFICIENT_BITS[degree] + 1)
 
 
 @cache
 def _reciprocal_start(degree: int) -> list[float]:
-    """The polynomial p with the smallest largest error of B p(B) from 1 on [1/2, 1]: (1 - T(3 - 4 B) / T(3)) / B."""
+    """The polynomial p for which B p(B) is closest to 1 on [1/2, 1]: (1 - T(3 - 4 B) / T(3)) / B."""
     curve = Polynomial(cheb2poly([0.0] * (degree + 1) + [1.0]))
     inside = curve(Polynomial([3.0, -4.0]))
     rest = 1.0 - inside / curve(3.0)
@@ -237,7 +240,7 @@ def _reciprocal_start(degree: int) -> list[float]:
 
 @cache
 def _root_plan(bits: int) -> tuple[list[float], int]:
-    """A start for 1 / sqrt(B) on [1/4, 1], and how many steps reach so many right bits."""
+    """A first approximation of 1 / sqrt(B) on [1/4, 1], and the number of steps to ``bits`` correct bits."""
     near = Chebyshev.interpolate(lambda b: 1 / np.sqrt(b), 3, domain=[0.25, 1.0])
     grid = np.linspace(0.25, 1.0, 4097)
     error = float(np.abs(near(grid) * np.sqrt(grid) - 1).max()) + _rounding(3)

@@ -1,8 +1,8 @@
-"""What a computation needs besides its inputs: masks, masks whose bits are shared too, and coins. All can run ahead.
+"""Random numbers that a computation needs: masks, masks whose bits are shared too, and coins; can be made ahead.
 
-A mask is the sum of one number of every group of seats (:mod:`common`), each uniform below 2^width. Opened together
-with a secret, it hides it: to whoever knows all groups' numbers but one, two secrets that differ by less than 2^b look
-the same up to a statistical distance of 2^(b - width) for each number.
+A mask is the sum of one number from every group of seats (:mod:`common`), each uniform below 2^width. It hides a secret
+when both are opened as a sum. Take two secrets that differ by less than 2^b, and an observer who knows the numbers of
+all groups but one: the two sums have a statistical distance of at most 2^(b - width) to this observer.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
-from colonnade.mpc.committee import Hand, Shares
 from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BitHand, BitShares, slice_bits, words_for
+from colonnade.mpc.hand import Hand, Shares
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
 
 SLACK = 40
-"""Bits by which a mask is at least longer than what it hides."""
+"""A mask has at least this many bits more than the number that it hides."""
 _HURRY = 1 << 12
-"""Of so few numbers, sums of bits save rounds rather than bytes."""
+"""For at most this many numbers, fewer rounds save more time than fewer bytes."""
 Key = tuple[str, int, int]
-"""What kind, of how many bits, for how many numbers."""
+"""The kind, the number of bits, and for how many numbers."""
 
 
 def system_for(bits: int, seats: int, threshold: int) -> ResidueSystem:
-    """The smallest arithmetic in which such a committee can open numbers of so many bits under a mask."""
+    """The smallest arithmetic in which a committee of this size can open numbers of ``bits`` bits under a mask."""
     return ResidueSystem.for_bound(4 * comb(seats, threshold) << (bits + 1 + SLACK))
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Shares of random numbers r, and of what is left of each group's part of r when its lowest bits are cut off."""
+    """Shares of random numbers r, and of the sum of all groups' parts of r without their lowest bits."""
 
     whole: Shares
     high: Shares
@@ -47,7 +47,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class BitMask:
-    """Shares of random numbers, and of their lowest bits as bits."""
+    """Shares of random numbers, and shares of each of their lowest bits."""
 
     whole: Shares
     low: BitShares
@@ -55,20 +55,20 @@ class BitMask:
 
 @dataclass(frozen=True)
 class Coins:
-    """Random bits, shared as integers of shape (bits, count) and as bits."""
+    """Shares of random bits in two forms: as integers of shape (bits, count), and as bits."""
 
     numbers: Shares
     bits: BitShares
 
 
 class Masks:
-    """One seat's store. Whatever is missing is made when it is asked for; all seats ask in the same order."""
+    """The masks of one seat. What was not made ahead is made when it is needed; all seats ask in the same order."""
 
     def __init__(self, hand: Hand) -> None:
         self.hand, self.system = hand, hand.system
         self.bits = BitHand(hand.name, hand.committee, hand.links, hand.common)
         self.used: Counter[Key] = Counter()
-        """What was taken so far; given to :meth:`prepare`, the same again is made ahead."""
+        """How often each kind was used; :meth:`prepare` can make the same for the next computation."""
         self._kept: defaultdict[Key, deque[Any]] = defaultdict(deque)
         self._makers: dict[str, Callable[[int, int], Any]] = {
             "mask": self._mask,
@@ -79,16 +79,16 @@ class Masks:
 
     @cached_property
     def groups(self) -> int:
-        """How many numbers a mask is the sum of."""
+        """The number of groups: a mask is the sum of this many numbers."""
         return len(groups(self.hand.committee))
 
     @cached_property
     def width(self) -> int:
-        """Bits of one group's part: all of them together stay below an eighth of the modulus."""
+        """Bits of the number of one group, so that the sum of all groups is below an eighth of the modulus."""
         return (self.system.modulus // (8 * self.groups)).bit_length() - 1
 
     def check(self, bits: int, what: str) -> None:
-        """Refuse what a mask cannot hide well enough."""
+        """Refuse numbers of ``bits`` bits if a mask cannot hide them; the error calls them ``what``."""
         if bits + SLACK > self.width:
             raise CapacityError(
                 f"{what} has up to {bits} bits, and with {SLACK} bits of slack the arithmetic hides "
@@ -96,32 +96,32 @@ class Masks:
             )
 
     def prepare(self, needed: Mapping[Key, int]) -> None:
-        """Make so many batches of each kind ahead."""
+        """Make the given number of batches of each kind ahead of time."""
         for key, times in needed.items():
             for _ in range(times):
                 self._kept[key].append(self._makers[key[0]](*key[1:]))
 
     def mask(self, bits: int, count: int) -> Mask:
-        """A mask of degree ``threshold`` of which ``bits`` bits will be cut off."""
+        """A mask of degree ``threshold``, for numbers of which ``bits`` bits will be cut off."""
         found: Mask = self._take(("mask", bits, count))
         return found
 
     def open_mask(self, bits: int, count: int) -> Mask:
-        """The same at twice the degree, for a product of two sharings."""
+        """A mask of twice that degree, for products of two shared numbers."""
         found: Mask = self._take(("open mask", bits, count))
         return found
 
     def bit_mask(self, bits: int, count: int) -> BitMask:
-        """A mask whose lowest bits are shared as bits.
+        """A mask whose b lowest bits are shared as bits too.
 
-        Made by adding up the groups' bits (:func:`circuits.add`, which says the rounds): about b (groups - 2 + log2 b)
-        shared bits to each of n - 1 - t seats, or b (groups - 1) for many numbers.
+        The bits of all groups are added (:func:`circuits.add`, which states the rounds). A seat sends about
+        b (groups - 2 + log2 b) shared bits to each of n - 1 - t seats, or b (groups - 1) if there are many numbers.
         """
         found: BitMask = self._take(("bit mask", bits, count))
         return found
 
     def coins(self, bits: int, count: int) -> Coins:
-        """Random bits in both forms: a round for each halving of the groups, one lowered product for each pair."""
+        """Random bits in both forms: about log2(groups) rounds, and one product for each group but one."""
         found: Coins = self._take(("coins", bits, count))
         return found
 
@@ -136,8 +136,8 @@ class Masks:
     def _mask(self, bits: int, count: int) -> Mask:
         lows, highs = self._draw(bits, count)
         common = self.hand.common
-        high = common.total(iter(highs))
-        low = common.total(self.system.reduce(self.system.limbs(low, bits)) for low in lows)
+        high = common.share_of_sum(iter(highs))
+        low = common.share_of_sum(self.system.reduce(self.system.unreduced(low, bits)) for low in lows)
         whole = self.system.reduce(low + high * self.system.constant(1 << bits, 2))
         return Mask(self._shares(whole), self._shares(high))
 
@@ -149,28 +149,28 @@ class Masks:
         lows, highs = self._draw(bits, count)
         factor = self.system.constant(1 << bits, 2)
         parts = [
-            self.system.reduce(self.system.limbs(low, bits) + high * factor)
+            self.system.reduce(self.system.unreduced(low, bits) + high * factor)
             for low, high in zip(lows, highs, strict=True)
         ]
-        whole = self.hand.common.total(iter(parts))
+        whole = self.hand.common.share_of_sum(iter(parts))
         numbers = self.bits.group_bits([slice_bits(low, bits) for low in lows], count)
-        return BitMask(self._shares(whole), circuits.add(self.bits, numbers, hurry=count <= _HURRY))
+        return BitMask(self._shares(whole), circuits.add(self.bits, numbers, fast=count <= _HURRY))
 
     def _draw(self, bits: int, count: int) -> tuple[list[NDArray[np.uint64]], list[Residues]]:
-        """Of every group of this seat, the lowest bits of its number and the rest of it."""
+        """For each group of this seat, draw a number: its lowest bits, and the number without them."""
         lows, highs = [], []
         top = self.width - bits
-        for _, stream in self.hand.common.held:
+        for _, stream in self.hand.common.streams:
             lows.append(stream.uint64(count) & np.uint64((1 << bits) - 1))
             limbs = stream.uint32((-(-top // LIMB), count)) & np.uint32((1 << LIMB) - 1)
             limbs[-1] &= np.uint32((1 << (top - 1) % LIMB + 1) - 1)
-            highs.append(self.system.reduce(self.system.joined(limbs.astype(np.float64))))
+            highs.append(self.system.reduce(self.system.unreduced_from_limbs(limbs.astype(np.float64))))
         return lows, highs
 
     def _coins(self, bits: int, count: int) -> Coins:
-        """Coins of all groups, each known to its members, added modulo 2 in either arithmetic."""
+        """The sum modulo 2 of one coin from each group, computed on bits and on integers."""
         hand, words = self.hand, words_for(count)
-        drawn = [stream.uint64((bits, words)) for _, stream in hand.common.held]
+        drawn = [stream.uint64((bits, words)) for _, stream in hand.common.streams]
         shared = self.bits.group_bits(drawn, count)
         binary = shared[0]
         for more in shared[1:]:
@@ -182,7 +182,7 @@ class Masks:
         return Coins(arithmetic[0], binary)
 
     def _each_group(self, known: list[NDArray[np.float64]], shape: tuple[int, ...]) -> list[Shares]:
-        """The sharings of what each group knows; of groups without this seat its share is zero."""
+        """This seat's shares of the numbers of each group; the share is zero if the seat is not in the group."""
         common, k = self.hand.common, len(self.system.primes)
         mine = iter(zip(known, common.weights, strict=True))
         out = []
@@ -195,7 +195,7 @@ class Masks:
         return out
 
     def _pairwise_xor(self, shares: list[Shares]) -> list[Shares]:
-        """Of every two x + y - 2 x y, all products in one round."""
+        """Half as many numbers: x + y - 2 x y for each pair x, y, which is their XOR; one round."""
         hand, half = self.hand, len(shares) // 2
         left = np.stack([s.values for s in shares[:half]], axis=1)
         right = np.stack([s.values for s in shares[half : 2 * half]], axis=1)
@@ -205,6 +205,6 @@ class Masks:
 
 
 def unpacked(words: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
-    """Sliced bits one by one, as numbers."""
+    """The single bits in these words as numbers 0.0 and 1.0, ``count`` for each row."""
     flat = np.unpackbits(words.astype("<u8").view(np.uint8), axis=-1, bitorder="little", count=count)
     return flat.astype(np.float64)

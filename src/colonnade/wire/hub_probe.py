@@ -1,4 +1,4 @@
-"""Why a connection to the hub fails, in words: gRPC itself says only that it is unavailable."""
+"""Finds out why a connection to the hub fails; gRPC itself only reports that the hub is unavailable."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def probe(address: str, identity: Identity, hub: Certificate, timeout: float) -> None:
-    """Open and close one TLS connection; raise what is wrong with it, if anything."""
+    """Open and close one TLS connection to the hub; raise an error that explains what is wrong, if anything."""
     identity.certificate.check_dates()
     hub.check_dates()
-    # gRPC hangs up without a word on those whose certificate it refuses. A hub that is just stopping does
-    # the same, but not twice.
+    # If gRPC refuses a certificate it only closes the connection. A hub that is just stopping does the same, so try
+    # twice.
     if not _try(address, identity, hub, timeout):
         sleep(_PAUSE)
         if not _try(address, identity, hub, timeout):
@@ -37,7 +37,7 @@ def probe(address: str, identity: Identity, hub: Certificate, timeout: float) ->
 
 
 def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> bool:
-    """Whether the hub, being the right one, accepts us."""
+    """Whether the hub accepts our certificate; an error if it is not the right hub."""
     try:
         with socket.create_connection(split_address(address), timeout=timeout) as plain:
             plain.settimeout(timeout)
@@ -61,12 +61,12 @@ def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Ce
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=hub.der)
     context.set_alpn_protocols(["h2"])
-    link = identity.issue_link()
-    with private_file(link.key_pem + link.chain_pem) as path:
+    own = identity.issue_connection_certificate()
+    with private_file(own.key_pem + own.chain_pem) as path:
         context.load_cert_chain(path)
     try:
         with context.wrap_socket(plain, server_hostname=hub.name) as sealed:
-            # A server judges a client only after the client's part of the handshake is over.
+            # The server checks the client only after the client has finished its part of the handshake.
             return bool(sealed.recv(1))
     except ssl.SSLEOFError:
         raise ConnectError(f"{address} hangs up") from None

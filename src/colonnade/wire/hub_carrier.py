@@ -1,4 +1,4 @@
-"""A participant's way to the hub: dials out, stays connected, comes back after a break."""
+"""Connects a participant to the hub, and connects again when the connection breaks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-import grpc
-
 from colonnade.errors import ConnectError, IdentityError
 from colonnade.wire import envelope
 from colonnade.wire.carrier import Receiver, failing_loudly
 from colonnade.wire.endpoint import Endpoint, peers_of
 from colonnade.wire.hub import grpc_options
+from colonnade.wire.hub_probe import probe
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.probe import probe
 from colonnade.wire.watch import Limits
 
 _ATTEMPT_SECONDS = 5.0
@@ -37,17 +35,17 @@ def dial(
     heartbeat: float = 5.0,
     topic: bytes = b"",
 ) -> Endpoint:
-    """Connect to the hub at ``host:port`` and take one's place in the study."""
+    """Connect to the hub at ``host:port``; returns the participant's endpoint in the study."""
     hub = participants.get(hub_name)
     if hub is None:
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
     peers_of(identity, participants)
-    link = _HubLink(address, identity, hub, connect_timeout, heartbeat)
-    return Endpoint(identity, participants, link, Limits(timeout, reconnect_grace, window), topic)
+    carrier = _HubCarrier(address, identity, hub, connect_timeout, heartbeat)
+    return Endpoint(identity, participants, carrier, Limits(timeout, reconnect_grace, window), topic)
 
 
-class _HubLink:
-    """A link over one bidirectional gRPC stream, renewed as often as needed."""
+class _HubCarrier:
+    """A carrier that uses one bidirectional gRPC stream at a time, and opens a new one when it breaks."""
 
     def __init__(
         self, address: str, identity: Identity, hub: Certificate, connect_timeout: float, heartbeat: float
@@ -87,7 +85,7 @@ class _HubLink:
             self._thread.join(_CLOSE_SECONDS)
 
     def _drain(self, line: _Line) -> None:
-        """Let the line finish for as long as it gets on."""
+        """Wait until the line has sent everything, or makes no more progress."""
         backlog = -1
         while self._thread is not None and self._thread.is_alive() and line.backlog != backlog:
             backlog = line.backlog
@@ -128,20 +126,22 @@ class _HubLink:
             line.cancel()
             line = None
             if not self._closing.is_set() and reason is not None:
-                receiver.link_down(reason)
+                receiver.carrier_down(reason)
                 line = self._reconnect(receiver)
 
     def _listen(self, receiver: Receiver, line: _Line) -> str | None:
-        """Pass on what arrives until the line breaks; the reason, or None if there is no way back."""
+        """Give messages to the receiver until the line breaks; returns the reason, or None if it must not reconnect."""
+        import grpc
+
         try:
-            receiver.link_up(line.roster)
+            receiver.carrier_up(line.roster)
             for message in line.messages:
                 for one in envelope.unbundle(message):
                     _pass_on(one, receiver)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.ABORTED:
                 text = f"the hub disconnected {self._identity.name}: {error.details()}"
-                receiver.link_failed(ConnectError(text))
+                receiver.carrier_failed(ConnectError(text))
                 return None
         return f"the connection to {self._address} broke"
 
@@ -152,16 +152,18 @@ class _HubLink:
             try:
                 return self._connect()
             except ConnectError as error:
-                receiver.link_down(str(error))
+                receiver.carrier_down(str(error))
         return None
 
 
 class _Line:
-    """One gRPC connection with one stream in it."""
+    """One gRPC connection with one stream."""
 
     def __init__(self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float) -> None:
-        link = identity.issue_link()
-        credentials = grpc.ssl_channel_credentials(hub.pem, link.key_pem, link.chain_pem)
+        import grpc  # not before it is needed: it takes long to load
+
+        own = identity.issue_connection_certificate()
+        credentials = grpc.ssl_channel_credentials(hub.pem, own.key_pem, own.chain_pem)
         options = [
             *grpc_options(heartbeat),
             ("grpc.ssl_target_name_override", hub.name),
@@ -171,16 +173,15 @@ class _Line:
         self._address = address
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self._channel = grpc.secure_channel(address, credentials, options)
-        metadata = (
-            (envelope.INCARNATION_KEY, f"{incarnation:x}"),
-            (envelope.VERSION_KEY, envelope.VERSION),
-        )
+        metadata = ((envelope.INCARNATION_KEY, f"{incarnation:x}"), (envelope.VERSION_KEY, envelope.VERSION))
         join = self._channel.stream_stream(envelope.PATH)
         self.messages: Any = join(_bundles(self._outgoing), metadata=metadata)
         self.roster: dict[str, int] = {}
 
     def await_roster(self, timeout: float) -> None:
-        """Wait for the hub's first word, which says who is present."""
+        """Wait for the first message of the hub, which tells who is present."""
+        import grpc
+
         timer = threading.Timer(timeout, self.messages.cancel)
         timer.start()
         try:
@@ -196,19 +197,19 @@ class _Line:
 
     @property
     def backlog(self) -> int:
-        """Messages that wait to be sent."""
+        """How many messages wait to be sent."""
         return self._outgoing.qsize()
 
     def put(self, message: bytes) -> None:
-        """Send a message when its turn comes."""
+        """Send a message after those that already wait."""
         self._outgoing.put(message)
 
     def finish(self) -> None:
-        """Hang up once everything has been sent."""
+        """Close the stream after everything has been sent."""
         self._outgoing.put(None)
 
     def cancel(self) -> None:
-        """Hang up now."""
+        """Close the connection now."""
         self._outgoing.put(None)
         self.messages.cancel()
         self._channel.close()
@@ -228,7 +229,7 @@ def _pass_on(message: bytes, receiver: Receiver) -> None:
 
 
 def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:
-    """What waits to be sent, until None: small messages that wait together leave together."""
+    """The waiting messages, until None comes; small messages that wait at the same time become one bundle."""
     batch: list[bytes] = []
     size = 0
     while (message := waiting.get()) is not None:
@@ -237,7 +238,7 @@ def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:
             batch, size = [], 0
         batch.append(message)
         size += len(message)
-        if waiting.empty():  # so what is held never waits for what may not come
+        if waiting.empty():  # a bundle never waits for messages that may not come
             yield envelope.bundle(batch)
             batch, size = [], 0
     if batch:

@@ -1,0 +1,127 @@
+"""X.509 certificates: made, read and checked with the library ``cryptography``.
+
+The library takes long to load. So others import this module inside functions, when they need a certificate.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+_CLOCK_SKEW = timedelta(hours=24)
+
+
+def read(pem: bytes) -> x509.Certificate:
+    """The first certificate in PEM text; other text is a ValueError."""
+    return x509.load_pem_x509_certificate(pem)
+
+
+def read_self_signed(pem: bytes) -> x509.Certificate:
+    """The certificate in PEM text, which its own key must have signed; anything else is a ValueError."""
+    certificate = read(pem)
+    if not is_issued_by(certificate, certificate):
+        raise ValueError("this certificate is not self-signed")
+    return certificate
+
+
+def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Whether the key of ``issuer`` signed this certificate, and the certificate names it."""
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def has_ed25519_key(certificate: x509.Certificate) -> bool:
+    """Whether the key of this certificate is an Ed25519 key."""
+    return isinstance(certificate.public_key(), Ed25519PublicKey)
+
+
+def has_signed(certificate: x509.Certificate, signature: bytes, message: bytes) -> bool:
+    """Whether the key of this certificate made the signature of ``message``."""
+    key = certificate.public_key()
+    try:
+        return isinstance(key, Ed25519PublicKey) and key.verify(signature, message) is None
+    except InvalidSignature:
+        return False
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """The name of the holder; empty if the certificate does not have exactly one."""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
+
+
+def pem_of(certificate: x509.Certificate) -> bytes:
+    """The certificate as PEM text."""
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def create(name: str, days: int) -> tuple[Ed25519PrivateKey, bytes]:
+    """A new Ed25519 key, and the certificate that it signs for itself as PEM text."""
+    key, subject = Ed25519PrivateKey.generate(), _x509_name(name)
+    builder = _builder(name, subject, subject, days).public_key(key.public_key())
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return key, pem_of(builder.add_extension(_usage(signs_certificates=True), critical=True).sign(key, None))
+
+
+def issue(name: str, days: int, issuer: x509.Certificate, issuer_key: Ed25519PrivateKey) -> tuple[bytes, bytes]:
+    """A new P-256 key, and a certificate for it that the issuer signs; both as PEM text."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    # The unit makes subject and issuer different: if they were equal, OpenSSL would expect a self-signed certificate.
+    builder = _builder(name, _x509_name(name, unit="link"), issuer.subject, days).public_key(key.public_key())
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
+    return key_pem(key), pem_of(builder.sign(issuer_key, None))
+
+
+def key_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as PEM text, not encrypted."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def read_key(pem: bytes) -> Ed25519PrivateKey | None:
+    """The private key in PEM text; None if it is not an Ed25519 key. Other text is a ValueError or a TypeError."""
+    key = load_pem_private_key(pem, password=None)
+    return key if isinstance(key, Ed25519PrivateKey) else None
+
+
+def _builder(name: str, subject: x509.Name, issuer: x509.Name, days: int) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    )
+
+
+def _x509_name(name: str, unit: str | None = None) -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    if unit is not None:
+        parts.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
+    return x509.Name(parts)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
