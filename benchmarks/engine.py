@@ -23,9 +23,7 @@ from colonnade.mpc.fixed import functions
 from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
 from colonnade.protocols.roles import COORDINATOR
 from loopback import Figures, Shape, arithmetic_options, error, operands, sweep, typical
-from processes import PATIENCE, Act, Stage
-from processes import in_processes as played_in_processes
-from processes import in_threads as played_in_threads
+from processes import PATIENCE, Act, Stage, in_processes as played_in_processes, in_threads as played_in_threads
 
 SEATS = ("bank", "clinic", "shop")
 FRACTION = 16

@@ -19,8 +19,7 @@ import pyarrow.parquet
 from colonnade.models import Roster
 from colonnade.tables import Category, Column, Dataset, Flag, Number, Table, category, flag, number
 from colonnade.tables.dataset import PERSON_ID, person_ids
-from research.datasets import load_dataset
-from research.datasets import sources as files
+from research.datasets import load_dataset, sources as files
 from research.datasets.catalog import Layout
 from research.datasets.named import assembled
 from research.reproduce.chance import Matrix, Places

@@ -10,8 +10,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from colonnade.tables import Dataset, Schema, category, flag
-from research.datasets import load_dataset
-from research.datasets import sources as files
+from research.datasets import load_dataset, sources as files
 from research.reproduce.chance import Matrix, Places
 from research.reproduce.components import Case
 from research.reproduce.options import Options

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from sklearn.linear_model import LinearRegression as ExactLinear
-from sklearn.linear_model import LogisticRegression as ExactLogistic
+from sklearn.linear_model import LinearRegression as ExactLinear, LogisticRegression as ExactLogistic
 
 from colonnade.models import LinearRegression, LogisticRegression
 from colonnade.tables import Number

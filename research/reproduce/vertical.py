@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from colonnade.tables import Column, category, number
 from colonnade.tables.dataset import PERSON_ID, person_ids
-from research.datasets import builders, catalog
-from research.datasets import sources as files
+from research.datasets import builders, catalog, sources as files
 from research.datasets.builders import Built
 from research.datasets.catalog import Layout
 from research.datasets.named import assembled

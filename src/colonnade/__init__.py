@@ -1,52 +1,52 @@
 """Colonnade: differentially private learning on vertically partitioned data, with no trusted party."""
 
-from colonnade.errors import ColonnadeError
-from colonnade.models import (
-    GLM,
-    PCA,
-    Federation,
-    JointPrediction,
-    LinearRegression,
-    LogisticRegression,
-    Party,
-    PolynomialSum,
-    cross_validate,
-    joint_scores,
-    polynomial_sum,
-)
-from colonnade.privacy import Adjacency, Ledger, Observer, Statement
-from colonnade.study import PartyConfig, Study, preflight
-from colonnade.tables import Key, KeyColumn, Schema, Table, category, flag, number, read_table
+from typing import TYPE_CHECKING
+
+from colonnade.lazy import exports
+
+if TYPE_CHECKING:
+    from colonnade.errors import ColonnadeError as ColonnadeError
+    from colonnade.models import (
+        GLM as GLM,
+        PCA as PCA,
+        Federation as Federation,
+        JointPrediction as JointPrediction,
+        LinearRegression as LinearRegression,
+        LogisticRegression as LogisticRegression,
+        Party as Party,
+        PolynomialSum as PolynomialSum,
+        cross_validate as cross_validate,
+        joint_scores as joint_scores,
+        polynomial_sum as polynomial_sum,
+    )
+    from colonnade.privacy import (
+        Adjacency as Adjacency,
+        Ledger as Ledger,
+        Observer as Observer,
+        Statement as Statement,
+    )
+    from colonnade.study import PartyConfig as PartyConfig, Study as Study, preflight as preflight
+    from colonnade.tables import (
+        Key as Key,
+        KeyColumn as KeyColumn,
+        Schema as Schema,
+        Table as Table,
+        category as category,
+        flag as flag,
+        number as number,
+        read_table as read_table,
+    )
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "GLM",
-    "PCA",
-    "Adjacency",
-    "ColonnadeError",
-    "Federation",
-    "JointPrediction",
-    "Key",
-    "KeyColumn",
-    "Ledger",
-    "LinearRegression",
-    "LogisticRegression",
-    "Observer",
-    "Party",
-    "PartyConfig",
-    "PolynomialSum",
-    "Schema",
-    "Statement",
-    "Study",
-    "Table",
-    "__version__",
-    "category",
-    "cross_validate",
-    "flag",
-    "joint_scores",
-    "number",
-    "polynomial_sum",
-    "preflight",
-    "read_table",
-]
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "errors": "ColonnadeError",
+        "models": "GLM PCA Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
+        "cross_validate joint_scores polynomial_sum",
+        "privacy": "Adjacency Ledger Observer Statement",
+        "study": "PartyConfig Study preflight",
+        "tables": "Key KeyColumn Schema Table category flag number read_table",
+    },
+)
+__all__ += ["__version__"]

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import beta, binom
 
 from colonnade.audit.distinguish import EPSILONS, _at_least, epsilon_lower_bound, profile_audit

@@ -14,8 +14,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from colonnade.models import baselines
-from colonnade.privacy import Adjacency, Observer, Trust
-from colonnade.privacy import sensitivity as s
+from colonnade.privacy import Adjacency, Observer, Trust, sensitivity as s
 from colonnade.privacy.routes.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from colonnade.randomness import Stream
 from research import formulas as published

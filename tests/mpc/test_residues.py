@@ -3,8 +3,7 @@ from __future__ import annotations
 import flint
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError

@@ -5,8 +5,7 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity import (

@@ -5,8 +5,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import DiscreteGaussianRelease, Repeated, Statement

@@ -12,8 +12,7 @@ import flint
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mpmath import mp, mpf
 
 from colonnade.errors import PrivacyError

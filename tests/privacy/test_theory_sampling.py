@@ -10,8 +10,7 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mpmath import mp, mpf
 
 V: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors.json").read_text())["sqm"]["subsampled_skellam"]

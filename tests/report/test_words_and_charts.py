@@ -4,8 +4,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from colonnade.report import canvas, charts, words
 from colonnade.report.markup import Html, escape, tag

@@ -8,8 +8,7 @@ from dataclasses import fields
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PolicyError, SchemaError, StorageError, StudyError
 from colonnade.privacy import Statement

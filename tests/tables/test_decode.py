@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.randomness import Stream

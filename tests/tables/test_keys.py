@@ -13,8 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables import Key, KeyColumn, KeyPlan, Keys, Schema, Table, flag, key_columns, read_table

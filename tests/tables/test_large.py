@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import DataError
 from colonnade.tables import Key, KeyPlan, Schema, category, files, flag, number, read_table, reading

@@ -5,8 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from colonnade.errors import SchemaError
 from colonnade.tables import Column, Schema, category, flag, number

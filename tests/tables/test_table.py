@@ -11,8 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, category, flag, number, read_table

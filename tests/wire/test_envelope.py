@@ -7,8 +7,7 @@ from itertools import pairwise
 from queue import SimpleQueue
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from colonnade.errors import ProtocolError
 from colonnade.wire import envelope

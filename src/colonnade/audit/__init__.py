@@ -1,41 +1,43 @@
 """Does the promise hold against an attacker? Games from below, and the probe of sensitivities."""
 
-from colonnade.audit.distinguish import CONFIDENCE, DELTA, EPSILONS, AuditResult, epsilon_lower_bound, profile_audit
-from colonnade.audit.probe import Change, ProbeReport, neighbours_in_ball, sensitivity_probe
-from colonnade.audit.registry import (
-    Game,
-    Row,
-    Sampler,
-    Twin,
-    games,
-    register,
-    register_twin,
-    rows,
-    subject,
-    twin_rows,
-    twins,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CONFIDENCE",
-    "DELTA",
-    "EPSILONS",
-    "AuditResult",
-    "Change",
-    "Game",
-    "ProbeReport",
-    "Row",
-    "Sampler",
-    "Twin",
-    "epsilon_lower_bound",
-    "games",
-    "neighbours_in_ball",
-    "profile_audit",
-    "register",
-    "register_twin",
-    "rows",
-    "sensitivity_probe",
-    "subject",
-    "twin_rows",
-    "twins",
-]
+from colonnade.lazy import exports
+
+if TYPE_CHECKING:
+    from colonnade.audit.distinguish import (
+        CONFIDENCE as CONFIDENCE,
+        DELTA as DELTA,
+        EPSILONS as EPSILONS,
+        AuditResult as AuditResult,
+        epsilon_lower_bound as epsilon_lower_bound,
+        profile_audit as profile_audit,
+    )
+    from colonnade.audit.probe import (
+        Change as Change,
+        ProbeReport as ProbeReport,
+        neighbours_in_ball as neighbours_in_ball,
+        sensitivity_probe as sensitivity_probe,
+    )
+    from colonnade.audit.registry import (
+        Game as Game,
+        Row as Row,
+        Sampler as Sampler,
+        Twin as Twin,
+        games as games,
+        register as register,
+        register_twin as register_twin,
+        rows as rows,
+        subject as subject,
+        twin_rows as twin_rows,
+        twins as twins,
+    )
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "distinguish": "AuditResult CONFIDENCE DELTA EPSILONS epsilon_lower_bound profile_audit",
+        "probe": "Change ProbeReport neighbours_in_ball sensitivity_probe",
+        "registry": "Game Row Sampler Twin games register register_twin rows subject twin_rows twins",
+    },
+)

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from colonnade.cli import initialise, show
-from colonnade.cli import ledger as book
+from colonnade.cli import initialise, ledger as book, show
 from colonnade.cli.approve import answered, approval, approval_for_all, say_news
 from colonnade.cli.audit import audit
 from colonnade.cli.demo import run_demo

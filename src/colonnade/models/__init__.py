@@ -1,35 +1,37 @@
 """What a data scientist calls."""
 
-from colonnade.models.base import Estimator
-from colonnade.models.federation import Federation, Party, Roster
-from colonnade.models.glm.crossval import CrossValidation, cross_validate
-from colonnade.models.glm.guarantees import Guarantee, Guarantees
-from colonnade.models.glm.kept_scores import KeptScores
-from colonnade.models.glm.model import GLM
-from colonnade.models.pca import PCA
-from colonnade.models.polynomial import PolynomialSum, polynomial_sum
-from colonnade.models.predicted import JointScores
-from colonnade.models.prediction import JointPrediction, joint_scores
-from colonnade.models.regression.linear import LinearRegression
-from colonnade.models.regression.logistic import LogisticRegression
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "GLM",
-    "PCA",
-    "CrossValidation",
-    "Estimator",
-    "Federation",
-    "Guarantee",
-    "Guarantees",
-    "JointPrediction",
-    "JointScores",
-    "KeptScores",
-    "LinearRegression",
-    "LogisticRegression",
-    "Party",
-    "PolynomialSum",
-    "Roster",
-    "cross_validate",
-    "joint_scores",
-    "polynomial_sum",
-]
+from colonnade.lazy import exports
+
+if TYPE_CHECKING:
+    from colonnade.models.base import Estimator as Estimator
+    from colonnade.models.federation import Federation as Federation, Party as Party, Roster as Roster
+    from colonnade.models.glm.crossval import CrossValidation as CrossValidation, cross_validate as cross_validate
+    from colonnade.models.glm.guarantees import Guarantee as Guarantee, Guarantees as Guarantees
+    from colonnade.models.glm.kept_scores import KeptScores as KeptScores
+    from colonnade.models.glm.model import GLM as GLM
+    from colonnade.models.pca import PCA as PCA
+    from colonnade.models.polynomial import PolynomialSum as PolynomialSum, polynomial_sum as polynomial_sum
+    from colonnade.models.predicted import JointScores as JointScores
+    from colonnade.models.prediction import JointPrediction as JointPrediction, joint_scores as joint_scores
+    from colonnade.models.regression.linear import LinearRegression as LinearRegression
+    from colonnade.models.regression.logistic import LogisticRegression as LogisticRegression
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "base": "Estimator",
+        "federation": "Federation Party Roster",
+        "glm.crossval": "CrossValidation cross_validate",
+        "glm.guarantees": "Guarantee Guarantees",
+        "glm.kept_scores": "KeptScores",
+        "glm.model": "GLM",
+        "pca": "PCA",
+        "polynomial": "PolynomialSum polynomial_sum",
+        "predicted": "JointScores",
+        "prediction": "JointPrediction joint_scores",
+        "regression.linear": "LinearRegression",
+        "regression.logistic": "LogisticRegression",
+    },
+)

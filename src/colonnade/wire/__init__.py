@@ -4,24 +4,27 @@ A name is imported when it is first used, because gRPC and cryptography take lon
 """
 
 import os
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from colonnade.lazy import exports
 
 # Set before gRPC is loaded; otherwise it writes every refused handshake to stderr, in addition to our own errors.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
-    from colonnade.wire.channel import Channel
-    from colonnade.wire.codec import encode
-    from colonnade.wire.counters import Counters, Tally
-    from colonnade.wire.endpoint import Endpoint
-    from colonnade.wire.hub import Hub
-    from colonnade.wire.hub_carrier import dial
-    from colonnade.wire.hub_probe import probe
-    from colonnade.wire.identity import Certificate, Identity, check_name
-    from colonnade.wire.room import Network, Room, RoomPlace
-else:
-    _NAMES = {
+    from colonnade.wire.channel import Channel as Channel
+    from colonnade.wire.codec import encode as encode
+    from colonnade.wire.counters import Counters as Counters, Tally as Tally
+    from colonnade.wire.endpoint import Endpoint as Endpoint
+    from colonnade.wire.hub import Hub as Hub
+    from colonnade.wire.hub_carrier import dial as dial
+    from colonnade.wire.hub_probe import probe as probe
+    from colonnade.wire.identity import Certificate as Certificate, Identity as Identity, check_name as check_name
+    from colonnade.wire.room import Network as Network, Room as Room, RoomPlace as RoomPlace
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
         "channel": "Channel",
         "codec": "encode",
         "counters": "Counters Tally",
@@ -31,29 +34,5 @@ else:
         "hub_probe": "probe",
         "identity": "Certificate Identity check_name",
         "room": "Network Room RoomPlace",
-    }
-    _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        return found
-
-
-__all__ = [
-    "Certificate",
-    "Channel",
-    "Counters",
-    "Endpoint",
-    "Hub",
-    "Identity",
-    "Network",
-    "Room",
-    "RoomPlace",
-    "Tally",
-    "check_name",
-    "dial",
-    "encode",
-    "probe",
-]
+    },
+)

@@ -6,18 +6,15 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
-from threading import current_thread
-from threading import enumerate as enumerate_threads
+from threading import current_thread, enumerate as enumerate_threads
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError
-from colonnade.mpc.accelerator import choice
-from colonnade.mpc.accelerator import device as accelerator_device
+from colonnade.mpc.accelerator import choice, device as accelerator_device
 from colonnade.mpc.accelerator.choice import LOOK, SETTING, pays
 from colonnade.mpc.accelerator.device import Accelerator
 from colonnade.mpc.accelerator.held import HeldRows

@@ -8,14 +8,12 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.fixed import arithmetic as fixedpoint
-from colonnade.mpc.fixed import functions
+from colonnade.mpc.fixed import arithmetic as fixedpoint, functions
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.fixed.binary import BitHand
 from colonnade.mpc.fixed.masks import Masks, system_for

@@ -4,8 +4,7 @@ from math import ceil, log2
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.mpc import PRIMES, Committee, ResidueSystem

@@ -9,8 +9,7 @@ from itertools import combinations, product
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import AlignmentError, CapacityError, ColonnadeError, ProtocolError, StudyError

@@ -10,8 +10,7 @@ from datetime import date, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ProtocolError, StudyError
 from colonnade.mpc import Committee

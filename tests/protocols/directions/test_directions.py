@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
 from colonnade.privacy import Observer, Statement, Trust, parse_budgets
-from colonnade.protocols.directions import programs as power
-from colonnade.protocols.directions import task as power_task
+from colonnade.protocols.directions import programs as power, task as power_task
 from colonnade.protocols.directions.search import Asked, beginning
 from colonnade.protocols.directions.task import Directions, reach_for
 from colonnade.protocols.moments.task import Moments, calibrated

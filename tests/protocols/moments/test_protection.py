@@ -5,8 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy import Observer, Trust, epsilon, views

@@ -3,8 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import StudyError
 from colonnade.protocols.polynomial.expressions import added, degree, from_coefficients, multiplied, parse, written

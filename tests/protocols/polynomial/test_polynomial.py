@@ -6,8 +6,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.privacy import Trust, parse_budgets

@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError, StudyError
 from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust

@@ -12,8 +12,7 @@ import numpy as np
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Federation
-from colonnade.models.glm import metrics as glm_metrics
-from colonnade.models.glm import plan as glm_plan
+from colonnade.models.glm import metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.fitted import CLASSES
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores, asking

@@ -14,10 +14,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
-from colonnade.models.glm import export as glm_export
-from colonnade.models.glm import kept as glm_kept
-from colonnade.models.glm import metrics as glm_metrics
-from colonnade.models.glm import plan as glm_plan
+from colonnade.models.glm import export as glm_export, kept as glm_kept, metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.linear_model import LinearModel, Matrix, People, table_of

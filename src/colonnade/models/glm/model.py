@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.federation import Federation, Roster
-from colonnade.models.glm import kept as glm_kept
-from colonnade.models.glm import plan as glm_plan
-from colonnade.models.glm import preflight
+from colonnade.models.glm import kept as glm_kept, plan as glm_plan, preflight
 from colonnade.models.glm.fitted import FittedGLM
 from colonnade.models.glm.guarantees import Guarantees, protection
 from colonnade.models.glm.kept import Everyone
