@@ -100,7 +100,7 @@ class OpenedGradients:
         return total
 
     def _ratio(self, guess: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        whole = (2 if self.task.law == "skellam" else 1) * self.task.noise
+        whole = self.task.additive.unit * self.task.noise
         variance = whole * len(self.noisy) / len(self.task.owners)
         return np.asarray((seen @ guess - guess @ guess / 2) / variance)
 

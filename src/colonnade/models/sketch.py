@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.privacy import least_noise, parse_budgets
+from colonnade.privacy import parse_budgets
+from colonnade.privacy.additive import USUAL, Law
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.observers import most_known
-from colonnade.protocols.sketch import Noise, Sampling, Sketch
+from colonnade.protocols.sketch import Sampling, Sketch
 
 _LARGEST = 2**62
 
@@ -32,7 +34,7 @@ class SketchPlanner:
     batch: int | None = None
     clip: float = 1.0
     gamma: int = 2**30
-    noise: Noise = "skellam"
+    noise: Law = USUAL
     noise_multiplier: float | None = None
 
     def plan(self, roster: Roster) -> Sketch:
@@ -42,8 +44,7 @@ class SketchPlanner:
             return draft.with_multiplier(self.noise_multiplier)
         trust = roster.trust
         budgets = parse_budgets(self.epsilon, self.delta, trust)
-        noise = least_noise(lambda noise: replace(draft, noise=noise).events, trust, budgets, owners=draft.parts)
-        return replace(draft, noise=noise)
+        return with_least_noise(lambda noise: replace(draft, noise=noise), trust, budgets, owners=draft.parts)
 
     def draft(self, roster: Roster) -> Sketch:
         """The sketch with hardly any noise, before that is chosen."""

@@ -86,7 +86,7 @@ class MomentsOf:
     @property
     def _each(self) -> int:
         """Variance of one unit of the noise parameter."""
-        return 2 if self.task.law == "skellam" else 1
+        return self.task.additive.unit
 
     def _with_noise(self, units: int) -> MomentsOf:
         return replace(self, task=replace(self.task, noise=units * self.task.parts))

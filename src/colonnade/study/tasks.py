@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from colonnade.errors import PrivacyError
+from colonnade.privacy.additive import Law as Noise
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.privacy.observers import check_epsilon
-from colonnade.protocols.sketch import Noise, Sampling
+from colonnade.protocols.sketch import Sampling
 
 NormalNoise = Literal["skellam", "discrete-gaussian"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

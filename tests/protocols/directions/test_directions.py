@@ -159,7 +159,7 @@ def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
     assert all(np.count_nonzero(share) > share.size / 2 for share in drawn)
     assert np.array_equal(np.array(result.opened) - np.array(before), sum(drawn))
     for share in drawn:
-        assert np.mean(share.astype(float) ** 2) == pytest.approx(float(task.share), rel=0.1)
+        assert np.mean(share.astype(float) ** 2) == pytest.approx(float(task.additive.share), rel=0.1)
 
 
 @pytest.mark.parametrize("center", [True, False])

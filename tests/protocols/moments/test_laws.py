@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.privacy import Observer, Trust, epsilon, parse_budgets, views
+from colonnade.privacy.additive import laplace_reach
 from colonnade.privacy.noise.laws import Laplace, Polya
 from colonnade.privacy.noise.strips import strips
 from colonnade.privacy.observers import most_known
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.limits import laplace_reach
 from colonnade.protocols.moments.programs import OwnBlock
 from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner

@@ -133,7 +133,7 @@ class LogisticRegression(Regression):
         return sorted(found, key=lambda each: each.error)
 
     def _candidate(self, method: str, roster: Roster) -> Task:
-        law = self.one_shot_law()
+        law = self.normal_law()
         if method == "sqm":
             return self._plan_gradients(roster)
         return self.plan_moments(
@@ -165,7 +165,7 @@ class LogisticRegression(Regression):
             batch=batch,
             rounds=self._rounds(rows, batch),
             noise=len(blocks),
-            law="skellam" if self.noise == "skellam" else "discrete-gaussian",
+            law=self.normal_law(),
             rows_at_most=self.rows_at_most,
             intercept=_INTERCEPT,
         )

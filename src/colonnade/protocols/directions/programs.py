@@ -19,7 +19,6 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
-from colonnade.privacy.noise import discrete_gaussian, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
@@ -122,8 +121,7 @@ def noise_shares(task: Directions, rounds: int, stream: Stream) -> NDArray[np.in
 
 def entry_noise(task: Directions, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
     """One owner's noise for so many opened numbers; audits attack this very function."""
-    draw = skellam if task.law == "skellam" else discrete_gaussian
-    return draw(task.share, shape, stream)
+    return task.additive.draw(shape, stream)
 
 
 class Seat:

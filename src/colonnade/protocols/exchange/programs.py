@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveDescent, PassiveFit
-from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.exchange.task import Exchange, own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream, new_key
@@ -48,7 +46,7 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
 
     def draw(name: str, variance: int, count: int) -> Integers:
         with me.meter.phase("noise"):
-            return discrete_gaussian(Fraction(variance), (count,), stream)
+            return own_noise(name, variance).draw((count,), stream)
 
     if labels is not None:
         return _active(me, _active_side(held, labels, task), task, draw)
@@ -74,7 +72,7 @@ def simulate(
 
     For evaluation on data that may lie in one place; a study never calls it.
     """
-    return reference(tables, labels, task, lambda _, v, count: discrete_gaussian(Fraction(v), (count,), stream))
+    return reference(tables, labels, task, lambda name, v, count: own_noise(name, v).draw((count,), stream))
 
 
 def reference(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, DiscreteGaussianRelease, Event, Trust, least_noise
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Budget, Event, Sensitivity, Trust
+from colonnade.privacy.additive import AdditiveNoise, NormalLaw
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise.grid import Grid
 from colonnade.protocols.exchange.bounds import Bounded, Method, Side
 from colonnade.protocols.losses.labels import Family
@@ -20,12 +20,12 @@ from colonnade.protocols.rows import Block
 from colonnade.protocols.session import Cells
 
 PROTOCOL = "exchange 1"
+LAW: NormalLaw = "discrete-gaussian"
 STEPS = "exchange-sensitivity"
 FITS = "alternating-fits"
 NOISE_UNIT = 1 << 20  # the noise is a squared multiple of the sensitivity, in units of its inverse
 RELEASE = 4  # a squared multiple of the messages': weights move far less than messages, so this costs little accuracy
 _MOST_FITS, _MOST_STEPS = 100, 100_000
-_REACH = 16  # deviations; the samplers cut their tails before
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Exchange(Bounded):
     intercept: float = 1.0
     bits: int = 28
 
-    law: ClassVar[str] = "discrete-gaussian"
+    law: ClassVar[NormalLaw] = LAW
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
@@ -202,8 +202,7 @@ class Exchange(Bounded):
 
     def calibrated(self, budgets: tuple[Budget, ...]) -> Exchange:
         """The same with the least noise that keeps every budget."""
-        found = least_noise(lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=1)
-        calibrated = replace(self, noise=found)
+        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
         _ = calibrated.bound  # refused now, not in the middle
         return calibrated
 
@@ -220,7 +219,7 @@ class Exchange(Bounded):
         values = max(self.family.slope_bound, *(max(side.score_clip, side.weight_bound) for side in self.sides))
         variances = [self.message_variance(owner) for owner in self.owners]
         variances += [self.weights_variance(owner) for owner in self.owners if self.release]
-        bound = math.ceil(values * (1 << self.bits)) + _REACH * (math.isqrt(max(variances)) + 1)
+        bound = math.ceil(values * (1 << self.bits)) + own_noise(self.active, max(variances)).reach(spare=1)
         if bound >= 2**62:
             raise CapacityError(
                 "such noise does not fit 64-bit integers: raise epsilon, lower epochs or the clips, or raise strength"
@@ -303,19 +302,13 @@ def told(
 ) -> Event:
     """Numbers with noise of their owner alone; ``square`` is their squared sensitivity, on the grid."""
     l1 = min(square, math.isqrt(numbers * square))
-    return DiscreteGaussianRelease(
-        name=name,
-        shares=((owner, Fraction(variance)),),
-        dimension=numbers,
-        l1=l1,  # nobody is held to adding or removing a person here
-        l2_squared=square,
-        replace_l1=l1,
-        replace_l2_squared=square,
-        tail=TAIL,
-        theorem=theorem,
-        audience=audience,
-        about=(owner,),
-    )
+    moved = Sensitivity(l1, square, l1, square)  # nobody is held to adding or removing a person here
+    return own_noise(owner, variance).release(name, numbers, moved, theorem=theorem, audience=audience, about=(owner,))
+
+
+def own_noise(owner: str, variance: int) -> AdditiveNoise:
+    """Noise that an owner draws alone."""
+    return AdditiveNoise(LAW, variance, (owner,))
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError
 from colonnade.mpc import Shares
-from colonnade.privacy.noise import discrete_gaussian, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.gradients.task import Descent, Gradients, Learned
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
@@ -110,9 +108,7 @@ def quantise(values: NDArray[np.float64], block: Block, task: Gradients, stream:
 
 def noise_shares(task: Gradients, rounds: int, stream: Stream) -> NDArray[np.int64]:
     """One owner's noise for so many rounds; audits attack this very function."""
-    share = Fraction(task.noise, len(task.owners))
-    draw = skellam if task.law == "skellam" else discrete_gaussian
-    return draw(share, (rounds, task.entries), stream)
+    return task.additive.draw((rounds, task.entries), stream)
 
 
 def batches(task: Gradients, rows: int, drawn: bytes) -> Batches:

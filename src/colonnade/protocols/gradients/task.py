@@ -15,17 +15,9 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import (
-    Budget,
-    DiscreteGaussianRelease,
-    Event,
-    PoissonSampled,
-    Repeated,
-    Sensitivity,
-    SkellamRelease,
-    Trust,
-    least_noise,
-)
+from colonnade.privacy import Budget, Event, PoissonSampled, Repeated, Sensitivity, Trust
+from colonnade.privacy.additive import USUAL, AdditiveNoise, NormalLaw
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
@@ -36,11 +28,9 @@ PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
 COIN = 2**32
 OVERFLOW = Fraction(1, 2**128)
-_NOISE_REACH = 16  # deviations; the samplers cut their tails before
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
 
 Sampling = Literal["poisson", "disjoint"]
-NormalLaw = Literal["skellam", "discrete-gaussian"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +62,7 @@ class Gradients(JointRows):
     batch: int
     rounds: int
     noise: int
-    law: NormalLaw = "skellam"
+    law: NormalLaw = USUAL
     rows_at_most: int = 2**24
     intercept: float = 0.5
     block_rows: int = 8192
@@ -146,19 +136,18 @@ class Gradients(JointRows):
         """How often one person's row is used when batches take turns."""
         return -(-self.rounds // self.batches)
 
+    @property
+    def additive(self) -> AdditiveNoise:
+        """The noise of all owners on an opened number."""
+        return AdditiveNoise(self.law, self.noise, self.owners)
+
     @cached_property
     def event(self) -> Event:
         """What all rounds reveal."""
-        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
-        share, moved = Fraction(self.noise, len(self.owners)), self.sensitivity
-        release = kind(
-            name="batch gradients",
-            shares=tuple((owner, share) for owner in self.owners),
-            dimension=self.entries,
-            l1=moved.l1,
-            l2_squared=moved.l2_squared,
-            replace_l1=moved.replace_l1,
-            replace_l2_squared=moved.replace_l2_squared,
+        release = self.additive.release(
+            "batch gradients",
+            self.entries,
+            self.sensitivity,
             # The tail counts for every number and share; a batch overflows once a round.
             tail=TAIL + (OVERFLOW / (self.entries * len(self.owners)) if self.padded else 0),
             theorem=THEOREM if self.sampling == "poisson" else f"{THEOREM}, fixed-batches",
@@ -185,10 +174,10 @@ class Gradients(JointRows):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude that an opened number can have."""
-        if (2 if self.law == "skellam" else 1) * self.noise > len(self.owners) << 117:
+        unit = self.additive.unit
+        if unit * self.noise > len(self.owners) << 117:
             raise CapacityError(f"such noise does not fit 64-bit integers: lower gamma ({self.gamma})")
-        owners = len(self.owners)
-        return self.largest_sum(self.rows_at_most) + owners * _NOISE_REACH * (isqrt(2 * self.noise // owners) + 4)
+        return self.largest_sum(self.rows_at_most) + self.additive.reach(copies=2 // unit)  # room for either law
 
     def largest_sum(self, rows: int) -> int:
         """The largest magnitude of a sum over so many people, before noise."""
@@ -207,16 +196,14 @@ class Gradients(JointRows):
 
     def calibrated(self, budgets: tuple[Budget, ...]) -> Gradients:
         """The same with the least noise that keeps every budget."""
-        found = least_noise(
-            lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=len(self.owners)
+        return with_least_noise(
+            lambda noise: replace(self, noise=noise), self.trust, budgets, owners=self.additive.parts
         )
-        return replace(self, noise=found)
 
     @property
     def noise_std(self) -> float:
         """Deviation of the noise on a number of one round's mean gradient."""
-        variance = (2 if self.law == "skellam" else 1) * self.noise
-        return math.sqrt(variance) / self.divisor / self.batch
+        return self.additive.deviation / self.divisor / self.batch
 
     @property
     def message_rounds(self) -> int:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError
-from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.exchange.task import own_noise
 from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
@@ -102,11 +101,11 @@ def simulate(new: Mapping[str, New], task: KeptScoresTask, stream: Stream) -> An
 
 def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
     """A message: scores by blurred weights, clipped, on the grid, with an owner's noise."""
-    variance, size = Fraction(task.weights_variance(name)), len(new.weights)
-    blurred = task.grid.real(task.grid.quantise(new.weights) + discrete_gaussian(variance, (size,), stream))
+    blur = own_noise(name, task.weights_variance(name)).draw((len(new.weights),), stream)
+    blurred = task.grid.real(task.grid.quantise(new.weights) + blur)
     clip = task.sender(name).score_clip
     clipped = np.clip(new.rows @ blurred, -clip, clip)
-    return task.grid.quantise(clipped) + discrete_gaussian(Fraction(task.score_variance(name)), (len(clipped),), stream)
+    return task.grid.quantise(clipped) + own_noise(name, task.score_variance(name)).draw((len(clipped),), stream)
 
 
 def _received(me: Owner, peer: str, size: int) -> Integers:

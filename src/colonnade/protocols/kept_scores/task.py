@@ -16,13 +16,14 @@ from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, Event, Trust, least_noise
+from colonnade.privacy import Budget, Event, Trust
+from colonnade.privacy.additive import NormalLaw
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise.grid import Grid
-from colonnade.protocols.exchange.task import NOISE_UNIT, STEPS, told
+from colonnade.protocols.exchange.task import LAW, NOISE_UNIT, STEPS, own_noise, told
 from colonnade.protocols.session import Cells
 
 PROTOCOL = "exchange-ask 1"
-_REACH = 16  # deviations; the samplers cut their tails before
 _STEEPEST = 6
 
 
@@ -69,7 +70,7 @@ class KeptScoresTask:
     bits: int = 28
     model: str = ""
 
-    law: ClassVar[str] = "discrete-gaussian"
+    law: ClassVar[NormalLaw] = LAW
     message_rounds: ClassVar[int] = 7  # ready, go; salt, digests, verdict; scores
 
     def __post_init__(self) -> None:
@@ -158,8 +159,7 @@ class KeptScoresTask:
 
     def calibrated(self, budgets: tuple[Budget, ...]) -> KeptScoresTask:
         """The same with the least noise that keeps every budget."""
-        found = least_noise(lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=1)
-        calibrated = replace(self, noise=found)
+        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
         _ = calibrated.bound  # refused now, not in the middle
         return calibrated
 
@@ -175,7 +175,7 @@ class KeptScoresTask:
         """The largest magnitude of a number that is sent."""
         reach = max(sender.score_clip for sender in self.senders) * (1 << self.bits)
         widest = max(max(self.score_variance(owner), self.weights_variance(owner)) for owner in self.passives)
-        bound = math.ceil(reach) + _REACH * (math.isqrt(widest) + 1)
+        bound = math.ceil(reach) + own_noise(self.active, widest).reach(spare=1)
         if bound >= 2**62:
             raise CapacityError("such noise does not fit 64-bit integers: raise epsilon")
         return bound

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError, StudyError
 from colonnade.mpc import Shares
-from colonnade.privacy.noise import discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.moments.hidden import HiddenSeat, beside
 from colonnade.protocols.moments.task import Moments, NoisyMoments
@@ -124,28 +123,17 @@ def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
     return noise
 
 
-def entry_noise(
-    task: Moments, copies: NDArray[np.int64], stream: Stream, scale: int | None = None
-) -> NDArray[np.int64]:
+def entry_noise(task: Moments, copies: NDArray[np.int64], stream: Stream, scale: int = 0) -> NDArray[np.int64]:
     """One owner's noise for entries that stand so often in the full matrix; audits attack this very function.
 
     ``scale`` is that of the entries where owners named their own; the noise of the task is the default.
     """
     noise = np.zeros(copies.shape, dtype=np.int64)
+    added = task.additive_of(scale)
     for often in np.flatnonzero(np.bincount(copies)).tolist():
         here = copies == often
-        noise[here] = _drawn(task, often, int(here.sum()), stream, scale or task.noise)
+        noise[here] = added.draw((int(here.sum()),), stream, copies=often)
     return noise
-
-
-def _drawn(task: Moments, often: int, count: int, stream: Stream, scale: int) -> NDArray[np.int64]:
-    if task.law == "skellam":
-        return skellam(often * task.share, count, stream)  # these add up within the law, the others do not
-    if task.law == "discrete-gaussian":
-        draws = discrete_gaussian(task.share, (often, count), stream)
-    else:
-        draws = discrete_laplace_share(scale, len(task.owners) - task.known, (often, count), stream)
-    return np.asarray(draws.sum(axis=0), dtype=np.int64)
 
 
 class OwnBlock:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Integers, Residues
-from colonnade.privacy.noise import discrete_gaussian, skellam
 from colonnade.privacy.noise.rounding import beyond, round_rows
 from colonnade.privacy.sensitivity.monomials import Monomial, monomial_maximum
 from colonnade.protocols.polynomial.task import NoisySums, Polynomials
@@ -100,8 +99,7 @@ def noise_share(task: Polynomials, stream: Stream, runs: tuple[int, ...] = ()) -
 
     Audits attack this very function, in many ``runs`` at once.
     """
-    law = skellam if task.law == "skellam" else discrete_gaussian
-    return law(task.share, (*runs, len(task.polynomials)), stream)
+    return task.additive.draw((*runs, len(task.polynomials)), stream)
 
 
 def evaluate(monomial: Monomial, rows: Whole) -> Whole:
