@@ -23,6 +23,7 @@ from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rounds import masked_rounds
 from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream
 
@@ -165,24 +166,19 @@ class Seat:
 
 
 def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None) -> NoisyProducts:
-    """All rounds: noise and masks some rounds ahead, then directions, products and an opening each."""
+    """All rounds: directions, products and an opening each."""
     asked = Asked(task)
     opened: list[NDArray[np.int64]] = []
-    for start in range(0, task.rounds, task.rounds_ahead):
-        rounds = min(task.rounds_ahead, task.rounds - start)
-        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
-        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
-        for number in range(rounds):
-            with me.meter.phase("search"):
-                asked.add(_told(me, task, asked, opened))
-            products, mask = None, None
-            if seat and noise:
-                with me.meter.phase("multiply"):
-                    products = seat.products(asked.rounds[-1], with_total=not opened)
-                mask = Shares(noise.values[:, number], noise.degree)
-            with me.meter.phase("open"):
-                opened.append(_open(me, products, mask, task))
-            me.progress("search", len(opened), task.rounds)
+    draw = None if stream is None else partial(noise_shares, task, stream=stream)
+    for mask in masked_rounds(me, task, draw, "search"):
+        with me.meter.phase("search"):
+            asked.add(_told(me, task, asked, opened))
+        products = None
+        if seat:
+            with me.meter.phase("multiply"):
+                products = seat.products(asked.rounds[-1], with_total=not opened)
+        with me.meter.phase("open"):
+            opened.append(_open(me, products, mask, task))
     return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
 
 

@@ -26,6 +26,7 @@ from colonnade.mpc import Shares
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.protocols.gradients.task import Descent, Gradients, Learned
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.rounds import masked_rounds
 from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream, new_key
 
@@ -197,20 +198,15 @@ class Seat:
 
 
 def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:
-    """All rounds: noise and masks some rounds ahead, then a gradient, an opening and a step each."""
+    """All rounds: a gradient, an opening and a step each."""
     descent = Descent(task)
     members = batches(task, seat.rows, drawn) if seat else iter(())
-    for start in range(0, task.rounds, task.rounds_ahead):
-        rounds = min(task.rounds_ahead, task.rounds - start)
-        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
-        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
-        if seat and noise:
+    draw = None if stream is None else partial(noise_shares, task, stream=stream)
+    for mask in masked_rounds(me, task, draw, "iterate", every=task.rounds_ahead):
+        if seat and mask:
             with me.meter.phase("iterate"):
-                for number in range(rounds):
-                    gradient = seat.gradient(next(members), descent.whole)
-                    mask = Shares(noise.values[:, number], noise.degree)
-                    descent.step(_open(me, gradient, mask, task))
-        me.progress("iterate", start + rounds, task.rounds)
+                gradient = seat.gradient(next(members), descent.whole)
+                descent.step(_open(me, gradient, mask, task))
     return _publish(me, task, descent.learned if seat else None)
 
 
