@@ -20,7 +20,7 @@ from colonnade.errors import StudyError
 from colonnade.models import PCA, Roster
 from colonnade.privacy import Observer, accountant, parse_budgets
 from colonnade.privacy.events import views
-from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments import integers as moments
 from colonnade.protocols.moments.programs import reference
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Schema, number

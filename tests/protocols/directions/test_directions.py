@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
 from colonnade.privacy import Observer, Statement, Trust, parse_budgets
+from colonnade.privacy.noise import rounding
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions import task as power_task
 from colonnade.protocols.directions.search import Asked, beginning
@@ -72,7 +73,7 @@ def execute(in_threads, task, tables):
 
 def silenced(patch):
     patch.setattr(power, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
-    patch.setattr(power, "stochastic_round", lambda values, stream: np.rint(values))
+    patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
 
 
 def whole(task, tables):

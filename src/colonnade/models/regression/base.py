@@ -20,7 +20,8 @@ from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
 from colonnade.privacy.observers import Budget, most_known
 from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.task import Gradients, Learned
+from colonnade.protocols.gradients.descent import Learned
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
 from colonnade.protocols.moments.task import Moments, NoisyMoments, calibrated

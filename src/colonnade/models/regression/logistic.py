@@ -17,7 +17,8 @@ from colonnade.models.members import require_known_members
 from colonnade.models.regression import forecast, quadratic
 from colonnade.models.regression.base import Published, Regression, Task, whole
 from colonnade.models.regression.forecast import Forecast
-from colonnade.protocols.gradients.task import Gradients, Learned
+from colonnade.protocols.gradients.descent import Learned
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments.task import NoisyMoments
 from colonnade.tables import Category, Column, Number
 

@@ -19,12 +19,12 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
-from colonnade.privacy.noise.rounding import stochastic_round
+from colonnade.protocols.directions.integers import exact_products, noise_shares, quantise
 from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import masked_rounds
-from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream
 
 
@@ -90,39 +90,6 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Directions, stream
         noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
         opened.append(np.append(exact.reshape(-1), total) + noise)
     return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
-
-
-def exact_products(joint: NDArray[np.float64], directions: IntegerDirections, task: Directions) -> NDArray[np.int64]:
-    """Z'(Z Q) of integer rows, exactly, if the task's sums fit: blocks whose sums stay below 2^53, else integers."""
-    step = 2**53 // (task.norm_squared * task.reach)
-    if not step:
-        # One row's product may be beyond 2^53. Z Q is not: where sums fit, it stays below 2^31 sqrt(reach).
-        inner = joint @ directions.astype(np.float64)
-        return joint.T.astype(np.int64) @ inner.astype(np.int64)
-    total = np.zeros(directions.shape, dtype=np.int64)
-    for start in range(0, len(joint), step):
-        part = joint[start : start + step]
-        total += (part.T @ (part @ directions.astype(np.float64))).astype(np.int64)
-    return total
-
-
-def quantise(values: NDArray[np.float64], block: Block, task: Directions, stream: Stream) -> NDArray[np.float64]:
-    """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
-    whole = stochastic_round(values * float(task.gamma), stream)
-    over = np.einsum("ij,ij->i", whole, whole) > task.block_norm_squared(block)
-    if over.any():
-        whole[over] = 0.0  # only a row that the encoder failed to clip can get here
-    return whole
-
-
-def noise_shares(task: Directions, rounds: int, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many rounds."""
-    return entry_noise(task, (rounds, task.entries), stream)
-
-
-def entry_noise(task: Directions, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many opened numbers; audits attack this very function."""
-    return task.additive.draw(shape, stream)
 
 
 class Seat:
