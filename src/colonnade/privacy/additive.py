@@ -133,25 +133,11 @@ class AdditiveNoise:
     ) -> AdditiveRelease:
         """The event that numbers which one person can move so far are released with this noise."""
         shares = tuple((owner, self.share) for owner in self.owners)
+        said = (tail, theorem, "", audience, about, others)
+        l1, square, replaced, replaced_square = moved.l1, moved.l2_squared, moved.replace_l1, moved.replace_l2_squared
         if self.laplace:
-            scale, l1, replace_l1 = Fraction(self.scale), moved.l1, moved.replace_l1
-            return DiscreteLaplaceRelease(
-                name, shares, dimension, scale, l1, replace_l1, tail, theorem, "", audience, about, others
-            )
-        return _NORMAL[self.law].release(
-            name=name,
-            shares=shares,
-            dimension=dimension,
-            l1=moved.l1,
-            l2_squared=moved.l2_squared,
-            replace_l1=moved.replace_l1,
-            replace_l2_squared=moved.replace_l2_squared,
-            tail=tail,
-            theorem=theorem,
-            audience=audience,
-            about=about,
-            others=others,
-        )
+            return DiscreteLaplaceRelease(name, shares, dimension, Fraction(self.scale), l1, replaced, *said)
+        return _NORMAL[self.law].release(name, shares, dimension, l1, square, replaced, replaced_square, *said)
 
 
 def laplace_reach(scale: int) -> int:

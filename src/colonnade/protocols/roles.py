@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from colonnade.errors import PrivacyError
+from colonnade.errors import PrivacyError, ProtocolError
 from colonnade.mpc import Committee, Hand, Link, Shares
 from colonnade.mpc.residues import Integers
 from colonnade.privacy.events import Event, innermost
@@ -170,6 +170,14 @@ class Role:
         for name in to:
             if name != self.name:
                 self._links[name].send(kind, values=values)
+
+    def told(self, peer: str, kind: str, size: int) -> Integers:
+        """Receive so many integers that a peer tells."""
+        with self.meter.phase("receive"):
+            values = self._links[peer].recv(kind).get("values")
+        if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
+            raise ProtocolError(f"{peer} sent {kind} of another shape than was due")
+        return values
 
     @property
     def opening_degree(self) -> int:

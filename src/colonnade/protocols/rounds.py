@@ -7,7 +7,7 @@ at a time, and between parties for the next message, while others are at work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from colonnade.protocols.roles import Progress, Role
 Turn = TypeVar("Turn")
 Draw = Callable[[str, int, int], NDArray[np.int64]]
 """Noise for an owner: of a variance, so many numbers."""
+Drawn = Callable[[int], Integers]
+"""An owner's noise for so many rounds."""
 
 
 class Rounds(Generic[Turn]):
@@ -29,8 +31,11 @@ class Rounds(Generic[Turn]):
         self._turns, self._progress, self._phase, self._every = turns, progress, phase, every
         self._ended = False
 
+    def __len__(self) -> int:
+        return len(self._turns)
+
     def __iter__(self) -> Iterator[Turn]:
-        total = len(self._turns)
+        total = len(self)
         for done, turn in enumerate(self._turns, start=1):
             yield turn
             if done % self._every == 0 or done == total or self._ended:
@@ -43,51 +48,31 @@ class Rounds(Generic[Turn]):
         self._ended = True
 
 
-class DealtRounds(Protocol):
-    """What masks are made for: so many numbers in each round."""
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who adds noise."""
-
-    @property
-    def entries(self) -> int:
-        """How many numbers a round opens."""
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds there are."""
-
-    @property
-    def rounds_ahead(self) -> int:
-        """For how many of them noise and masks are dealt at a time."""
-
-
-def masked_rounds(
-    me: Role, task: DealtRounds, draw: Callable[[int], Integers] | None, phase: str, every: int = 1
+def masks_ahead(
+    me: Role, owners: Sequence[str], entries: int, rounds: Rounds[int], ahead: int, draw: Drawn | None
 ) -> Iterator[Shares | None]:
     """For each round what a seat adds to the numbers that are opened in it; whoever has no seat gets nothing.
 
-    That is every owner's noise and a fresh sharing of zero. An owner draws its own part for so many rounds at a time.
+    That is every owner's noise and a fresh sharing of zero, dealt so many rounds ahead; an owner draws its own part.
     """
-    ahead, masks = task.rounds_ahead, None
-    for number in Rounds(range(task.rounds), me.progress, phase, every):
+    masks = None
+    for number in rounds:
         if number % ahead == 0:
-            masks = _dealt(me, task, min(ahead, task.rounds - number), draw)
+            masks = _dealt(me, owners, (min(ahead, len(rounds) - number), entries), draw)
         yield None if masks is None else Shares(masks.values[:, number % ahead], masks.degree)
 
 
-def _dealt(me: Role, task: DealtRounds, rounds: int, draw: Callable[[int], Integers] | None) -> Shares | None:
-    mine, shape = None, (rounds, task.entries)
+def _dealt(me: Role, owners: Sequence[str], shape: tuple[int, int], draw: Drawn | None) -> Shares | None:
+    mine = None
     if draw is not None:
         with me.meter.phase("noise"):
-            drawn = draw(rounds)
+            drawn = draw(shape[0])
         with me.meter.phase("deal"):
             mine = me.hand.deal(drawn)
     if not me.hand.seated:
         return None
     with me.meter.phase("receive"):
-        noise = [mine if name == me.name and mine else me.hand.receive(name, shape) for name in task.owners]
+        noise = [mine if name == me.name and mine else me.hand.receive(name, shape) for name in owners]
         return me.hand.add([*noise, me.hand.zero(shape, me.opening_degree)])
 
 

@@ -23,7 +23,7 @@ from colonnade.protocols.directions.integers import exact_products, noise_shares
 from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rounds import masked_rounds
+from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream
 
@@ -137,7 +137,8 @@ def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None
     asked = Asked(task)
     opened: list[NDArray[np.int64]] = []
     draw = None if stream is None else partial(noise_shares, task, stream=stream)
-    for mask in masked_rounds(me, task, draw, "search"):
+    rounds = Rounds(range(task.rounds), me.progress, "search")
+    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         with me.meter.phase("search"):
             asked.add(_told(me, task, asked, opened))
         products = None

@@ -145,7 +145,7 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
             ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
-                told = _received(me, name, "scores", _size(step.answer, task))
+                told = me.told(name, "scores", _size(step.answer, task))
                 side.hear(name, step.answer, task.grid.real(told))
         if stop:
             rounds.end()
@@ -166,7 +166,7 @@ def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw:
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
-        slopes = _received(me, task.active, "slopes", _size(step.batch, task))
+        slopes = me.told(task.active, "slopes", _size(step.batch, task))
         if not me.link(task.active).recv("step")["more"]:
             rounds.end()
         with me.meter.phase("learn"):
@@ -187,7 +187,7 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
     others = [name for name in task.everyone if name != me.name]
     me.tell(others, "weights", told, event=task.weights_event(me.name))
     return {me.name: KeptWeights(me.name, task.grid.real(told))} | {
-        name: KeptWeights(name, task.grid.real(_received(me, name, "weights", task.weights(name))))
+        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name))))
         for name in task.owners
         if name != me.name
     }
@@ -195,8 +195,7 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
 
 def _gathered(me: Role, task: Exchange) -> dict[str, KeptWeights]:
     found = {
-        name: KeptWeights(name, task.grid.real(_received(me, name, "weights", task.weights(name))))
-        for name in task.owners
+        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name)))) for name in task.owners
     }
     return found | {task.active: _unfolded(me, task)}
 
@@ -220,14 +219,6 @@ def _named(me: Role, task: Exchange) -> str:
     if not isinstance(name, str) or len(name) != 32:
         raise ProtocolError(f"{task.active} sent another name of the fit than was due")
     return name
-
-
-def _received(me: Role, peer: str, kind: str, size: int) -> Integers:
-    with me.meter.phase("receive"):
-        values = me.link(peer).recv(kind).get("values")
-    if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
-        raise ProtocolError(f"{peer} sent {kind} of another shape than was due")
-    return values
 
 
 def _size(batch: int, task: Exchange) -> int:

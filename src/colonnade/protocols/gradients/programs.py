@@ -27,7 +27,7 @@ from colonnade.protocols.gradients.descent import Descent, Learned
 from colonnade.protocols.gradients.integers import noise_shares, quantise, scores
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
-from colonnade.protocols.rounds import masked_rounds
+from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream, new_key
 
@@ -164,7 +164,8 @@ def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream:
     descent = Descent(task)
     members = batches(task, seat.rows, drawn) if seat else iter(())
     draw = None if stream is None else partial(noise_shares, task, stream=stream)
-    for mask in masked_rounds(me, task, draw, "iterate", every=task.rounds_ahead):
+    rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
+    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         if seat and mask:
             with me.meter.phase("iterate"):
                 gradient = seat.gradient(next(members), descent.whole)

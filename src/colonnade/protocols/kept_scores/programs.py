@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, ProtocolError
+from colonnade.errors import DataError
 from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import own_noise
@@ -80,7 +80,7 @@ def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
         me.tell((task.active,), "scores", told, event=task.score_event(me.name))
         me.progress("scores", 1, 1)
         return None
-    received = {name: task.grid.real(_received(me, name, rows)) for name in task.passives}
+    received = {name: task.grid.real(me.told(name, "scores", rows)) for name in task.passives}
     me.progress("scores", 1, 1)
     return Answers(task, new, received)
 
@@ -106,11 +106,3 @@ def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integer
     clip = task.sender(name).score_clip
     clipped = np.clip(new.rows @ blurred, -clip, clip)
     return task.grid.quantise(clipped) + own_noise(name, task.score_variance(name)).draw((len(clipped),), stream)
-
-
-def _received(me: Owner, peer: str, size: int) -> Integers:
-    with me.meter.phase("receive"):
-        values = me.link(peer).recv("scores").get("values")
-    if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
-        raise ProtocolError(f"{peer} sent scores of another shape than was due")
-    return values

@@ -78,8 +78,6 @@ def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int6
 
 def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
     """One owner's noise for all entries, such as Sk(mu/P) on the diagonal and Sk(2 mu/P) above it."""
-    if not task.own_noise:
-        return entry_noise(task, task.weights, stream)
     noise = np.zeros(task.entries, dtype=np.int64)
     for level, here in zip(task.levels, task.opened_together, strict=True):
         noise[here] = entry_noise(task, task.weights[here], stream, level.scale)

@@ -126,7 +126,7 @@ class Moments(JointRows):
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The entries by their scale, for Laplace noise."""
+        """The entries by their scale; there is more than one only where owners named their own."""
         scales = self.own_noise or (self.noise,) * len(self.owners)
         return tuple(levels(dict(zip(self.owners, scales, strict=True))))
 
