@@ -37,7 +37,8 @@ from colonnade.models import Roster, baselines
 from colonnade.models.pca import top_eigenvectors
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.protocols.moments.programs import OwnBlock, exact_gram, noise_share, simulate
+from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
+from colonnade.protocols.moments.programs import simulate
 from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.randomness import Stream, new_key
 from colonnade.report.canvas import WIDE

@@ -40,7 +40,7 @@ from colonnade.errors import DatasetError
 from colonnade.models.federation import Roster
 from colonnade.models.regression.design import weighted_rows
 from colonnade.models.regression.logistic import LogisticRegression
-from colonnade.protocols.moments.programs import OwnBlock
+from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play

@@ -20,7 +20,7 @@ from colonnade.models.pca import top_eigenvectors
 from colonnade.privacy.noise import skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.protocols.moments.programs import exact_gram
+from colonnade.protocols.moments.integers import exact_gram
 from colonnade.randomness import Stream
 from colonnade.tables import Schema
 from research.reproduce import calibration, chance

@@ -20,7 +20,7 @@ from colonnade.errors import StudyError
 from colonnade.models import PCA, Roster
 from colonnade.privacy import Observer, accountant, parse_budgets
 from colonnade.privacy.events import views
-from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments import integers as moments
 from colonnade.protocols.moments.programs import reference
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Schema, number
@@ -116,9 +116,11 @@ def test_noise_below_the_reach_is_seen():
 
 REAL_NOISE = moments.entry_noise
 WRONG = {
-    "half the variance": lambda task, copies, stream: REAL_NOISE(replace(task, noise=task.noise // 2), copies, stream),
-    "none": lambda task, copies, stream: np.zeros(copies.shape, dtype=np.int64),
-    "once above the diagonal": lambda task, copies, stream: REAL_NOISE(task, np.ones_like(copies), stream),
+    "half the variance": lambda task, copies, stream, *_: REAL_NOISE(
+        replace(task, noise=task.noise // 2), copies, stream
+    ),
+    "none": lambda task, copies, stream, *_: np.zeros(copies.shape, dtype=np.int64),
+    "once above the diagonal": lambda task, copies, stream, *_: REAL_NOISE(task, np.ones_like(copies), stream),
 }
 
 

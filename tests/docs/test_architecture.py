@@ -12,11 +12,10 @@ import pytest
 from .book import ROOT
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"errors", "randomness"}
+GROUND = {"errors", "lazy", "randomness"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
-    "errors": set(),
-    "randomness": set(),
+    **dict.fromkeys(GROUND, set()),
     **dict.fromkeys(PILLARS, GROUND),
     "testing": GROUND | {"privacy", "audit"},
     "protocols": GROUND | PILLARS,

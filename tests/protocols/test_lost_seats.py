@@ -11,6 +11,7 @@ import pytest
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
 from colonnade.mpc import Shares
 from colonnade.privacy import Trust
+from colonnade.privacy.noise import rounding
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.gradients import programs as gradients
@@ -107,9 +108,9 @@ def run(task, programs, changes=(), steps=None):
 def exact(monkeypatch):
     """Protocols without noise and without the coins of rounding, so that the sums can be compared."""
     monkeypatch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-    monkeypatch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
     monkeypatch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
-    monkeypatch.setattr(gradients, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
 
 
 def tables_of(task, rows=30, seed=5):
@@ -292,7 +293,7 @@ def run_power(monkeypatch, changes):
         return drawn[-1]
 
     monkeypatch.setattr(power, "noise_shares", watched)
-    monkeypatch.setattr(power, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
     task = Directions(
         blocks(OWNERS), Trust(OWNERS, OWNERS, 1), gamma=64, constant=32, rows_at_most=1000, directions=3, rounds=3,
         noise=5 * 10**6, reach=1024,

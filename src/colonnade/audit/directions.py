@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.events import alike
-from colonnade.protocols.directions import programs as power
+from colonnade.protocols.directions import integers
 from colonnade.protocols.directions.search import Asked
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.rows import Block
@@ -59,12 +59,12 @@ class Products:
         parts, start = [], 0
         for block in self.task.blocks:
             values = np.tile(person[start : start + len(block.columns)], (count, 1))
-            parts.append(power.quantise(values, block, self.task, stream))
+            parts.append(integers.quantise(values, block, self.task, stream))
             start += len(block.columns)
         return np.hstack([*parts, np.full((count, 1), float(self.task.constant))]).astype(np.int64)
 
     def _noise(self, count: int, stream: Stream) -> NDArray[np.int64]:
-        return sum((power.entry_noise(self.task, (count,), stream) for _ in self.noisy), np.zeros(count, np.int64))
+        return sum((integers.entry_noise(self.task, (count,), stream) for _ in self.noisy), np.zeros(count, np.int64))
 
     @cached_property
     def directions(self) -> NDArray[np.int64]:

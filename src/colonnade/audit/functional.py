@@ -19,7 +19,8 @@ from colonnade.models import Roster
 from colonnade.models.regression.linear import LinearRegression
 from colonnade.privacy import Observer
 from colonnade.privacy.events import alike
-from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments import integers
+from colonnade.protocols.moments.programs import reference
 from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
@@ -45,7 +46,7 @@ class Coefficients:
             scale = int(self.task.scales[index])
             seen = np.full(count, float(self.sums[neighbour][index]))
             for _ in self.noisy:
-                seen += moments.entry_noise(self.task, np.ones(count, dtype=np.int64), stream, scale)
+                seen += integers.entry_noise(self.task, np.ones(count, dtype=np.int64), stream, scale)
             total += (np.abs(seen - first[index]) - np.abs(seen - second[index])) / scale
         return total
 
@@ -69,7 +70,7 @@ def _entries(task: Moments, person: Row | None) -> NDArray[np.int64]:
     if person is None:
         return np.zeros(task.entries, dtype=np.int64)
     row = np.rint(np.array(person) * task.gamma).astype(np.int64)[None]
-    return moments.reference({owner: row[:, task.span(owner)] for owner in task.owners}, task)
+    return reference({owner: row[:, task.span(owner)] for owner in task.owners}, task)
 
 
 def _at_bounds(task: Moments, turned: tuple[int, ...] = ()) -> Row:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.events import alike
-from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.gradients import integers
+from colonnade.protocols.gradients.batches import batches
+from colonnade.protocols.gradients.programs import reference
 from colonnade.protocols.gradients.task import COIN, Gradients
 from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
@@ -50,7 +52,7 @@ class OpenedGradients:
         total = np.zeros(count)
         # Where batches take turns, the person of every run is in the first.
         drawn = stream.bytes(32) if self.task.sampling == "poisson" else bytes(4 * count)
-        for joined in gradients.batches(self.task, count, drawn):
+        for joined in batches(self.task, count, drawn):
             if self.coins_known and not len(joined):
                 continue
             seen = self._noise(count, stream)
@@ -70,7 +72,7 @@ class OpenedGradients:
         for block in self.task.blocks:
             row = np.zeros((count, len(block.columns)))
             row[:, :1] = -block.clip if block.owner in person.turned else block.clip
-            parts.append(gradients.quantise(row, block, self.task, stream))
+            parts.append(integers.quantise(row, block, self.task, stream))
         whole = np.hstack([*parts, np.full((count, 1), float(self.task.constant))])
         return (whole[:, :, None] * self._scores(person)).reshape(count, -1)
 
@@ -90,17 +92,17 @@ class OpenedGradients:
         classes = self.task.classes
         label = np.array([[person.label]]) if classes == 1 else np.eye(classes, dtype=np.int64)[[person.label]]
         none = np.zeros((classes, 1), dtype=np.int64)
-        scores = gradients.reference(np.ones((1, 1), dtype=np.int64), label, none, self.task)
+        scores = reference(np.ones((1, 1), dtype=np.int64), label, none, self.task)
         return np.asarray(scores, dtype=np.float64)
 
     def _noise(self, count: int, stream: Stream) -> NDArray[np.float64]:
         total = np.zeros((count, self.task.entries))
         for _ in self.noisy:
-            total += gradients.noise_shares(self.task, count, stream)
+            total += integers.noise_shares(self.task, count, stream)
         return total
 
     def _ratio(self, guess: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        whole = (2 if self.task.law == "skellam" else 1) * self.task.noise
+        whole = self.task.additive.unit * self.task.noise
         variance = whole * len(self.noisy) / len(self.task.owners)
         return np.asarray((seen @ guess - guess @ guess / 2) / variance)
 

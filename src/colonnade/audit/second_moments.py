@@ -20,7 +20,7 @@ from colonnade.audit.registry import Game, register
 from colonnade.models import PCA, Roster
 from colonnade.privacy import Observer
 from colonnade.privacy.events import alike
-from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments import integers
 from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
@@ -49,7 +49,7 @@ class Entries:
             copies = np.full(count, 1 if i == j else 2)
             entry = copies * joint[:, i] * joint[:, j]
             for owners in self._together:
-                entry += moments.entry_noise(self.task, owners * copies, stream)
+                entry += integers.entry_noise(self.task, owners * copies, stream)
             total += self.moves[i, j] * entry
         return total
 
@@ -60,7 +60,7 @@ class Entries:
             return np.zeros((count, self.task.width), dtype=np.int64)
         row = np.array(person)
         whole = [
-            moments.OwnBlock(self.task, owner).quantise(np.tile(row[self.task.span(owner)], (count, 1)), stream)
+            integers.OwnBlock(self.task, owner).quantise(np.tile(row[self.task.span(owner)], (count, 1)), stream)
             for owner in self.task.owners
         ]
         constant = np.full((count, 1), float(self.task.constant))

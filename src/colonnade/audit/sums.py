@@ -18,7 +18,8 @@ from colonnade.models import Roster
 from colonnade.models.polynomial import PolynomialSum
 from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
 from colonnade.privacy.events import alike
-from colonnade.protocols.polynomial import programs as polynomial
+from colonnade.protocols.polynomial import integers
+from colonnade.protocols.polynomial.programs import reference
 from colonnade.protocols.polynomial.task import Polynomials
 from colonnade.protocols.scores import programs as scores
 from colonnade.protocols.scores.task import Part, Scores
@@ -57,7 +58,7 @@ class Weighed:
 
 def _sums(task: Polynomials, person: Sequence[int]) -> tuple[int, ...]:
     row = np.array([person], dtype=np.int64)
-    return tuple(polynomial.reference({owner: row[:, task.span(owner)] for owner in task.owners}, task))
+    return tuple(reference({owner: row[:, task.span(owner)] for owner in task.owners}, task))
 
 
 def _people(task: Polynomials) -> list[tuple[int, ...]]:
@@ -118,7 +119,7 @@ def polynomial_games(task: Polynomials) -> Iterator[Game]:
 
 
 def _polynomial_noise(task: Polynomials, count: int, stream: Stream) -> NDArray[np.int64]:
-    return polynomial.noise_share(task, stream, (count,))
+    return integers.noise_share(task, stream, (count,))
 
 
 # --- joint scores

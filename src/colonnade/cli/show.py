@@ -13,6 +13,7 @@ from colonnade.cli.doctor import Check
 from colonnade.cli.keys import rules
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
+from colonnade.privacy.additive import USUAL
 from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report.alignment import people
@@ -180,7 +181,7 @@ def _few(found: Alignment) -> str:
 def _noise(answer: RunFigures) -> str:
     if not answer.noise_std:
         return "no noise: the answers are exact"
-    law = "" if answer.law == "skellam" else f"{answer.law} "
+    law = "" if answer.law == USUAL else f"{answer.law} "
     return f"{law}noise of deviation {answer.noise_std:.4g} on {answer.noise_on}"
 
 

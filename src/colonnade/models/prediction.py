@@ -21,7 +21,7 @@ from colonnade.models.linear_model import LinearModel
 from colonnade.models.members import require_known_members
 from colonnade.models.parameters import NAMES_PARTIES, SETS_PRICE, Count, check_whole
 from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against
-from colonnade.privacy import least_noise
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.scores import programs as scores
 from colonnade.protocols.scores.programs import OpenedScores, Parts
@@ -130,9 +130,8 @@ class JointPrediction(Predicted[Scores, OpenedScores | None]):
 
     def _noised(self, draft: Scores, epsilon: float | Mapping[str, float]) -> Scores:
         budgets = budgets_against(self.to, epsilon, self.delta, draft.trust)
-        owners = len(draft.dealers)
-        noise = least_noise(lambda mu: replace(draft, noise=mu).event, draft.trust, budgets, owners=owners)
-        return replace(draft, noise=noise)
+        parts = draft.additive.parts
+        return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
 
     def owner(self, me: Owner, table: Table, task: Scores) -> OpenedScores | None:
         """An owner's program: its own part of the scores, and then the sum."""

@@ -11,9 +11,11 @@ from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.parameters import Count, Positive
 from colonnade.models.planner import Details, Planner
-from colonnade.privacy import Statement, least_noise, parse_budgets
+from colonnade.privacy import Statement, parse_budgets
+from colonnade.privacy.additive import LAPLACE, USUAL, Law
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.observers import most_known
-from colonnade.protocols.sketch import Noise, Sampling, Sketch
+from colonnade.protocols.sketch import Sampling, Sketch
 from colonnade.protocols.task import Priced
 
 _LARGEST = 2**62
@@ -36,7 +38,7 @@ class SketchPlanner(Planner[Sketch]):
     batch: Count | None = None
     clip: Positive = 1.0
     gamma: Count = 2**30
-    noise: Noise = "skellam"
+    noise: Law = USUAL
     noise_multiplier: Positive | None = None
 
     kind: ClassVar[str] = "sketch"
@@ -50,8 +52,7 @@ class SketchPlanner(Planner[Sketch]):
             return draft.with_multiplier(self.noise_multiplier)
         trust = roster.trust
         budgets = parse_budgets(self.epsilon, self.delta, trust)
-        noise = least_noise(lambda noise: replace(draft, noise=noise).events, trust, budgets, owners=draft.parts)
-        return replace(draft, noise=noise)
+        return with_least_noise(lambda noise: replace(draft, noise=noise), trust, budgets, owners=draft.parts)
 
     def adjustable(self, roster: Roster, rows: int | None) -> Sketch:
         """The sketch with hardly any noise, about so many rows."""
@@ -81,7 +82,7 @@ class SketchPlanner(Planner[Sketch]):
             f"a person is in at most {task.participations:,} of them",
             "full": f"each over all {task.rows:,} rows",
         }
-        norm = "L1" if task.law == "discrete-laplace" else "L2"
+        norm = "L1" if task.law == LAPLACE else "L2"
         lines = (
             f"{task.rounds:,} rounds, {batches[task.sampling]}",
             f"{task.law} noise of {task.multiplier:.4g} times the {norm} sensitivity on {task.dimension:,} "

@@ -1,7 +1,7 @@
 """How the participants compute on numbers that none of them sees."""
 
 from colonnade.mpc.committee import Committee, Link
-from colonnade.mpc.hand import Hand, Shares
+from colonnade.mpc.hand import Hand, Shares, beside
 from colonnade.mpc.residues import PRIMES, ResidueSystem
 
-__all__ = ["PRIMES", "Committee", "Hand", "Link", "ResidueSystem", "Shares"]
+__all__ = ["PRIMES", "Committee", "Hand", "Link", "ResidueSystem", "Shares", "beside"]

@@ -32,6 +32,18 @@ class Shares:
         """The shape of the shared array."""
         return self.values.shape[1:]
 
+    def columns(self, which: slice | Sequence[int]) -> Shares:
+        """Some columns of a shared matrix."""
+        return Shares(self.values[:, :, which], self.degree)
+
+
+def beside(*shares: Shares) -> Shares:
+    """Shared matrices with the same rows, side by side."""
+    if len(shares) == 1:
+        return shares[0]
+    degree = max(share.degree for share in shares)
+    return Shares(np.concatenate([share.values for share in shares], axis=2), degree)
+
 
 class Hand:
     """What one participant does in the computation of the committee."""

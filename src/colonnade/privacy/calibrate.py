@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.accountant import Bound, epsilon, routes
@@ -32,6 +32,17 @@ _QUICK_BITS = 30
 _EVERY_BIT = sys.maxsize
 _PATIENCE = 8  # after so many guesses the interval is halved, whatever the curve says
 MOST = 1 << 40
+
+
+class Revealing(Protocol):
+    """Anything that says what it would reveal."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Everything that is revealed."""
+
+
+Task = TypeVar("Task", bound=Revealing)
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,11 @@ def least_noise(make_event: Make, trust: Trust, budgets: Sequence[Budget], *, ow
     if not search.holds(most):
         raise PrivacyError(f"no amount of noise meets the budget: {search.worst(most)}")
     return search.edge(1, most, _QUICK_BITS, _SLOW_BITS) * owners
+
+
+def with_least_noise(make: Callable[[int], Task], trust: Trust, budgets: Sequence[Budget], *, owners: int) -> Task:
+    """What ``make`` gives for the least total noise, a multiple of ``owners``, whose events keep every budget."""
+    return make(least_noise(lambda noise: make(noise).events, trust, budgets, owners=owners))
 
 
 def most(

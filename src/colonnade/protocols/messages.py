@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import DiscreteGaussianRelease, Event
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Event, Sensitivity
+from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.task import Adjustable, Task
 
@@ -33,6 +33,11 @@ class Told(Task):
     def committee(self) -> Committee:
         """Nobody holds shares."""
         return Committee((), 0, ResidueSystem.for_bound(1))
+
+    @property
+    def law(self) -> str:
+        """The law of the noise."""
+        return "discrete-gaussian"
 
     @property
     def noise_on(self) -> str:
@@ -126,16 +131,10 @@ def told(
 ) -> Event:
     """The event of numbers with noise of their owner alone; ``square`` is their squared sensitivity, on the grid."""
     l1 = min(square, math.isqrt(numbers * square))
-    return DiscreteGaussianRelease(
-        name=name,
-        shares=((owner, Fraction(variance)),),
-        dimension=numbers,
-        l1=l1,  # nobody is held to adding or removing a person here
-        l2_squared=square,
-        replace_l1=l1,
-        replace_l2_squared=square,
-        tail=TAIL,
-        theorem=theorem,
-        audience=audience,
-        about=(owner,),
-    )
+    moved = Sensitivity(l1, square, l1, square)  # nobody is held to adding or removing a person here
+    return own_noise(owner, variance).release(name, numbers, moved, theorem=theorem, audience=audience, about=(owner,))
+
+
+def own_noise(owner: str, variance: int) -> AdditiveNoise:
+    """Noise that an owner draws alone."""
+    return AdditiveNoise("discrete-gaussian", variance, (owner,))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from colonnade.errors import PrivacyError
+from colonnade.errors import PrivacyError, ProtocolError
 from colonnade.mpc import Committee, Hand, Link, Shares
 from colonnade.mpc.residues import Integers
 from colonnade.privacy.events import Event, innermost
@@ -151,25 +151,6 @@ class Role:
             self.hand.tell_opened(opened, to)
         return opened
 
-    def noise_ahead(
-        self, owners: Sequence[str], shape: tuple[int, ...], draw: Callable[[], Integers] | None
-    ) -> Shares | None:
-        """What a seat adds to numbers that will be opened: every owner's noise, and a fresh sharing of zero.
-
-        An owner draws its own part and deals it.
-        """
-        mine = None
-        if draw is not None:
-            with self.meter.phase("noise"):
-                drawn = draw()
-            with self.meter.phase("deal"):
-                mine = self.hand.deal(drawn)
-        if not self.hand.seated:
-            return None
-        with self.meter.phase("receive"):
-            noise = [mine if name == self.name and mine else self.hand.receive(name, shape) for name in owners]
-            return self.hand.add([*noise, self.hand.zero(shape, self.opening_degree)])
-
     def tell(self, to: Sequence[str], kind: str, values: Integers, *, event: Event) -> None:
         """Send noised integers that this party made itself, the same to everyone in ``to``.
 
@@ -189,6 +170,14 @@ class Role:
         for name in to:
             if name != self.name:
                 self._links[name].send(kind, values=values)
+
+    def told(self, peer: str, kind: str, size: int) -> Integers:
+        """Receive so many integers that a peer tells."""
+        with self.meter.phase("receive"):
+            values = self._links[peer].recv(kind).get("values")
+        if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
+            raise ProtocolError(f"{peer} sent {kind} of another shape than was due")
+        return values
 
     @property
     def opening_degree(self) -> int:

@@ -152,6 +152,11 @@ def _described(rows: Listed) -> tuple[int, Sequence[str]]:
     return len(ids), ids
 
 
+def block_sizes(rows: int, step: int) -> list[int]:
+    """How many rows each block has, when ``step`` of them are dealt at a time."""
+    return [min(step, rows - start) for start in range(0, rows, step)]
+
+
 def check_count(rows: int, most: int, hidden: bool = False) -> None:
     """Refuse a number of rows for which the arithmetic was not sized; where members are hidden all lists count."""
     if not rows:

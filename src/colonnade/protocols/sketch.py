@@ -12,22 +12,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from colonnade.errors import StudyError
-from colonnade.privacy import (
-    DiscreteGaussianRelease,
-    DiscreteLaplaceRelease,
-    Event,
-    PoissonSampled,
-    Repeated,
-    Sensitivity,
-    SkellamRelease,
-    Trust,
-)
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
+from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.task import Adjustable, Priced
 
 Sampling = Literal["poisson", "disjoint", "full"]
-Noise = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
 PROTOCOL = "sketch 1"
 THEOREM = "moments-sensitivity"
 _MOST_ROWS = 1 << 40
@@ -54,7 +44,7 @@ class Sketch(Priced, Adjustable):
     dimension: int
     clip: float
     gamma: int
-    law: Noise
+    law: Law
     noise: int
     known: int = 0
 
@@ -103,9 +93,14 @@ class Sketch(Priced, Adjustable):
         return self.sampling == "full"
 
     @property
+    def additive(self) -> AdditiveNoise:
+        """The noise of all owners on a number."""
+        return AdditiveNoise(self.law, self.noise, self.trust.owners, self.known)
+
+    @property
     def parts(self) -> int:
         """Among how many the noise is split evenly: it must be a multiple of this number."""
-        return 1 if self.law == "discrete-laplace" else len(self.trust.owners)
+        return self.additive.parts
 
     @property
     def participations(self) -> int:
@@ -123,7 +118,8 @@ class Sketch(Priced, Adjustable):
     @property
     def events(self) -> tuple[Event, ...]:
         """What all rounds reveal."""
-        release = self._laplace() if self.law == "discrete-laplace" else self._normal()
+        theorem = f"{THEOREM}, fixed-batches" if self.sampling == "disjoint" else THEOREM
+        release = self.additive.release("sum of contributions", self.dimension, self.sensitivity, theorem=theorem)
         if self.sampling == "poisson":
             rate = Fraction(self.batch, self.rows)
             return (Repeated(PoissonSampled(release, rate, self.trust.owners), self.rounds),)
@@ -141,17 +137,12 @@ class Sketch(Priced, Adjustable):
     @property
     def deviation(self) -> float:
         """Standard deviation of the noise on one number of a round's sum, in the units of the clip."""
-        if self.law == "discrete-laplace":
-            whole = float(len(self.trust.owners) * self._weight)
-            return math.sqrt(whole / 2) / math.sinh(1 / (2 * self.noise)) / self.gamma
-        return math.sqrt((2 if self.law == "skellam" else 1) * self.noise) / self.gamma
+        return self.additive.deviation / self.gamma
 
     @property
     def multiplier(self) -> float:
         """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
-        if self.law == "discrete-laplace":
-            return self.noise / self.sensitivity.l1
-        return self.deviation * self.gamma / math.sqrt(self.sensitivity.l2_squared)
+        return self.additive.multiple_of(self.sensitivity)
 
     @property
     def error(self) -> float:
@@ -160,26 +151,16 @@ class Sketch(Priced, Adjustable):
 
     def with_multiplier(self, multiplier: float) -> Sketch:
         """The same with the least noise that is not below a multiple of the sensitivity."""
-        exact = Fraction(multiplier)
-        if self.law == "discrete-laplace":
-            least = exact * self.sensitivity.l1
-        else:
-            least = exact * exact * self.sensitivity.l2_squared / (2 if self.law == "skellam" else 1)
-        return replace(self, noise=max(1, math.ceil(least / self.parts)) * self.parts)
+        return replace(self, noise=self.additive.least_scale(multiplier, self.sensitivity))
 
     def with_error(self, error: float) -> Sketch:
         """The same with the most noise whose error is not above ``error``."""
-        deviation = Fraction(error) * self.batch * self.gamma
-        if self.law == "discrete-laplace":
-            # The deviation is at most sqrt(2 x owners x weight) times the scale.
-            most = deviation / Fraction(math.sqrt(2 * len(self.trust.owners) * self._weight) * (1 + 1e-12))
-        else:
-            most = deviation * deviation / (2 if self.law == "skellam" else 1)
-        if most < self.parts:
+        scale = self.additive.most_scale(Fraction(error) * self.batch * self.gamma)
+        if not scale:
             raise StudyError(
                 f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma ({self.gamma})"
             )
-        return replace(self, noise=int(most / self.parts) * self.parts)
+        return replace(self, noise=scale)
 
     def with_rounds(self, rounds: int) -> Sketch:
         """The same for another number of rounds."""
@@ -188,38 +169,3 @@ class Sketch(Priced, Adjustable):
     def with_rows(self, rows: int) -> Sketch:
         """The same about more or fewer people; batches keep their size, unless they are everybody."""
         return replace(self, rows=rows, batch=rows if self.sampling == "full" else self.batch)
-
-    @property
-    def _weight(self) -> Fraction:
-        return Fraction(1, len(self.trust.owners) - self.known)
-
-    def _normal(self) -> SkellamRelease | DiscreteGaussianRelease:
-        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
-        share, moved = Fraction(self.noise, len(self.trust.owners)), self.sensitivity
-        return kind(
-            name="sum of contributions",
-            shares=tuple((owner, share) for owner in self.trust.owners),
-            dimension=self.dimension,
-            l1=moved.l1,
-            l2_squared=moved.l2_squared,
-            replace_l1=moved.replace_l1,
-            replace_l2_squared=moved.replace_l2_squared,
-            tail=TAIL,
-            theorem=self._theorem,
-        )
-
-    @property
-    def _theorem(self) -> str:
-        return f"{THEOREM}, fixed-batches" if self.sampling == "disjoint" else THEOREM
-
-    def _laplace(self) -> DiscreteLaplaceRelease:
-        return DiscreteLaplaceRelease(
-            name="sum of contributions",
-            shares=tuple((owner, self._weight) for owner in self.trust.owners),
-            dimension=self.dimension,
-            scale=Fraction(self.noise),
-            l1=self.sensitivity.l1,
-            replace_l1=self.sensitivity.replace_l1,
-            tail=TAIL,
-            theorem=self._theorem,
-        )

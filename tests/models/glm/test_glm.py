@@ -26,6 +26,7 @@ from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.models import Estimator, Roster
 from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm.model import GLM
+from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import NOISE_UNIT
@@ -129,10 +130,10 @@ def test_gradients_learn_too(people, penalty, stream):
     ids=["alternating", "gradient"],
 )
 def test_a_fit_without_noise_is_the_reference(monkeypatch, asked):
-    def still(variance, shape, stream):
+    def still(noise, shape, stream):
         return np.zeros(shape, dtype=np.int64)
 
-    monkeypatch.setattr(exchange, "discrete_gaussian", still)
+    monkeypatch.setattr(AdditiveNoise, "draw", still)
     people = together(rows=300)
     model = GLM(epsilon={"left": 5.0}, label="left.y", **asked).fit(people)
     assert set(model.kept_) == {"left", "right"}

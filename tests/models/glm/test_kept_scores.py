@@ -14,10 +14,10 @@ from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm.kept_scores import KeptScores, asking
 from colonnade.models.glm.model import GLM
 from colonnade.privacy import Statement, Trust, parse_budgets
+from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.exchange.fits import Objective, penalised_fit
 from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.sides import PassiveDescent, PassiveFit
-from colonnade.protocols.kept_scores import programs as exchange_ask
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.messages import NOISE_UNIT
 
@@ -89,10 +89,10 @@ def test_every_question_is_charged_to_whom_it_tells(asked):
 
 
 def test_messages_without_noise_are_clipped_scores(monkeypatch, model, known, stream):
-    def still(variance, shape, stream):
+    def still(noise, shape, stream):
         return np.zeros(shape, dtype=np.int64)
 
-    monkeypatch.setattr(exchange_ask, "discrete_gaussian", still)
+    monkeypatch.setattr(AdditiveNoise, "draw", still)
     question = KeptScores(model, epsilon=1.0, rows_at_most=800)
     task = question.draft(known.roster, 800)
     answers = question.simulated(known.tables(), task, stream)

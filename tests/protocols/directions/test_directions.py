@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
 from colonnade.privacy import Observer, Statement, Trust, parse_budgets
+from colonnade.privacy.noise import rounding
 from colonnade.protocols.directions import programs as power, task as power_task
 from colonnade.protocols.directions.search import Asked, beginning
 from colonnade.protocols.directions.task import Directions, reach_for
@@ -70,7 +71,7 @@ def execute(in_threads, task, tables):
 
 def silenced(patch):
     patch.setattr(power, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
-    patch.setattr(power, "stochastic_round", lambda values, stream: np.rint(values))
+    patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
 
 
 def whole(task, tables):
@@ -157,7 +158,7 @@ def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
     assert all(np.count_nonzero(share) > share.size / 2 for share in drawn)
     assert np.array_equal(np.array(result.opened) - np.array(before), sum(drawn))
     for share in drawn:
-        assert np.mean(share.astype(float) ** 2) == pytest.approx(float(task.share), rel=0.1)
+        assert np.mean(share.astype(float) ** 2) == pytest.approx(float(task.additive.share), rel=0.1)
 
 
 @pytest.mark.parametrize("center", [True, False])

@@ -14,6 +14,7 @@ import pytest
 from colonnade.errors import ColonnadeError, StudyError
 from colonnade.models import Guarantees
 from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
+from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.sides import PassiveDescent, PassiveFit
@@ -113,7 +114,7 @@ def test_the_protocol_ends_with_the_numbers_of_its_reference(
 ) -> None:
     task = _task(method, owners, active="bank", release=release, noise=1 << 14)
     tables, labels = _data(task)
-    monkeypatch.setattr(exchange, "discrete_gaussian", lambda v, shape, _: _fixed("", int(v), shape[0]))
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
     done = _run(task, tables, labels)
     kept, released = exchange.reference(tables, labels, task, _fixed)
     for name in owners:
@@ -235,7 +236,7 @@ def test_more_budget_gives_a_better_model(stream: Stream) -> None:
 def test_stopping_early_follows_from_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     task = _task("gradient", epochs=30, patience=1, noise=1 << 14)
     tables, labels = _data(task)
-    monkeypatch.setattr(exchange, "discrete_gaussian", lambda v, shape, _: _fixed("", int(v), shape[0]))
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
     done = _run(task, tables, labels)
     kept, _ = exchange.reference(tables, labels, task, _fixed)
     assert all(np.array_equal(done[name].result.kept.weights, kept[name].weights) for name in task.owners)

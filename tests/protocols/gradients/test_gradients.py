@@ -11,8 +11,12 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, Trust, parse_budgets
+from colonnade.privacy.noise import rounding
 from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.task import COIN, OVERFLOW, Descent, Gradients
+from colonnade.protocols.gradients.batches import disjoint
+from colonnade.protocols.gradients.descent import Descent
+from colonnade.protocols.gradients.integers import quantise
+from colonnade.protocols.gradients.task import COIN, OVERFLOW, Gradients
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.rows import Block
 from colonnade.protocols.session import play
@@ -114,7 +118,7 @@ def test_every_opened_gradient_equals_the_plaintext_reference(in_threads, settin
     key = bytes(range(32))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
-        patch.setattr(gradients, "stochastic_round", lambda values, stream: np.rint(values))
+        patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
         patch.setattr(gradients, "new_key", lambda: key)
         real = gradients._open
 
@@ -125,7 +129,7 @@ def test_every_opened_gradient_equals_the_plaintext_reference(in_threads, settin
         patch.setattr(gradients, "_open", kept)
         results = execute(in_threads, task, tables, labels)
     ids = Rows(labels).ids
-    drawn = gradients._draw(task, key, ids)
+    drawn = gradients.batch_secret(task, key, ids)
     want, learned = plain(task, tables, labels, drawn)
     assert set(seen) == set(task.trust.committee)
     for opened in seen.values():
@@ -161,7 +165,7 @@ def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
 def test_simulation_publishes_what_the_protocol_would(monkeypatch):
     task = make_task(noise=3, rounds=9)
     tables, labels = make_tables(task, 50, 3)
-    monkeypatch.setattr(gradients, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
     monkeypatch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
     with_seed = Stream(bytes(32))
     key = Stream(bytes(32)).bytes(32)
@@ -192,7 +196,7 @@ def test_no_person_moves_a_round_by_more_than_its_sensitivity(expansion, weights
     for _ in range(2):
         values = {o: rng.normal(size=(1, len(b.columns))) for o, b in zip(task.owners, task.blocks, strict=True)}
         values = {o: v / np.linalg.norm(v) for o, v in values.items()}
-        parts = [gradients.quantise(values[b.owner], b, task, Stream.fresh()) for b in task.blocks]
+        parts = [quantise(values[b.owner], b, task, Stream.fresh()) for b in task.blocks]
         rows.append(np.hstack([*parts, [[task.constant]]]).astype(np.int64))
     descent = Descent(task)
     direction = rows[0][0] if data.draw(st.booleans()) else rng.normal(size=task.width)
@@ -251,8 +255,8 @@ def test_coins_have_the_stated_rate():
 
 def test_nobody_changes_batch_when_another_leaves():
     ids = [f"id{i}" for i in range(500)]
-    places = gradients.disjoint(ids, 7, bytes(32))
-    without = gradients.disjoint([one for one in ids if one != "id250"], 7, bytes(32))
+    places = disjoint(ids, 7, bytes(32))
+    without = disjoint([one for one in ids if one != "id250"], 7, bytes(32))
     assert np.array_equal(np.delete(places, 250), without)
     assert np.bincount(places, minlength=7).min() > 40
 

@@ -19,6 +19,7 @@ from colonnade.models.regression.design import weighted_rows
 from colonnade.models.regression.linear import LinearRegression
 from colonnade.models.regression.logistic import LogisticRegression
 from colonnade.privacy import Observer, Trust, epsilon, views
+from colonnade.privacy.noise import rounding
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
 from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
@@ -97,7 +98,7 @@ def execute(in_threads, task, tables, links=None, rounded=True):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moments, "noise_share", lambda *given: drawn.append(real(*given)) or drawn[-1])
         if rounded:
-            patch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+            patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
         results = in_threads(programs)
     assert len(drawn) == len(task.owners)
     return results, sum(drawn)

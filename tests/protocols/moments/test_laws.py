@@ -12,12 +12,13 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.privacy import Observer, Trust, epsilon, parse_budgets, views
+from colonnade.privacy.additive import laplace_reach
+from colonnade.privacy.noise import rounding
 from colonnade.privacy.noise.laws import Laplace, Polya
 from colonnade.privacy.noise.strips import strips
 from colonnade.privacy.observers import most_known
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.limits import laplace_reach
-from colonnade.protocols.moments.programs import OwnBlock
+from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.study.plan import MomentsOf
@@ -76,7 +77,7 @@ def test_the_secure_sums_equal_the_reference(in_threads, task):
     drawn, real = [], moments.noise_share
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moments, "noise_share", lambda *given: drawn.append(real(*given)) or drawn[-1])
-        patch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+        patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
         results = execute(in_threads, task, {name: Rows(values) for name, values in tables.items()})
     whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
     want = moments.reference(whole, task) + sum(drawn)

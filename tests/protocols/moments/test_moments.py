@@ -8,8 +8,9 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.privacy import Trust
+from colonnade.privacy.noise import rounding
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.programs import OwnBlock
+from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 
@@ -59,7 +60,7 @@ def random_tables(task, rows, seed):
 def no_noise(monkeypatch):
     """The protocol with its noise and its rounding coins fixed, so that the sums can be compared."""
     monkeypatch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-    monkeypatch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
 
 
 committees = st.sampled_from(
@@ -84,7 +85,7 @@ def test_the_secure_sums_equal_the_plaintext_reference_exactly(in_threads, commi
     tables = random_tables(task, rows, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-        patch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+        patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
         results = execute(in_threads, task, {name: Rows(values) for name, values in tables.items()})
     whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
     want = moments.reference(whole, task)
@@ -104,7 +105,7 @@ def test_large_values_stay_exact(in_threads, no_noise):
 
 def test_the_noise_of_all_owners_is_in_the_result(in_threads, monkeypatch):
     """A row of zeros: but for the constant, what is opened is exactly the sum of one share of noise an owner."""
-    monkeypatch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
     drawn, real = [], moments.noise_share
 
     def watched(task, stream):

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from colonnade.privacy import Trust
+from colonnade.privacy.noise import rounding
 from colonnade.protocols import rows
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Block, Moments
@@ -109,7 +110,7 @@ def test_an_owner_holds_a_block_at_a_time(in_threads: Any) -> None:
 @pytest.fixture
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-    monkeypatch.setattr(moments, "stochastic_round", lambda values, stream: np.rint(values))
+    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
 
 
 @pytest.mark.usefixtures("no_noise")

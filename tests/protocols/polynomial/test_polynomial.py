@@ -15,7 +15,7 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.polynomial.expressions import parse
-from colonnade.protocols.polynomial.programs import OwnColumns
+from colonnade.protocols.polynomial.integers import OwnColumns
 from colonnade.protocols.polynomial.task import Holding, Polynomials, calibrated, frozen
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 

@@ -78,7 +78,7 @@ def test_noise_comes_on_top_of_the_same_integers(in_threads, monkeypatch):
     drawn = []
 
     def recorded(task, rows, stream):
-        drawn.append(scores.skellam(task.share, (rows, task.classes), stream))
+        drawn.append(task.additive.draw((rows, task.classes), stream))
         return drawn[-1]
 
     monkeypatch.setattr(scores, "noise_share", recorded)

@@ -20,12 +20,14 @@ from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
+from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
 from colonnade.privacy.observers import Budget, most_known
 from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.task import Gradients, Learned
+from colonnade.protocols.gradients.descent import Learned
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
-from colonnade.protocols.moments.task import Law, Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.task import Moments, NoisyMoments, calibrated
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
@@ -34,7 +36,6 @@ from colonnade.tables.centred import Centred, Norm
 Task = Moments | Gradients
 Published = NoisyMoments | Learned
 PURE = 1e-30  # no accountant gains anything from such a delta; the samplers' own distance is far below it
-NORMAL_LAWS = ("skellam", "discrete-gaussian")
 Ridge = Literal["auto"] | Annotated[float, Ge(0), FINITE]
 
 
@@ -140,7 +141,7 @@ class Regression(LinearModel[Task, Published]):
         """One release of second moments, with the least noise that meets the budgets."""
         self.check_common()
         check_whole("gamma", gamma, 2, 2**26)
-        laplace = law == "discrete-laplace"
+        laplace = law == LAPLACE
         budgets = self.budgets(roster, PURE if laplace else self.delta)
         design = self.design(roster.schemas, "l1" if laplace else "l2")
         constant = design.constant(gamma)
@@ -159,12 +160,11 @@ class Regression(LinearModel[Task, Published]):
             return with_own_budgets(draft, dict(self.epsilon_by_party), self.delta)
         return calibrated(draft, budgets)
 
-    def one_shot_law(self) -> Law:
-        """The noise of ``method="one-shot"``."""
-        if self.noise == "skellam":
-            return "skellam"
-        if self.noise == "discrete-gaussian":
-            return "discrete-gaussian"
+    def normal_law(self) -> NormalLaw:
+        """The noise of every method but ``"functional"``."""
+        for law in NORMAL_LAWS:
+            if law == self.noise:
+                return law
         hint = '; Laplace noise is method="functional"' if self.noise == "discrete-laplace" else ""
         raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint}")
 

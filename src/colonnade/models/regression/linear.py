@@ -79,7 +79,7 @@ class LinearRegression(Regression):
         """One release of second moments with the least noise that meets the budgets."""
         if self.method not in METHODS:
             raise StudyError(f"method of a linear regression must be one of {', '.join(METHODS)}, not {self.method!r}")
-        law = self.one_shot_law()
+        law = self.normal_law()
         return self.plan_moments(roster, "discrete-laplace" if self.method == "functional" else law, self.gamma)
 
     def check_label(self, declared: Column) -> None:

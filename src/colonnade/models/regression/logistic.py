@@ -19,7 +19,8 @@ from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, 
 from colonnade.models.regression import forecast, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge, Task
 from colonnade.models.regression.forecast import Forecast
-from colonnade.protocols.gradients.task import Gradients, Learned
+from colonnade.protocols.gradients.descent import Learned
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.tables import Category, Column, Number
 
@@ -140,7 +141,7 @@ class LogisticRegression(Regression):
         return sorted(found, key=lambda each: each.error)
 
     def _candidate(self, method: str, roster: Roster) -> Task:
-        law = self.one_shot_law()
+        law = self.normal_law()
         if method == "sqm":
             return self._plan_gradients(roster)
         return self.plan_moments(
@@ -172,7 +173,7 @@ class LogisticRegression(Regression):
             batch=batch,
             rounds=self._rounds(rows, batch),
             noise=len(blocks),
-            law="skellam" if self.noise == "skellam" else "discrete-gaussian",
+            law=self.normal_law(),
             rows_at_most=self.rows_at_most,
             intercept=_INTERCEPT,
         )

@@ -35,6 +35,18 @@ def stochastic_round(values: NDArray[np.float64], stream: Stream) -> NDArray[np.
     return out.reshape(values.shape)
 
 
+def bounded_round(values: NDArray[np.float64], limit: int, stream: Stream) -> NDArray[np.float64]:
+    """Rows rounded by coin; only a row that its owner failed to clip is longer than ``limit`` allows, and becomes zero.
+
+    ``limit`` bounds the squared norm of the integers themselves, so what rests on it holds whatever the rows were.
+    """
+    whole = stochastic_round(values, stream)
+    over = np.einsum("ij,ij->i", whole, whole) > limit
+    if over.any():
+        whole[over] = 0.0
+    return whole
+
+
 def conditional_round(values: NDArray[np.float64], limit: int, stream: Stream) -> NDArray[np.float64]:
     """Rows rounded at random; each is rounded again until its squared norm is at most ``limit``.
 

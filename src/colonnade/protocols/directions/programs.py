@@ -19,12 +19,12 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
-from colonnade.privacy.noise import discrete_gaussian, skellam
-from colonnade.privacy.noise.rounding import stochastic_round
+from colonnade.protocols.directions.integers import exact_products, noise_shares, quantise
 from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rounds import Rounds, masks_ahead
+from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream
 
 
@@ -92,40 +92,6 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Directions, stream
     return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
 
 
-def exact_products(joint: NDArray[np.float64], directions: IntegerDirections, task: Directions) -> NDArray[np.int64]:
-    """Z'(Z Q) of integer rows, exactly, if the task's sums fit: blocks whose sums stay below 2^53, else integers."""
-    step = 2**53 // (task.norm_squared * task.reach)
-    if not step:
-        # One row's product may be beyond 2^53. Z Q is not: where sums fit, it stays below 2^31 sqrt(reach).
-        inner = joint @ directions.astype(np.float64)
-        return joint.T.astype(np.int64) @ inner.astype(np.int64)
-    total = np.zeros(directions.shape, dtype=np.int64)
-    for start in range(0, len(joint), step):
-        part = joint[start : start + step]
-        total += (part.T @ (part @ directions.astype(np.float64))).astype(np.int64)
-    return total
-
-
-def quantise(values: NDArray[np.float64], block: Block, task: Directions, stream: Stream) -> NDArray[np.float64]:
-    """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
-    whole = stochastic_round(values * float(task.gamma), stream)
-    over = np.einsum("ij,ij->i", whole, whole) > task.block_norm_squared(block)
-    if over.any():
-        whole[over] = 0.0  # only a row that the encoder failed to clip can get here
-    return whole
-
-
-def noise_shares(task: Directions, rounds: int, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many rounds."""
-    return entry_noise(task, (rounds, task.entries), stream)
-
-
-def entry_noise(task: Directions, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many opened numbers; audits attack this very function."""
-    draw = skellam if task.law == "skellam" else discrete_gaussian
-    return draw(task.share, shape, stream)
-
-
 class Seat:
     """A committee member's work: it keeps the shares of all rows, and multiplies them by directions."""
 
@@ -167,24 +133,20 @@ class Seat:
 
 
 def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None) -> NoisyProducts:
-    """All rounds: noise and masks some rounds ahead, then directions, products and an opening each."""
+    """All rounds: directions, products and an opening each."""
     asked = Asked(task)
     opened: list[NDArray[np.int64]] = []
-    for start in range(0, task.rounds, task.rounds_ahead):
-        rounds = min(task.rounds_ahead, task.rounds - start)
-        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
-        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
-        for number in range(rounds):
-            with me.meter.phase("search"):
-                asked.add(_told(me, task, asked, opened))
-            products, mask = None, None
-            if seat and noise:
-                with me.meter.phase("multiply"):
-                    products = seat.products(asked.rounds[-1], with_total=not opened)
-                mask = Shares(noise.values[:, number], noise.degree)
-            with me.meter.phase("open"):
-                opened.append(_open(me, products, mask, task))
-            me.progress("search", len(opened), task.rounds)
+    draw = None if stream is None else partial(noise_shares, task, stream=stream)
+    rounds = Rounds(range(task.rounds), me.progress, "search")
+    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
+        with me.meter.phase("search"):
+            asked.add(_told(me, task, asked, opened))
+        products = None
+        if seat:
+            with me.meter.phase("multiply"):
+                products = seat.products(asked.rounds[-1], with_total=not opened)
+        with me.meter.phase("open"):
+            opened.append(_open(me, products, mask, task))
     return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
 
 

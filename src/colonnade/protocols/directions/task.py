@@ -8,30 +8,20 @@ before. No direction is asked twice: all directions of all rounds side by side h
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from math import isqrt
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import (
-    Budget,
-    DiscreteGaussianRelease,
-    Event,
-    Sensitivity,
-    SkellamRelease,
-    Trust,
-    least_noise,
-)
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Budget, Event, Sensitivity, Trust
+from colonnade.privacy.additive import AdditiveNoise, NormalLaw
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.privacy.sensitivity.directions import changed_products_sensitivity, products_sensitivity
 from colonnade.protocols.cost import Cells
-from colonnade.protocols.gradients.task import NormalLaw
 from colonnade.protocols.rows import Block, JointRows
 
 PROTOCOL = "products with directions 1"
@@ -39,7 +29,6 @@ NAME = "products of second moments with directions"
 THEOREM = "subspace-iteration"
 TOTAL_PART = 8
 """The sum of squared norms counts an eighth of a direction: its noise is eight times as large, and costs 1 %."""
-_NOISE_REACH = 16  # deviations; the samplers cut their tails before
 _LARGEST_MESSAGE = 2**27
 _AHEAD = 2**21  # numbers of noise that an owner deals at a time
 _DEALT = 2**25  # numbers of the joint table that are dealt at a time
@@ -131,39 +120,23 @@ class Directions(JointRows):
         return self.rounds * self.entries
 
     @property
-    def share(self) -> Fraction:
-        """One owner's share of the noise."""
-        return Fraction(self.noise, len(self.owners))
-
-    @property
-    def variance(self) -> int:
-        """Variance of the noise of all owners on an opened number."""
-        return 2 * self.noise if self.law == "skellam" else self.noise
+    def additive(self) -> AdditiveNoise:
+        """The noise of all owners on an opened number."""
+        return AdditiveNoise(self.law, self.noise, self.owners)
 
     @property
     def noise_std(self) -> float:
         """Deviation of the noise on an entry of X'X q for a direction q of length one, in the columns' units."""
-        return math.sqrt(self.variance) / (self.gamma**2 * self.reach)
+        return self.additive.deviation / (self.gamma**2 * self.reach)
 
     # --- what is revealed
 
     @cached_property
-    def event(self) -> SkellamRelease | DiscreteGaussianRelease:
+    def event(self) -> Event:
         """What all rounds reveal: one vector, of which each round opens a part."""
-        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
         moved = self.sensitivity
-        return kind(
-            name=NAME,
-            shares=tuple((owner, self.share) for owner in self.owners),
-            dimension=self._opened,
-            l1=moved.l1,
-            l2_squared=moved.l2_squared,
-            replace_l1=moved.replace_l1,
-            replace_l2_squared=moved.replace_l2_squared,
-            tail=float(TAIL),
-            theorem=THEOREM,
-            others=tuple(found for found in self._refined() if found[2] < moved.replace_l2_squared),
-        )
+        others = tuple(found for found in self._refined() if found[2] < moved.replace_l2_squared)
+        return self.additive.release(NAME, self._opened, moved, theorem=THEOREM, others=others)
 
     def _refined(self) -> list[tuple[str, int, int]]:
         """For each owner, how far all moves when only the columns change that it does not hold."""
@@ -178,7 +151,7 @@ class Directions(JointRows):
         return found
 
     @property
-    def events(self) -> tuple[SkellamRelease | DiscreteGaussianRelease, ...]:
+    def events(self) -> tuple[Event, ...]:
         """Everything that is revealed."""
         return (self.event,)
 
@@ -189,19 +162,16 @@ class Directions(JointRows):
 
     def calibrated(self, budgets: Sequence[Budget]) -> Directions:
         """The same with the least noise that keeps every budget."""
-        found = least_noise(
-            lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=len(self.owners)
+        return with_least_noise(
+            lambda noise: replace(self, noise=noise), self.trust, budgets, owners=self.additive.parts
         )
-        return replace(self, noise=found)
 
     # --- what it takes
 
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened number can have, noise included."""
-        owners = len(self.owners)
-        noise = owners * _NOISE_REACH * (isqrt(self.variance // owners) + 4)
-        bound = self.rows_at_most * self.norm_squared * self.reach + noise
+        bound = self.rows_at_most * self.norm_squared * self.reach + self.additive.reach()
         if bound >= 2**62:
             fitting = isqrt(self.gamma**2 * 2**61 // bound)
             hint = f" to {fitting}" if fitting >= 2 else ""

@@ -8,25 +8,23 @@ party keeps its weights, or, if the task says so, all release them with noise in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveDescent, PassiveFit
 from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.rounds import Draw, EarlyStop, NextNoise, Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream, new_key
 
 Integers = NDArray[np.int64]
 Vector = NDArray[np.float64]
-Draw = Callable[[str, int, int], Integers]
-"""Noise for an owner: of a variance, so many numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
 
     def draw(name: str, variance: int, count: int) -> Integers:
         with me.meter.phase("noise"):
-            return discrete_gaussian(Fraction(variance), (count,), stream)
+            return own_noise(name, variance).draw((count,), stream)
 
     if labels is not None:
         return _active(me, _active_side(held, labels, task), task, draw)
@@ -59,11 +57,9 @@ def coordinator(me: Coordinator, task: Exchange) -> Outcome:
     """The coordinator's program: it relays, and learns what is released."""
     check_count(compare_rows(me, task.owners), task.rows)
     fit = _named(me, task)
-    for step in task.steps:
-        more = bool(me.link(task.active).recv("step")["more"])
-        me.progress("exchange", step.number + 1, len(task.steps))
-        if not more:
-            break
+    for _ in (rounds := Rounds(task.steps, me.progress, "exchange")):
+        if not me.link(task.active).recv("step")["more"]:
+            rounds.end()
     return Outcome(None, _gathered(me, task) if task.release else None, fit)
 
 
@@ -74,7 +70,7 @@ def simulate(
 
     For evaluation on data that may lie in one place; a study never calls it.
     """
-    return reference(tables, labels, task, lambda _, v, count: discrete_gaussian(Fraction(v), (count,), stream))
+    return reference(tables, labels, task, lambda name, v, count: own_noise(name, v).draw((count,), stream))
 
 
 def reference(
@@ -83,7 +79,7 @@ def reference(
     """The protocol in the clear, without messages: with the same noise it ends with the same numbers."""
     active = _active_side(with_constant(tables[task.active], task.active, task), labels, task)
     others = {name: _passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
-    calm = _EarlyStop(task)
+    calm = EarlyStop(task.patience, task.batches)
     for step in task.steps:
         slopes = noised(active.slopes(step.batch), task.active, task, draw)
         active.learn(step.answer)
@@ -92,7 +88,7 @@ def reference(
             if step.answer is not None:
                 told = noised(side.scores(step.answer), name, task, draw)
                 active.hear(name, step.answer, task.grid.real(told))
-        if calm.after(step.batch, slopes):
+        if calm.after(task.grid.real(slopes)):
             break
     kept = {task.active: active.kept()} | {name: KeptWeights(name, side.weights) for name, side in others.items()}
     if not task.release:
@@ -117,25 +113,6 @@ def noised(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
     return task.grid.quantise(values) + draw(name, task.message_variance(name), len(values))
 
 
-class _Ahead:
-    """Noise for the next message, drawn while others are at work; each is used once."""
-
-    def __init__(self, name: str, task: Exchange, draw: Draw) -> None:
-        self._one = (name, task.message_variance(name))
-        self._draw, self._ready = draw, np.zeros(0, dtype=np.int64)
-
-    def prepare(self, count: int) -> None:
-        """Draw for a message of so many numbers."""
-        self._ready = self._draw(*self._one, count)
-
-    def __call__(self, name: str, variance: int, count: int) -> Integers:
-        """What was drawn ahead, if it is for such a message."""
-        if (name, variance) != self._one or len(self._ready) != count:
-            raise ProtocolError("noise was drawn for another message than the one that is sent")
-        ready, self._ready = self._ready, np.zeros(0, dtype=np.int64)
-        return ready
-
-
 def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
     """Weights to be released: on the grid, with an owner's noise."""
     return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))
@@ -149,42 +126,18 @@ def _passive_side(rows: NDArray[np.float64], name: str, task: Exchange) -> Passi
     return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
 
 
-class _EarlyStop:
-    """Early stopping by what was sent anyway: noised slopes that get no smaller for some epochs.
-
-    It sees nothing else, so the moment of stopping tells nothing that the messages did not; but whoever relays them
-    sees that moment, so with patience they count as published.
-    """
-
-    def __init__(self, task: Exchange) -> None:
-        self.task, self._best, self._since, self._energy = task, float("inf"), 0, 0.0
-
-    def after(self, batch: int, slopes: Integers) -> bool:
-        """Whether to stop; asked after every step, answered with yes at the end of an epoch only."""
-        if self.task.patience is None:
-            return False
-        real = self.task.grid.real(slopes)
-        self._energy += float(real @ real)
-        if batch + 1 < self.task.batches:
-            return False
-        improved = self._energy < self._best
-        self._best, self._since = min(self._best, self._energy), 0 if improved else self._since + 1
-        self._energy = 0.0
-        return self._since >= self.task.patience
-
-
 def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
-    event, total, calm = task.message_event(me.name), len(task.steps), _EarlyStop(task)
+    event, total, calm = task.message_event(me.name), len(task.steps), EarlyStop(task.patience, task.batches)
     fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
     for name in others:
         me.link(name).send("fit", name=fit)
-    ahead = _Ahead(me.name, task, draw)
+    ahead = NextNoise(me.name, task.message_variance(me.name), draw)
     ahead.prepare(_size(task.steps[0].batch, task))
-    for step in task.steps:
+    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         with me.meter.phase("slopes"):
             slopes = noised(side.slopes(step.batch), me.name, task, ahead)
         me.tell(task.passives, "slopes", slopes, event=event)
-        stop = calm.after(step.batch, slopes) or step.number + 1 == total
+        stop = calm.after(task.grid.real(slopes)) or step.number + 1 == total
         for name in others:
             me.link(name).send("step", more=not stop)
         with me.meter.phase("learn"):
@@ -193,11 +146,10 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
             ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
-                told = _received(me, name, "scores", _size(step.answer, task))
+                told = me.told(name, "scores", _size(step.answer, task))
                 side.hear(name, step.answer, task.grid.real(told))
-        me.progress("exchange", step.number + 1, total)
         if stop:
-            break
+            rounds.end()
     with me.meter.phase("learn"):
         kept = side.kept()
     if not task.release:
@@ -210,21 +162,19 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
 
 
 def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw: Draw) -> Outcome:
-    event, total, fit = task.message_event(me.name), len(task.steps), _named(me, task)
-    ahead = _Ahead(me.name, task, draw)
-    for step in task.steps:
+    event, fit = task.message_event(me.name), _named(me, task)
+    ahead = NextNoise(me.name, task.message_variance(me.name), draw)
+    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
-        slopes = _received(me, task.active, "slopes", _size(step.batch, task))
-        more = bool(me.link(task.active).recv("step")["more"])
+        slopes = me.told(task.active, "slopes", _size(step.batch, task))
+        if not me.link(task.active).recv("step")["more"]:
+            rounds.end()
         with me.meter.phase("learn"):
             side.take(step.batch, task.grid.real(slopes))
         if step.answer is not None:
             told = noised(side.scores(step.answer), me.name, task, ahead)
             me.tell((task.active,), "scores", told, event=event)
-        me.progress("exchange", step.number + 1, total)
-        if not more:
-            break
     kept = KeptWeights(me.name, side.weights)
     if not task.release:
         return Outcome(kept, None, fit)
@@ -238,7 +188,7 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
     others = [name for name in task.everyone if name != me.name]
     me.tell(others, "weights", told, event=task.weights_event(me.name))
     return {me.name: KeptWeights(me.name, task.grid.real(told))} | {
-        name: KeptWeights(name, task.grid.real(_received(me, name, "weights", task.weights(name))))
+        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name))))
         for name in task.owners
         if name != me.name
     }
@@ -246,8 +196,7 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
 
 def _gathered(me: Role, task: Exchange) -> dict[str, KeptWeights]:
     found = {
-        name: KeptWeights(name, task.grid.real(_received(me, name, "weights", task.weights(name))))
-        for name in task.owners
+        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name)))) for name in task.owners
     }
     return found | {task.active: _unfolded(me, task)}
 
@@ -271,14 +220,6 @@ def _named(me: Role, task: Exchange) -> str:
     if not isinstance(name, str) or len(name) != 32:
         raise ProtocolError(f"{task.active} sent another name of the fit than was due")
     return name
-
-
-def _received(me: Role, peer: str, kind: str, size: int) -> Integers:
-    with me.meter.phase("receive"):
-        values = me.link(peer).recv(kind).get("values")
-    if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
-        raise ProtocolError(f"{peer} sent {kind} of another shape than was due")
-    return values
 
 
 def _size(batch: int, task: Exchange) -> int:

@@ -9,12 +9,13 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.privacy import Budget, Event, Trust, least_noise
+from colonnade.privacy import Budget, Event, Trust
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise.grid import Grid
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
 from colonnade.protocols.exchange.bounds import Bounded, Method, Side
 from colonnade.protocols.losses.labels import Family
-from colonnade.protocols.messages import NOISE_UNIT, told
+from colonnade.protocols.messages import NOISE_UNIT, own_noise, told
 from colonnade.protocols.rows import Block
 
 PROTOCOL = "exchange 1"
@@ -22,7 +23,6 @@ STEPS = "exchange-sensitivity"
 FITS = "alternating-fits"
 RELEASE = 4  # a squared multiple of the messages': weights move far less than messages, so this costs little accuracy
 _MOST_FITS, _MOST_STEPS = 100, 100_000
-_REACH = 16  # deviations; the samplers cut their tails before
 _SECONDS_PER_SLOPE = 5e-8
 _NEWTON_STEPS = 8
 
@@ -204,17 +204,11 @@ class Exchange(Bounded):
 
     def calibrated(self, budgets: tuple[Budget, ...]) -> Exchange:
         """The same with the least noise that keeps every budget."""
-        found = least_noise(lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=1)
-        calibrated = replace(self, noise=found)
+        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
         _ = calibrated.bound  # refused now, not in the middle
         return calibrated
 
     # --- what sessions, studies and records ask
-
-    @property
-    def law(self) -> str:
-        """The law of the noise."""
-        return "discrete-gaussian"
 
     @property
     def rows_limit(self) -> int:
@@ -237,7 +231,7 @@ class Exchange(Bounded):
         values = max(self.family.slope_bound, *(max(side.score_clip, side.weight_bound) for side in self.sides))
         variances = [self.message_variance(owner) for owner in self.owners]
         variances += [self.weights_variance(owner) for owner in self.owners if self.release]
-        bound = math.ceil(values * (1 << self.bits)) + _REACH * (math.isqrt(max(variances)) + 1)
+        bound = math.ceil(values * (1 << self.bits)) + own_noise(self.active, max(variances)).reach(spare=1)
         if bound >= 2**62:
             raise CapacityError(
                 "such noise does not fit 64-bit integers: raise epsilon, lower epochs or the clips, or raise strength"

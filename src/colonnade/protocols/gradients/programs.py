@@ -13,9 +13,7 @@ a round costs local products and one opening. Only degree 3 lowers the degree of
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -24,16 +22,14 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError
 from colonnade.mpc import Shares
-from colonnade.privacy.noise import discrete_gaussian, skellam
-from colonnade.privacy.noise.rounding import stochastic_round
-from colonnade.protocols.gradients.task import Descent, Gradients, Learned
+from colonnade.protocols.gradients.batches import batch_secret, batches
+from colonnade.protocols.gradients.descent import Descent, Learned
+from colonnade.protocols.gradients.integers import noise_shares, quantise, scores
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream, new_key
-
-_COINS = 1 << 18  # tossed at a time
-
-Batches = Iterator[NDArray[np.int64]]
 
 
 def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: Gradients) -> Learned:
@@ -71,9 +67,8 @@ def reference(
     whole: NDArray[np.int64], labels: NDArray[np.int64], weights: NDArray[np.int64], task: Gradients
 ) -> NDArray[Any]:
     """One round's integers in the clear, before noise: ``whole`` are a batch's rows, the intercept column included."""
-    x, y, g = whole.astype(object), labels.astype(object), task.gamma
-    u = x @ weights.T.astype(object)
-    score = 2 * g**2 * (1 - 2 * y) + u if task.expansion == 1 else 24 * g**6 * (1 - 2 * y) + 12 * g**4 * u - u**3
+    x, y = whole.astype(object), labels.astype(object)
+    score = scores(x @ weights.T.astype(object), 1 - 2 * y, task)
     return np.asarray(x.T @ score).reshape(-1)
 
 
@@ -88,50 +83,14 @@ def simulate(
     x = np.hstack([*parts, np.full((len(labels), 1), float(task.constant))])
     signs = 1 - 2 * np.rint(labels)
     exact = np.float64 if task.largest_sum(len(x)) < 2**53 else object
-    descent, g = Descent(task), task.gamma
+    descent = Descent(task)
     ids = [str(index) for index in range(len(x))]
-    for batch in batches(task, len(x), _draw(task, stream.bytes(32), ids)):
+    for batch in batches(task, len(x), batch_secret(task, stream.bytes(32), ids)):
         rows, sign, w = x[batch].astype(exact), signs[batch].astype(exact), descent.whole.astype(exact)
-        u = rows @ w.T
-        score = 2 * g**2 * sign + u if task.expansion == 1 else 24 * g**6 * sign + 12 * g**4 * u - u**3
+        score = scores(rows @ w.T, sign, task)
         noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
         descent.step((rows.T @ score).reshape(-1) + noise)
     return descent.learned
-
-
-def quantise(values: NDArray[np.float64], block: Block, task: Gradients, stream: Stream) -> NDArray[np.float64]:
-    """Algorithm 2: scale and round at random, and enforce the bound on the integers; labels stay what they are."""
-    width = len(block.columns)
-    whole = stochastic_round(values[:, :width] * (float(task.gamma) * task.scale), stream)
-    over = np.einsum("ij,ij->i", whole, whole) > task.block_norm_squared(block)
-    whole[over] = 0.0  # only a row that the encoder failed to clip can get here
-    return np.hstack([whole, values[:, width:]])
-
-
-def noise_shares(task: Gradients, rounds: int, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many rounds; audits attack this very function."""
-    share = Fraction(task.noise, len(task.owners))
-    draw = skellam if task.law == "skellam" else discrete_gaussian
-    return draw(share, (rounds, task.entries), stream)
-
-
-def batches(task: Gradients, rows: int, drawn: bytes) -> Batches:
-    """The positions of each round's people: by fresh coins, or the disjoint batches in turn."""
-    if task.sampling == "disjoint":
-        place = np.frombuffer(drawn, dtype="<u4")
-        members = [np.flatnonzero(place == index) for index in range(task.batches)]
-        yield from (members[number % task.batches] for number in range(task.rounds))
-        return
-    coins, some = Stream(drawn), max(1, _COINS // max(1, rows))
-    for start in range(0, task.rounds, some):
-        tosses = coins.uint32((min(some, task.rounds - start), rows)) <= np.uint32(task.threshold - 1)
-        yield from map(np.flatnonzero, tosses)
-
-
-def disjoint(ids: Sequence[str], batches: int, salt: bytes) -> NDArray[np.uint32]:
-    """Each person's batch, which follows from its id alone: nobody moves when somebody else goes."""
-    digests = b"".join(hashlib.blake2b(one.encode(), digest_size=8, key=salt).digest() for one in ids)
-    return (np.frombuffer(digests, dtype="<u8") % np.uint64(batches)).astype("<u4")
 
 
 class Seat:
@@ -201,20 +160,16 @@ class Seat:
 
 
 def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:
-    """All rounds: noise and masks some rounds ahead, then a gradient, an opening and a step each."""
+    """All rounds: a gradient, an opening and a step each."""
     descent = Descent(task)
     members = batches(task, seat.rows, drawn) if seat else iter(())
-    for start in range(0, task.rounds, task.rounds_ahead):
-        rounds = min(task.rounds_ahead, task.rounds - start)
-        draw = None if stream is None else partial(noise_shares, task, rounds, stream)
-        noise = me.noise_ahead(task.owners, (rounds, task.entries), draw)
-        if seat and noise:
+    draw = None if stream is None else partial(noise_shares, task, stream=stream)
+    rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
+    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
+        if seat and mask:
             with me.meter.phase("iterate"):
-                for number in range(rounds):
-                    gradient = seat.gradient(next(members), descent.whole)
-                    mask = Shares(noise.values[:, number], noise.degree)
-                    descent.step(_open(me, gradient, mask, task))
-        me.progress("iterate", start + rounds, task.rounds)
+                gradient = seat.gradient(next(members), descent.whole)
+                descent.step(_open(me, gradient, mask, task))
     return _publish(me, task, descent.learned if seat else None)
 
 
@@ -253,15 +208,11 @@ def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
     first = task.owners[0]
     if me.name != first:
         return bytes(me.link(first).recv("draw")["secret"]) if me.hand.seated else b""
-    secret = _draw(task, new_key(), ids)
+    secret = batch_secret(task, new_key(), ids)
     for seat in task.trust.committee:
         if seat != me.name:
             me.link(seat).send("draw", secret=secret)
     return secret
-
-
-def _draw(task: Gradients, key: bytes, ids: Sequence[str]) -> bytes:
-    return key if task.sampling == "poisson" else disjoint(ids, task.batches, key).tobytes()
 
 
 def _pieces(

@@ -10,22 +10,11 @@ from functools import cached_property
 from math import isqrt
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import (
-    Budget,
-    DiscreteGaussianRelease,
-    Event,
-    PoissonSampled,
-    Repeated,
-    Sensitivity,
-    SkellamRelease,
-    Trust,
-    least_noise,
-)
+from colonnade.privacy import Budget, Event, PoissonSampled, Repeated, Sensitivity, Trust
+from colonnade.privacy.additive import USUAL, AdditiveNoise, NormalLaw
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
@@ -36,11 +25,9 @@ PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
 COIN = 2**32
 OVERFLOW = Fraction(1, 2**128)
-_NOISE_REACH = 16  # deviations; the samplers cut their tails before
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
 
 Sampling = Literal["poisson", "disjoint"]
-NormalLaw = Literal["skellam", "discrete-gaussian"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +59,7 @@ class Gradients(JointRows):
     batch: int
     rounds: int
     noise: int
-    law: NormalLaw = "skellam"
+    law: NormalLaw = USUAL
     rows_at_most: int = 2**24
     intercept: float = 0.5
     block_rows: int = 8192
@@ -163,19 +150,18 @@ class Gradients(JointRows):
         """How often one person's row is used when batches take turns."""
         return -(-self.rounds // self.batches)
 
+    @property
+    def additive(self) -> AdditiveNoise:
+        """The noise of all owners on an opened number."""
+        return AdditiveNoise(self.law, self.noise, self.owners)
+
     @cached_property
     def event(self) -> Event:
         """What all rounds reveal."""
-        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
-        share, moved = Fraction(self.noise, len(self.owners)), self.sensitivity
-        release = kind(
-            name="batch gradients",
-            shares=tuple((owner, share) for owner in self.owners),
-            dimension=self.entries,
-            l1=moved.l1,
-            l2_squared=moved.l2_squared,
-            replace_l1=moved.replace_l1,
-            replace_l2_squared=moved.replace_l2_squared,
+        release = self.additive.release(
+            "batch gradients",
+            self.entries,
+            self.sensitivity,
             # The tail counts for every number and share; a batch overflows once a round.
             tail=TAIL + (OVERFLOW / (self.entries * len(self.owners)) if self.padded else 0),
             theorem=THEOREM if self.sampling == "poisson" else f"{THEOREM}, fixed-batches",
@@ -202,10 +188,10 @@ class Gradients(JointRows):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude that an opened number can have."""
-        if (2 if self.law == "skellam" else 1) * self.noise > len(self.owners) << 117:
+        unit = self.additive.unit
+        if unit * self.noise > len(self.owners) << 117:
             raise CapacityError(f"such noise does not fit 64-bit integers: lower gamma ({self.gamma})")
-        owners = len(self.owners)
-        return self.largest_sum(self.rows_at_most) + owners * _NOISE_REACH * (isqrt(2 * self.noise // owners) + 4)
+        return self.largest_sum(self.rows_at_most) + self.additive.reach(copies=2 // unit)  # room for either law
 
     def largest_sum(self, rows: int) -> int:
         """The largest magnitude of a sum over so many people, before noise."""
@@ -224,16 +210,14 @@ class Gradients(JointRows):
 
     def calibrated(self, budgets: tuple[Budget, ...]) -> Gradients:
         """The same with the least noise that keeps every budget."""
-        found = least_noise(
-            lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=len(self.owners)
+        return with_least_noise(
+            lambda noise: replace(self, noise=noise), self.trust, budgets, owners=self.additive.parts
         )
-        return replace(self, noise=found)
 
     @property
     def noise_std(self) -> float:
         """Deviation of the noise on a number of one round's mean gradient."""
-        variance = (2 if self.law == "skellam" else 1) * self.noise
-        return math.sqrt(variance) / self.divisor / self.batch
+        return self.additive.deviation / self.divisor / self.batch
 
     @property
     def message_rounds(self) -> int:
@@ -308,72 +292,3 @@ class Gradients(JointRows):
         for value in (self.scale, self.weight_bound, self.learning_rate):
             if not 0 < value < math.inf:
                 raise PrivacyError("scale, weight bound and learning rate must be positive numbers")
-
-
-@dataclass(frozen=True)
-class Learned:
-    """The published result: the average of the last half of the weights, a row a class, the intercept last.
-
-    The weights belong to the scaled rows; :attr:`slopes` and :attr:`offsets` to the rows as they were before.
-    """
-
-    task: Gradients
-    weights: NDArray[np.float64]
-
-    @property
-    def slopes(self) -> NDArray[np.float64]:
-        """Weights of the unscaled columns, (classes, columns)."""
-        slopes: NDArray[np.float64] = self.weights[:, :-1] * self.task.scale
-        return slopes
-
-    @property
-    def offsets(self) -> NDArray[np.float64]:
-        """What is added to each class's score."""
-        offsets: NDArray[np.float64] = self.weights[:, -1] * (self.task.constant / self.task.gamma)
-        return offsets
-
-
-class Descent:
-    """The public half of the iteration: opened integers in, integer weights out. Equal at every participant.
-
-    Only operations that are rounded the same everywhere are used: elementwise arithmetic and ``fsum``.
-    """
-
-    def __init__(self, task: Gradients) -> None:
-        self.task = task
-        self.weights = np.zeros((task.classes, task.width))
-        self._total = np.zeros_like(self.weights)
-        self._done = 0
-
-    @property
-    def whole(self) -> NDArray[np.int64]:
-        """The weights as integers, whose norm the sensitivity counts on."""
-        whole = np.rint(self.weights * float(self.task.gamma)).astype(np.int64)
-        # The sum of up to 2^12 squares below 2^50 fits 64 bits.
-        narrow = self.task.width <= 2**12 and int(np.abs(whole).max()) < 2**25
-        for row in whole if narrow else whole.astype(object):
-            if int(row @ row) > self.task.weights_squared:
-                raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")
-        return whole
-
-    def step(self, opened: NDArray[Any]) -> None:
-        """One step against the opened gradient, back into the ball, and into the average."""
-        task = self.task
-        rate = task.learning_rate / task.batch
-        gradient = (opened / task.divisor).astype(np.float64).reshape(task.width, task.classes).T
-        self.weights = np.array([self._inside(row) for row in self.weights - rate * gradient])
-        self._done += 1
-        if self._done > task.rounds // 2:
-            self._total += self.weights
-
-    def _inside(self, row: NDArray[np.float64]) -> NDArray[np.float64]:
-        norm = math.sqrt(math.fsum(value * value for value in row.tolist()))
-        if norm <= self.task.weight_bound:
-            return row
-        # A trifle inside, so that rounding cannot lead out again.
-        return row * (self.task.weight_bound / norm * (1 - 2.0**-40))
-
-    @property
-    def learned(self) -> Learned:
-        """The average of the last half of the iterates."""
-        return Learned(self.task, self._total / (self.task.rounds - self.task.rounds // 2))

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, ProtocolError
-from colonnade.privacy.noise import discrete_gaussian
+from colonnade.errors import DataError
 from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.kept_scores.task import KeptScoresTask
+from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
 from colonnade.randomness import Stream
@@ -81,7 +80,7 @@ def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
         me.tell((task.active,), "scores", told, event=task.score_event(me.name))
         me.progress("scores", 1, 1)
         return None
-    received = {name: task.grid.real(_received(me, name, rows)) for name in task.passives}
+    received = {name: task.grid.real(me.told(name, "scores", rows)) for name in task.passives}
     me.progress("scores", 1, 1)
     return Answers(task, new, received)
 
@@ -102,16 +101,8 @@ def simulate(new: Mapping[str, New], task: KeptScoresTask, stream: Stream) -> An
 
 def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
     """A message: scores by blurred weights, clipped, on the grid, with an owner's noise."""
-    variance, size = Fraction(task.weights_variance(name)), len(new.weights)
-    blurred = task.grid.real(task.grid.quantise(new.weights) + discrete_gaussian(variance, (size,), stream))
+    blur = own_noise(name, task.weights_variance(name)).draw((len(new.weights),), stream)
+    blurred = task.grid.real(task.grid.quantise(new.weights) + blur)
     clip = task.sender(name).score_clip
     clipped = np.clip(new.rows @ blurred, -clip, clip)
-    return task.grid.quantise(clipped) + discrete_gaussian(Fraction(task.score_variance(name)), (len(clipped),), stream)
-
-
-def _received(me: Owner, peer: str, size: int) -> Integers:
-    with me.meter.phase("receive"):
-        values = me.link(peer).recv("scores").get("values")
-    if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
-        raise ProtocolError(f"{peer} sent scores of another shape than was due")
-    return values
+    return task.grid.quantise(clipped) + own_noise(name, task.score_variance(name)).draw((len(clipped),), stream)

@@ -15,14 +15,14 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.privacy import Budget, Event, Trust, least_noise
+from colonnade.privacy import Budget, Event, Trust
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise.grid import Grid
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
 from colonnade.protocols.exchange.task import STEPS
-from colonnade.protocols.messages import NOISE_UNIT, Told, told
+from colonnade.protocols.messages import NOISE_UNIT, Told, own_noise, told
 
 PROTOCOL = "exchange-ask 1"
-_REACH = 16  # deviations; the samplers cut their tails before
 _STEEPEST = 6
 
 
@@ -160,17 +160,11 @@ class KeptScoresTask(Told):
 
     def calibrated(self, budgets: tuple[Budget, ...]) -> KeptScoresTask:
         """The same with the least noise that keeps every budget."""
-        found = least_noise(lambda noise: replace(self, noise=noise).events, self.trust, budgets, owners=1)
-        calibrated = replace(self, noise=found)
+        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
         _ = calibrated.bound  # refused now, not in the middle
         return calibrated
 
     # --- what sessions, studies and records ask
-
-    @property
-    def law(self) -> str:
-        """The law of the noise."""
-        return "discrete-gaussian"
 
     @property
     def rows_limit(self) -> int:
@@ -192,7 +186,7 @@ class KeptScoresTask(Told):
         """The largest magnitude of a number that is sent."""
         reach = max(sender.score_clip for sender in self.senders) * (1 << self.bits)
         widest = max(max(self.score_variance(owner), self.weights_variance(owner)) for owner in self.passives)
-        bound = math.ceil(reach) + _REACH * (math.isqrt(widest) + 1)
+        bound = math.ceil(reach) + own_noise(self.active, widest).reach(spare=1)
         if bound >= 2**62:
             raise CapacityError("such noise does not fit 64-bit integers: raise epsilon")
         return bound

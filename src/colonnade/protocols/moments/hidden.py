@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.mpc import Shares
+from colonnade.mpc import Shares, beside
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Role
 
@@ -49,15 +49,15 @@ class HiddenSeat:
         for block in self.task.blocks:
             shape = (slots, len(block.columns) + 1)
             shares.append(mine if block.owner == self.me.name and mine else self.hand.receive(block.owner, shape))
-        rows, bits = ([_columns(share, part) for share in shares] for part in (slice(0, -1), slice(-1, None)))
+        rows, bits = ([share.columns(part) for share in shares] for part in (slice(0, -1), slice(-1, None)))
         return beside(*rows), beside(*bits)
 
     def _all_of(self, bits: Shares) -> Shares:
         """The product of all columns: half of them times the other half, until one is left."""
         while (count := bits.shape[1]) > 1:
             half = count // 2
-            pairs = self.hand.multiply(_columns(bits, slice(0, half)), _columns(bits, slice(half, 2 * half)))
-            bits = beside(self.hand.lower(pairs), _columns(bits, slice(2 * half, count)))
+            pairs = self.hand.multiply(bits.columns(slice(0, half)), bits.columns(slice(half, 2 * half)))
+            bits = beside(self.hand.lower(pairs), bits.columns(slice(2 * half, count)))
         return bits
 
     def _constant(self, slots: int) -> Shares:
@@ -74,15 +74,3 @@ class HiddenSeat:
         for owner in task.owners:
             parts.append(mine if owner == self.me.name and mine else hand.receive(owner, (task.entries,)))
         return hand.add(parts)
-
-
-def beside(*shares: Shares) -> Shares:
-    """Matrices with the same rows, side by side."""
-    if len(shares) == 1:
-        return shares[0]
-    degree = max(share.degree for share in shares)
-    return Shares(np.concatenate([share.values for share in shares], axis=2), degree)
-
-
-def _columns(shares: Shares, which: slice) -> Shares:
-    return Shares(shares.values[:, :, which], shares.degree)

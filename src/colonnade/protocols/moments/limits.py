@@ -10,16 +10,13 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from colonnade.errors import PrivacyError
+from colonnade.privacy.additive import LAPLACE, Law
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from colonnade.protocols.rows import Block
-
-Law = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
-LAPLACE: Law = "discrete-laplace"
 
 
 @dataclass(frozen=True)
@@ -162,13 +159,3 @@ def levels(scales: dict[str, int]) -> Iterator[Level]:
         fresh = tuple(owner for owner, own in scales.items() if own == scale)
         lower = tuple(owner for owner, own in scales.items() if own < scale)
         yield Level(scale, fresh, lower, top=scale == distinct[-1])
-
-
-def laplace_reach(scale: int) -> int:
-    """No draw of a discrete Laplace law, nor of a share of it, is larger: where the samplers cut off the far end.
-
-    They stop at the first strip beyond which less than 2^-128 of the mass lies. For both laws that is the case from
-    t (129 log 2 + log(4 t)) on, and no strip is wider than t.
-    """
-    logarithm = -(-7 * (4 * scale).bit_length() // 10)  # log 2 < 7/10
-    return scale * (92 + logarithm) + 2

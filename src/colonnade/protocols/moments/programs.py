@@ -9,7 +9,7 @@ The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above 
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
 
-Where nobody knows whom all owners hold, the seats compute own blocks too (``moments_hidden``).
+Where nobody knows whom all owners hold, the seats compute own blocks too (``hidden``).
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError, StudyError
-from colonnade.mpc import Shares
-from colonnade.privacy.noise import discrete_gaussian, discrete_laplace_share, skellam
-from colonnade.privacy.noise.rounding import stochastic_round
-from colonnade.protocols.moments.hidden import HiddenSeat, beside
+from colonnade.mpc import Shares, beside
+from colonnade.protocols.moments.hidden import HiddenSeat
+from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_count, compare_rows
 from colonnade.randomness import Stream
-from colonnade.tables.places import Spread
 
 _FEW = 8
 
@@ -44,7 +42,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     check_count(rows, task.rows_at_most, task.hidden)
     own = OwnBlock(task, me.name)
     seat = _seat(me, task)
-    blocks, sizes = own.blocks(table, stream), _sizes(rows, task)
+    blocks, sizes = own.blocks(table, stream), block_sizes(rows, task.rows_per_block)
     for index, size in enumerate(sizes):
         with me.meter.phase("encode"):
             whole = next(blocks)
@@ -68,7 +66,7 @@ def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     seat = _seat(me, task)
     if seat is None:
         return _open(me, None, task)
-    sizes = _sizes(rows, task)
+    sizes = block_sizes(rows, task.rows_per_block)
     for index, size in enumerate(sizes):
         seat.multiply(size, None)
         me.progress("multiply", index + 1, len(sizes))
@@ -102,105 +100,6 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: S
     for _ in task.owners:
         entries += noise_share(task, stream)
     return NoisyMoments(task, entries)
-
-
-def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int64]:
-    """X'X of integer rows of bounded norm, exactly: blocks whose sums stay below 2^53."""
-    gram = np.zeros((whole.shape[1], whole.shape[1]), dtype=np.int64)
-    step = max(1, 2**53 // max(1, norm_squared))
-    for start in range(0, len(whole), step):
-        part = whole[start : start + step]
-        gram += (part.T @ part).astype(np.int64)
-    return gram
-
-
-def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for all entries, such as Sk(mu/P) on the diagonal and Sk(2 mu/P) above it."""
-    if not task.own_noise:
-        return entry_noise(task, task.weights, stream)
-    noise = np.zeros(task.entries, dtype=np.int64)
-    for level, here in zip(task.levels, task.opened_together, strict=True):
-        noise[here] = entry_noise(task, task.weights[here], stream, level.scale)
-    return noise
-
-
-def entry_noise(
-    task: Moments, copies: NDArray[np.int64], stream: Stream, scale: int | None = None
-) -> NDArray[np.int64]:
-    """One owner's noise for entries that stand so often in the full matrix; audits attack this very function.
-
-    ``scale`` is that of the entries where owners named their own; the noise of the task is the default.
-    """
-    noise = np.zeros(copies.shape, dtype=np.int64)
-    for often in np.flatnonzero(np.bincount(copies)).tolist():
-        here = copies == often
-        noise[here] = _drawn(task, often, int(here.sum()), stream, scale or task.noise)
-    return noise
-
-
-def _drawn(task: Moments, often: int, count: int, stream: Stream, scale: int) -> NDArray[np.int64]:
-    if task.law == "skellam":
-        return skellam(often * task.share, count, stream)  # these add up within the law, the others do not
-    if task.law == "discrete-gaussian":
-        draws = discrete_gaussian(task.share, (often, count), stream)
-    else:
-        draws = discrete_laplace_share(scale, len(task.owners) - task.known, (often, count), stream)
-    return np.asarray(draws.sum(axis=0), dtype=np.int64)
-
-
-class OwnBlock:
-    """What an owner computes alone: its rounded rows, its Gram block, its sums."""
-
-    def __init__(self, task: Moments, owner: str) -> None:
-        self.task = task
-        self.span = task.span(owner)
-        self.first = owner == task.owners[0]
-        block = task.blocks[task.owners.index(owner)]
-        self.limit = task.block_norm_squared(block)
-        self.groups = task.limits.groups(block) if task.laplace else ()
-        width = self.span.stop - self.span.start
-        self.gram = np.zeros((width, width), dtype=np.int64)
-        self.sums = np.zeros(width, dtype=np.int64)
-        self.rows = 0
-
-    def blocks(self, table: Rows, stream: Stream) -> Iterator[NDArray[np.float64]]:
-        """The integers that are dealt: rounded rows; where members are hidden, of all slots, and last who is there."""
-        step = self.task.rows_per_block
-        if table.places is None:
-            for rows in table.blocks(step):
-                yield self.quantise(rows, stream)
-            return
-        for rows, present in Spread(table, table.places).blocks(step):
-            yield np.column_stack([self.quantise(rows, stream), present])
-
-    def quantise(self, rows: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
-        """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
-        whole = stochastic_round(rows * float(self.task.gamma), stream)
-        over = np.einsum("ij,ij->i", whole, whole) > self.limit
-        start = 0
-        for width, radius in self.groups:
-            over |= np.abs(whole[:, start : start + width]).sum(axis=1) > radius
-            start += width
-        if over.any():
-            whole[over] = 0.0  # only a row that the encoder failed to clip can get here
-        return whole
-
-    def add(self, whole: NDArray[np.float64]) -> None:
-        """Add a block of integer rows, exactly."""
-        self.gram += exact_gram(whole, self.limit)
-        self.sums += whole.sum(axis=0).astype(np.int64)
-        self.rows += len(whole)
-
-    def entries(self) -> NDArray[np.int64]:
-        """This owner's part of the released vector."""
-        width, constant = self.task.width, self.task.constant
-        full = np.zeros((width, width), dtype=np.int64)
-        full[self.span, self.span] = self.gram
-        full[self.span, width - 1] = constant * self.sums
-        if self.first:
-            full[width - 1, width - 1] = constant**2 * self.rows
-        entries: NDArray[np.int64] = full[np.triu_indices(width)] * self.task.weights
-        return entries
 
 
 class Seat:
@@ -287,8 +186,3 @@ def _halves(start: int, stop: int) -> Iterator[tuple[slice, slice]]:
     yield slice(start, middle), slice(middle, stop)
     yield from _halves(start, middle)
     yield from _halves(middle, stop)
-
-
-def _sizes(rows: int, task: Moments) -> list[int]:
-    step = task.rows_per_block
-    return [min(step, rows - start) for start in range(0, rows, step)]

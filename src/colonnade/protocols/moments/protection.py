@@ -15,10 +15,8 @@ from fractions import Fraction
 from math import ceil
 
 from colonnade.errors import StudyError
-from colonnade.privacy import Budget, Event, Observer, epsilon, least_noise, views
+from colonnade.privacy import Budget, DiscreteLaplaceRelease, Event, Observer, epsilon, least_noise, views
 from colonnade.privacy.observers import check_epsilon
-from colonnade.protocols.moments.limits import LAPLACE
-from colonnade.protocols.moments.releases import Normal
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 
@@ -65,7 +63,7 @@ def _least_noise(draft: Moments, owner: str, budget: Budget) -> int:
 
 def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
     """Descriptions of the release under this relation; each of them bounds what it costs."""
-    if task.law != LAPLACE:
+    if not task.laplace:
         return [_normal(task, owner)]
     levels = [level for level in task.levels if task.hidden or owner in level.about]
     by_level = [
@@ -82,7 +80,7 @@ def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
 
 def _normal(task: Moments, owner: str) -> list[Event]:
     event = task.event
-    assert isinstance(event, Normal)  # noqa: S101 - for the type checker
+    assert not isinstance(event, DiscreteLaplaceRelease)  # noqa: S101 - for the type checker
     l1, l2_squared = task.limits.changed([owner])
     return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,18 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, DiscreteLaplaceRelease, Trust, least_noise
+from colonnade.privacy import Budget, DiscreteLaplaceRelease, Sensitivity, Trust
+from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.cost import Cells
-from colonnade.protocols.moments.limits import LAPLACE, Law, Level, Limits, laplace_reach, levels
-from colonnade.protocols.moments.releases import Release, laplace_release, normal_release
+from colonnade.protocols.moments.limits import Level, Limits, levels
+from colonnade.protocols.moments.releases import laplace_release, normal_release
 from colonnade.protocols.rows import Block, JointRows
 from colonnade.protocols.task import Adjustable
 
 __all__ = ["Block", "Law", "Moments", "NoisyMoments", "calibrated"]
 
 PROTOCOL = "second moments 2"
-_NOISE_REACH = 16  # deviations; the samplers cut their tails before
 _LARGEST_MESSAGE = 2**27
 
 
@@ -46,7 +46,7 @@ class Moments(JointRows):
     constant: int
     rows_at_most: int
     noise: int
-    law: Law = "skellam"
+    law: Law = USUAL
     known: int = 0
     own_noise: tuple[int, ...] = ()
     block_rows: int = 8192
@@ -65,7 +65,7 @@ class Moments(JointRows):
     @property
     def laplace(self) -> bool:
         """Whether the noise is discrete Laplace, which opens each entry as it is: once, with weight one."""
-        return self.law == LAPLACE
+        return self.additive.laplace
 
     @property
     def entries(self) -> int:
@@ -106,19 +106,28 @@ class Moments(JointRows):
         """The largest squared norm of one owner's rounded row."""
         return self.limits.block_norm_squared(block)
 
+    @cached_property
+    def additive(self) -> AdditiveNoise:
+        """The noise of all owners; of entries with a scale of their own it is the largest."""
+        return AdditiveNoise(self.law, self.noise, self.owners, self.known)
+
+    def additive_of(self, scale: int) -> AdditiveNoise:
+        """The noise of entries with such a scale, for Laplace noise; 0 is that of the task."""
+        return replace(self.additive, scale=scale) if scale and self.laplace else self.additive
+
     @property
     def parts(self) -> int:
         """Into how many equal shares the noise is split: its parameter must be a multiple of this number."""
-        return 1 if self.laplace else len(self.owners)
+        return self.additive.parts
 
     @property
     def share(self) -> Fraction:
         """One owner's share of the noise: of its parameter, or for Laplace noise of a whole variable."""
-        return Fraction(1, len(self.owners) - self.known) if self.laplace else Fraction(self.noise, len(self.owners))
+        return self.additive.share
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The entries by their scale, for Laplace noise."""
+        """The entries by their scale; there is more than one only where owners named their own."""
         scales = self.own_noise or (self.noise,) * len(self.owners)
         return tuple(levels(dict(zip(self.owners, scales, strict=True))))
 
@@ -135,9 +144,7 @@ class Moments(JointRows):
 
     def variance(self, scale: int = 0) -> float:
         """Variance of the noise of all owners on an opened entry of weight one."""
-        if not self.laplace:
-            return float(2 * self.noise if self.law == "skellam" else self.noise)
-        return float(len(self.owners) * self.share) / 2 / math.sinh(1 / (2 * (scale or self.noise))) ** 2
+        return self.additive_of(scale).variance
 
     @property
     def noise_std(self) -> float:
@@ -147,14 +154,14 @@ class Moments(JointRows):
     # --- what is revealed
 
     @cached_property
-    def events(self) -> tuple[Release, ...]:
+    def events(self) -> tuple[AdditiveRelease, ...]:
         """Everything that is revealed."""
         if self.laplace:
-            return tuple(laplace_release(self.limits, level, self.share) for level in self.levels)
-        return (normal_release(self.limits, self.share),)
+            return tuple(laplace_release(self.limits, level, self.additive_of(level.scale)) for level in self.levels)
+        return (normal_release(self.limits, self.additive),)
 
     @property
-    def event(self) -> Release:
+    def event(self) -> AdditiveRelease:
         """What the one opening reveals, where there is only one."""
         if len(self.events) > 1:
             raise PrivacyError("owners who named their own noise have several releases, one for each scale")
@@ -172,13 +179,8 @@ class Moments(JointRows):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened entry can have, noise included."""
-        owners = len(self.owners)
-        if self.laplace:
-            noise = owners * laplace_reach(self.noise)
-        else:
-            variance = (4 if self.law == "skellam" else 2) * self.noise
-            noise = owners * _NOISE_REACH * (isqrt(variance // owners) + 4)
-        bound = self.rows_at_most * self.limits.entry + noise
+        copies = 1 if self.laplace else 2
+        bound = self.rows_at_most * self.limits.entry + self.additive.reach(copies)
         if bound >= 2**62:
             raise CapacityError(
                 f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}), "
@@ -308,56 +310,37 @@ class AdjustedMoments(Adjustable):
     @property
     def multiplier(self) -> float:
         """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
-        event = self.task.event
-        if isinstance(event, DiscreteLaplaceRelease):
-            return float(event.scale / event.l1)
-        return math.sqrt(self._each * self.task.noise / event.l2_squared)
+        return self.task.additive.multiple_of(self._moved)
 
     def with_error(self, error: float) -> AdjustedMoments:
         """The same with the most noise whose error is not above ``error``."""
-        deviation = Fraction(error) * (self.people or 1) * self.task.gamma**2
-        if self.task.laplace:
-            # The deviation is at most sqrt(2 x owners x share) times the scale.
-            whole = float(2 * len(self.task.owners) * self.task.share)
-            most = deviation / Fraction(math.sqrt(whole) * (1 + 1e-12))
-        else:
-            most = deviation**2 / self._each
-        units = int(most / self.task.parts)
-        if units < 1:
+        scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * self.task.gamma**2)
+        if not scale:
             raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma")
-        return self._with_noise(units)
+        return replace(self, task=replace(self.task, noise=scale))
 
     def with_multiplier(self, multiplier: float) -> AdjustedMoments:
         """The same with the least noise that is not below a multiple of the sensitivity."""
+        scale = self.task.additive.least_scale(multiplier, self._moved)
+        return replace(self, task=replace(self.task, noise=scale))
+
+    @property
+    def _moved(self) -> Sensitivity:
+        """How far one person moves what is released."""
         event = self.task.event
-        if isinstance(event, DiscreteLaplaceRelease):
-            least = Fraction(multiplier) * event.l1
-        else:
-            least = Fraction(multiplier) ** 2 * event.l2_squared / self._each
-        return self._with_noise(max(1, math.ceil(least / self.task.parts)))
+        square = 0 if isinstance(event, DiscreteLaplaceRelease) else event.l2_squared
+        return Sensitivity(event.l1, square, event.replace_l1, square)
 
     def with_rows(self, rows: int) -> AdjustedMoments:
         """The same about so many people."""
         return replace(self, people=rows)
-
-    @property
-    def _each(self) -> int:
-        """Variance of one unit of the noise parameter."""
-        return 2 if self.task.law == "skellam" else 1
-
-    def _with_noise(self, units: int) -> AdjustedMoments:
-        return replace(self, task=replace(self.task, noise=units * self.task.parts))
 
 
 def calibrated(draft: Moments, budgets: Sequence[Budget]) -> Moments:
     """The task with the least noise that keeps all budgets."""
     if draft.own_noise:
         raise PrivacyError("where owners named their own noise there is none left to choose; drop one of the two")
-
-    def events(noise: int) -> tuple[Release, ...]:
-        return replace(draft, noise=noise).events
-
-    return replace(draft, noise=least_noise(events, draft.trust, budgets, owners=draft.parts))
+    return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=draft.parts)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Noisy sums of polynomials in columns that nobody holds together (SQM, Algorithms 1 to 3).
 
-Coefficients are brought to one public scale (``polynomial_program``). Each owner scales its rows by gamma, rounds
+Coefficients are brought to one public scale (``circuit``). Each owner scales its rows by gamma, rounds
 them to integers and computes its own factor of every monomial in the clear; factors are dealt to the committee and
 multiplied on shares, and the degree of the shares is lowered only where it would become too high to be opened.
 Monomials of one owner's columns alone never pass through a multiplication: their owner sums them up and deals the
@@ -15,18 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc import Shares
-from colonnade.mpc.residues import Integers, Residues
-from colonnade.privacy.noise import discrete_gaussian, skellam
-from colonnade.privacy.noise.rounding import beyond, round_rows
-from colonnade.privacy.sensitivity.monomials import Monomial, monomial_maximum
+from colonnade.mpc import Shares, beside
+from colonnade.mpc.residues import Residues
+from colonnade.protocols.polynomial.integers import OwnColumns, Whole, combined, evaluate, noise_share
 from colonnade.protocols.polynomial.task import NoisySums, Polynomials
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_count, compare_rows
 from colonnade.randomness import Stream
-
-Whole = NDArray[np.int64]
-"""int64 wraps around modulo 2^64, so whatever is bounded by ``task.bound`` in the end is exact in the end."""
 
 
 def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
@@ -38,7 +33,7 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
     check_count(rows, task.rows_at_most)
     own = OwnColumns(task, me.name)
     seat = Seat(me, task) if me.hand.seated else None
-    blocks, sizes = table.blocks(task.rows_per_block), _sizes(rows, task)
+    blocks, sizes = table.blocks(task.rows_per_block), block_sizes(rows, task.rows_per_block)
     for index, size in enumerate(sizes):
         with me.meter.phase("encode"):
             whole = own.quantise(next(blocks), stream) if own.needed else np.zeros((size, 0), dtype=np.int64)
@@ -60,7 +55,7 @@ def coordinator(me: Coordinator, task: Polynomials) -> NoisySums:
     check_count(rows, task.rows_at_most)
     if not me.hand.seated:
         return _open(me, None, task)
-    seat, sizes = Seat(me, task), _sizes(rows, task)
+    seat, sizes = Seat(me, task), block_sizes(rows, task.rows_per_block)
     for index, size in enumerate(sizes):
         seat.multiply(size, None)
         me.progress("multiply", index + 1, len(sizes))
@@ -89,76 +84,10 @@ def simulate(tables: Mapping[str, NDArray[np.float64]], task: Polynomials, strea
     whole = [OwnColumns(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack(whole)
     monomials = {monomial for output in task.program.outputs for monomial in output}
-    sums = _combined(task, {monomial: int(evaluate(monomial, joint).sum()) for monomial in monomials})
+    sums = combined(task, {monomial: int(evaluate(monomial, joint).sum()) for monomial in monomials})
     for _ in task.owners:
         sums += noise_share(task, stream)
     return NoisySums(task, sums)
-
-
-def noise_share(task: Polynomials, stream: Stream, runs: tuple[int, ...] = ()) -> Whole:
-    """One owner's noise on every sum: Sk(mu/P), or a discrete Gaussian of variance sigma^2/P.
-
-    Audits attack this very function, in many ``runs`` at once.
-    """
-    law = skellam if task.law == "skellam" else discrete_gaussian
-    return law(task.share, (*runs, len(task.polynomials)), stream)
-
-
-def evaluate(monomial: Monomial, rows: Whole) -> Whole:
-    """A monomial of each row."""
-    product = np.ones(len(rows), dtype=np.int64)
-    for variable, power in monomial:
-        product *= rows[:, variable] ** power
-    return product
-
-
-class OwnColumns:
-    """What an owner computes alone: its rounded rows, its factors, the sums of what needs nobody else."""
-
-    def __init__(self, task: Polynomials, owner: str) -> None:
-        index = task.owners.index(owner)
-        held, layout = task.holdings[index], task.layout
-        self.task = task
-        self.limit = task.norm_squared(index)
-        self.low = np.where(held.unsigned, 0.0, -float(task.gamma))
-        self.needed = bool(held.columns)
-        self._start = task.span(owner).start
-        factors = layout.factors.get(index, ())
-        self._small = all(monomial_maximum(factor, task.domain) < 2**20 for factor in factors)
-        self._factors = [self._shifted(monomial) for monomial in factors]
-        self._alone = (*layout.own.get(index, ()), *([()] if index == 0 else []))  # the first one counts the rows
-        self._totals = np.zeros(len(self._alone), dtype=np.int64)
-
-    def _shifted(self, monomial: Monomial) -> Monomial:
-        return tuple((variable - self._start, power) for variable, power in monomial)
-
-    @property
-    def dealt(self) -> bool:
-        """Whether any factor of this owner meets another owner's."""
-        return bool(self._factors)
-
-    def quantise(self, rows: NDArray[np.float64], stream: Stream) -> Whole:
-        """Algorithm 2: scale and round, and enforce the bounds on the integers themselves."""
-        gamma = float(self.task.gamma)
-        inside = np.clip(rows * gamma, self.low, gamma)  # its ends are integers, so no rounding leaves it
-        whole = round_rows(inside, self.task.rounding, self.limit, stream)
-        whole[beyond(whole, self.limit)] = 0.0  # only a row that the encoder failed to clip can get here
-        return whole.astype(np.int64)
-
-    def factors(self, whole: Whole) -> Integers:
-        """This owner's factor of every monomial between owners, one column each."""
-        columns = np.column_stack([evaluate(monomial, whole) for monomial in self._factors])
-        return columns.astype(np.float64) if self._small else columns  # small residues are the numbers themselves
-
-    def add(self, whole: Whole) -> None:
-        """Add a block of rows to what needs nobody else."""
-        for index, monomial in enumerate(self._alone):
-            self._totals[index : index + 1] += evaluate(self._shifted(monomial), whole).sum()
-
-    @property
-    def sums(self) -> Whole:
-        """This owner's part of the released vector, without noise."""
-        return _combined(self.task, dict(zip(self._alone, self._totals.tolist(), strict=True)))
 
 
 class Seat:
@@ -178,7 +107,7 @@ class Seat:
             with self.me.meter.phase("multiply"):
                 products = self._products(nodes, groups)
             with self.me.meter.phase("lower degree"):
-                nodes = _beside(nodes, self.hand.lower(products))
+                nodes = beside(nodes, self.hand.lower(products))
         with self.me.meter.phase("multiply"):
             self._add(nodes, self.task.schedule.last)
 
@@ -187,16 +116,16 @@ class Seat:
         for index, factors in self.task.layout.factors.items():
             dealer = self.task.owners[index]
             shares.append(mine if dealer == self.me.name and mine else self.hand.receive(dealer, (rows, len(factors))))
-        return _beside(*shares)
+        return beside(*shares)
 
     def _products(self, nodes: Shares, groups: Sequence[tuple[int, ...]]) -> Shares:
         """The product of each group of columns; all count as shares of the degree of the longest."""
-        product = _columns(nodes, [group[0] for group in groups])
+        product = nodes.columns([group[0] for group in groups])
         longest = max(map(len, groups))
         for place in range(1, longest):
             here = [index for index, group in enumerate(groups) if len(group) > place]
-            others = _columns(nodes, [groups[index][place] for index in here])
-            product.values[:, :, here] = self.hand.multiply(_columns(product, here), others).values
+            others = nodes.columns([groups[index][place] for index in here])
+            product.values[:, :, here] = self.hand.multiply(product.columns(here), others).values
         return Shares(product.values, longest * nodes.degree)
 
     def _add(self, nodes: Shares, products: Sequence[tuple[int, ...]]) -> None:
@@ -208,8 +137,8 @@ class Seat:
         for index, product in enumerate(products):
             by_last.setdefault(product[-1], []).append(index)
         for last, here in by_last.items():
-            left = _columns(lefts, [place[products[index][:-1]] for index in here])
-            self.totals[:, here] += self.hand.inner(left, _columns(nodes, [last])).values[:, :, 0]
+            left = lefts.columns([place[products[index][:-1]] for index in here])
+            self.totals[:, here] += self.hand.inner(left, nodes.columns([last])).values[:, :, 0]
         self.hand.system.reduce(self.totals)
 
     def total(self, mine: Shares | None) -> Shares:
@@ -240,24 +169,3 @@ def _open(me: Role, total: Shares | None, task: Polynomials) -> NoisySums:
     if opened is None:
         raise ProtocolError(f"{me.name} is not among those who may know the result")
     return NoisySums(task, opened.astype(np.int64))
-
-
-def _columns(shares: Shares, which: Sequence[int]) -> Shares:
-    return Shares(shares.values[:, :, which], shares.degree)
-
-
-def _beside(*shares: Shares) -> Shares:
-    if len(shares) == 1:
-        return shares[0]
-    return Shares(np.concatenate([share.values for share in shares], axis=2), shares[0].degree)
-
-
-def _combined(task: Polynomials, sums: Mapping[Monomial, int]) -> Whole:
-    """The polynomials from the sums of their monomials; those that are not given count as nothing."""
-    totals = [sum(a * sums.get(m, 0) for m, a in output.items()) for output in task.program.outputs]
-    return np.array([(total + 2**63) % 2**64 - 2**63 for total in totals], dtype=np.int64)
-
-
-def _sizes(rows: int, task: Polynomials) -> list[int]:
-    step = task.rows_per_block
-    return [min(step, rows - start) for start in range(0, rows, step)]

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, DiscreteGaussianRelease, Sensitivity, SkellamRelease, Trust, least_noise
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Budget, Event, Sensitivity, Trust
+from colonnade.privacy.additive import NORMAL_LAWS, USUAL, AdditiveNoise, NormalLaw
+from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise.rounding import MODES, RoundingMode
 from colonnade.privacy.sensitivity.monomials import (
     Domain,
@@ -33,10 +34,7 @@ from colonnade.protocols.task import Task
 
 THEOREM = "polynomial-sensitivity"
 PROTOCOL = "polynomial sums 1"
-LAWS = ("skellam", "discrete-gaussian")
-Law = Literal["skellam", "discrete-gaussian"]
 Polynomial = tuple[tuple[Monomial, Fraction], ...]
-_NOISE_REACH = 16  # deviations; the samplers cut their tails before
 _LARGEST = 2**62
 _LARGEST_MESSAGE = 2**27
 _BLOCK_CELLS = 2**22
@@ -79,14 +77,14 @@ class Polynomials(Task):
     rows_at_most: int
     noise: int
     rounding: RoundingMode = "stochastic"
-    law: Law = "skellam"
+    law: NormalLaw = USUAL
     block_rows: int = 8192
 
     def __post_init__(self) -> None:
         if self.rounding not in MODES:
             raise StudyError(f"unknown rounding {self.rounding!r}; choose from {', '.join(MODES)}")
-        if self.law not in LAWS:
-            raise StudyError(f"unknown noise {self.law!r} for polynomial sums; choose from {', '.join(LAWS)}")
+        if self.law not in NORMAL_LAWS:
+            raise StudyError(f"unknown noise {self.law!r} for polynomial sums; choose from {', '.join(NORMAL_LAWS)}")
         if not self.polynomials or not all(self.polynomials):
             raise StudyError("every expression must be more than zero: an expression that vanishes says nothing")
         if (terms := sum(map(len, self.polynomials))) > _MOST_TERMS:
@@ -166,27 +164,15 @@ class Polynomials(Task):
         return _sensitivity(replace(self, noise=0))  # it does not depend on the noise, and takes long
 
     @property
-    def share(self) -> Fraction:
-        """The noise of one owner."""
-        return Fraction(self.noise, len(self.owners))
+    def additive(self) -> AdditiveNoise:
+        """The noise of all owners on an opened integer."""
+        return AdditiveNoise(self.law, self.noise, self.owners)
 
     @cached_property
-    def event(self) -> SkellamRelease | DiscreteGaussianRelease:
+    def event(self) -> Event:
         """What the one opening reveals."""
-        kind = SkellamRelease if self.law == "skellam" else DiscreteGaussianRelease
-        moved = self.sensitivity
-        return kind(
-            name="polynomial sums",
-            shares=tuple((owner, self.share) for owner in self.owners),
-            dimension=len(self.polynomials),
-            l1=moved.l1,
-            l2_squared=moved.l2_squared,
-            replace_l1=moved.replace_l1,
-            replace_l2_squared=moved.replace_l2_squared,
-            tail=float(TAIL),
-            theorem=THEOREM,
-            others=self.others,
-        )
+        name, sums = "polynomial sums", len(self.polynomials)
+        return self.additive.release(name, sums, self.sensitivity, theorem=THEOREM, others=self.others)
 
     @cached_property
     def others(self) -> tuple[tuple[str, int, int], ...]:
@@ -194,19 +180,15 @@ class Polynomials(Task):
         return _others(replace(self, noise=0))
 
     @property
-    def events(self) -> tuple[SkellamRelease | DiscreteGaussianRelease, ...]:
+    def events(self) -> tuple[Event, ...]:
         """Everything that is revealed."""
         return (self.event,)
 
     @property
-    def variance(self) -> int:
-        """Of the noise on an opened integer."""
-        return 2 * self.noise if self.law == "skellam" else self.noise
-
-    @property
     def noise_std(self) -> float:
         """Standard deviation of the noise on a published number."""
-        return float(Fraction(math.isqrt(self.variance << 64), 1 << 32) / self.program.scale)
+        variance = self.additive.unit * self.noise
+        return float(Fraction(math.isqrt(variance << 64), 1 << 32) / self.program.scale)
 
     @cached_property
     def largest(self) -> int:
@@ -218,8 +200,7 @@ class Polynomials(Task):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened sum can have, with its noise."""
-        owners = len(self.owners)
-        bound = self.largest + owners * _NOISE_REACH * (math.isqrt(self.variance // owners) + 4)
+        bound = self.largest + self.additive.reach()
         if bound >= _LARGEST:
             raise CapacityError(
                 f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}), "
@@ -332,8 +313,8 @@ def _others(task: Polynomials) -> tuple[tuple[str, int, int], ...]:
 
 def calibrated(draft: Polynomials, budgets: Sequence[Budget]) -> Polynomials:
     """The task with the least noise that keeps all budgets."""
-    noise = least_noise(lambda noise: replace(draft, noise=noise).event, draft.trust, budgets, owners=len(draft.owners))
-    return replace(draft, noise=noise)
+    parts = draft.additive.parts
+    return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
 
 
 @dataclass(frozen=True)

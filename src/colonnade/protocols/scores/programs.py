@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.mpc import Shares
-from colonnade.privacy.noise import skellam
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
 from colonnade.protocols.scores.task import Scores
@@ -106,7 +105,7 @@ def quantise(values: NDArray[np.float64], task: Scores, name: str) -> NDArray[np
 
 def noise_share(task: Scores, rows: int, stream: Stream) -> NDArray[np.int64]:
     """One dealer's noise: Sk(noise / dealers) on every score."""
-    return skellam(task.share, (rows, task.classes), stream)
+    return task.additive.draw((rows, task.classes), stream)
 
 
 def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.int64] | None:

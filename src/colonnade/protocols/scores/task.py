@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Event, NonPrivate, SkellamRelease, Trust
-from colonnade.privacy.noise import TAIL
+from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
+from colonnade.privacy.additive import USUAL, AdditiveNoise, NormalLaw
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.task import Task
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
 EVENT = "scores"
-_NOISE_REACH = 16  # deviations; the samplers cut their tails before
 _LARGEST_MESSAGE = 2**27
 _WORD = 3
 _NAMED = 4
@@ -102,9 +99,9 @@ class Scores(Task):
         return self.noise == 0
 
     @property
-    def share(self) -> Fraction:
-        """The noise of one dealer."""
-        return Fraction(self.noise, len(self.dealers))
+    def additive(self) -> AdditiveNoise:
+        """The noise of all dealers on a score."""
+        return AdditiveNoise(self.law, self.noise, self.dealers)
 
     def part(self, owner: str) -> Part:
         """The bounds of one owner's summand."""
@@ -122,15 +119,10 @@ class Scores(Task):
             return NonPrivate(reason=self._reason, name=EVENT, audience=(self.to,))
         moved = [sum(widths) for widths in zip(*(part.widths for part in self.dealt), strict=True)]
         l1, l2_squared = sum(moved), sum(width**2 for width in moved)
-        return SkellamRelease(
-            name=EVENT,
-            shares=tuple((owner, self.share) for owner in self.dealers),
-            dimension=self.classes,  # of one person: all other rows have the same law on both sides
-            l1=l1,  # nobody held to adding or removing a person receives it
-            l2_squared=l2_squared,
-            replace_l1=l1,
-            replace_l2_squared=l2_squared,
-            tail=TAIL,
+        return self.additive.release(
+            EVENT,
+            self.classes,  # of one person: all other rows have the same law on both sides
+            Sensitivity(l1, l2_squared, l1, l2_squared),  # nobody held to adding or removing a person receives it
             theorem=THEOREM,
             audience=(self.to,),
             about=self.dealers,
@@ -152,8 +144,7 @@ class Scores(Task):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened number can have."""
-        noise = len(self.dealers) * _NOISE_REACH * (math.isqrt(2 * self.noise // len(self.dealers)) + 4)
-        bound = sum(part.reach for part in self.dealt) + (0 if self.exact else noise)
+        bound = sum(part.reach for part in self.dealt) + (0 if self.exact else self.additive.reach())
         if bound >= 2**62:
             raise CapacityError(
                 f"scores may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma})"
@@ -178,9 +169,9 @@ class Scores(Task):
         return self.rows_at_most
 
     @property
-    def law(self) -> str:
+    def law(self) -> NormalLaw:
         """The law of the noise."""
-        return "skellam"
+        return USUAL
 
     @property
     def noise_on(self) -> str:
@@ -195,7 +186,7 @@ class Scores(Task):
     @property
     def noise_std(self) -> float:
         """Standard deviation of the noise on one score."""
-        return math.sqrt(2 * self.noise) / self.gamma
+        return self.additive.deviation / self.gamma
 
     def cells(self, name: str, rows: int) -> Cells:
         """How many numbers a participant shares, holds shares of, and sends shares of."""

@@ -1,0 +1,40 @@
+"""Who is in which batch: by coins under a seed, or by a salted digest of each person's id."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.protocols.gradients.task import Gradients
+from colonnade.randomness import Stream
+
+_COINS = 1 << 18  # tossed at a time
+
+Batches = Iterator[NDArray[np.int64]]
+
+
+def batch_secret(task: Gradients, key: bytes, ids: Sequence[str]) -> bytes:
+    """What all batches follow from: the seed of the coins, or everyone's batch."""
+    return key if task.sampling == "poisson" else disjoint(ids, task.batches, key).tobytes()
+
+
+def batches(task: Gradients, rows: int, drawn: bytes) -> Batches:
+    """The positions of each round's people: by fresh coins, or the disjoint batches in turn."""
+    if task.sampling == "disjoint":
+        place = np.frombuffer(drawn, dtype="<u4")
+        members = [np.flatnonzero(place == index) for index in range(task.batches)]
+        yield from (members[number % task.batches] for number in range(task.rounds))
+        return
+    coins, some = Stream(drawn), max(1, _COINS // max(1, rows))
+    for start in range(0, task.rounds, some):
+        tosses = coins.uint32((min(some, task.rounds - start), rows)) <= np.uint32(task.threshold - 1)
+        yield from map(np.flatnonzero, tosses)
+
+
+def disjoint(ids: Sequence[str], batches: int, salt: bytes) -> NDArray[np.uint32]:
+    """Each person's batch, which follows from its id alone: nobody moves when somebody else goes."""
+    digests = b"".join(hashlib.blake2b(one.encode(), digest_size=8, key=salt).digest() for one in ids)
+    return (np.frombuffer(digests, dtype="<u8") % np.uint64(batches)).astype("<u4")

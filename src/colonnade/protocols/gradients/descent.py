@@ -1,0 +1,82 @@
+"""The public half of iterative logistic regression: from opened gradients to weights, and what is published."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import PrivacyError
+from colonnade.protocols.gradients.task import Gradients
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The published result: the average of the last half of the weights, a row a class, the intercept last.
+
+    The weights belong to the scaled rows; :attr:`slopes` and :attr:`offsets` to the rows as they were before.
+    """
+
+    task: Gradients
+    weights: NDArray[np.float64]
+
+    @property
+    def slopes(self) -> NDArray[np.float64]:
+        """Weights of the unscaled columns, (classes, columns)."""
+        slopes: NDArray[np.float64] = self.weights[:, :-1] * self.task.scale
+        return slopes
+
+    @property
+    def offsets(self) -> NDArray[np.float64]:
+        """What is added to each class's score."""
+        offsets: NDArray[np.float64] = self.weights[:, -1] * (self.task.constant / self.task.gamma)
+        return offsets
+
+
+class Descent:
+    """The public half of the iteration: opened integers in, integer weights out. Equal at every participant.
+
+    Only operations that are rounded the same everywhere are used: elementwise arithmetic and ``fsum``.
+    """
+
+    def __init__(self, task: Gradients) -> None:
+        self.task = task
+        self.weights = np.zeros((task.classes, task.width))
+        self._total = np.zeros_like(self.weights)
+        self._done = 0
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """The weights as integers, whose norm the sensitivity counts on."""
+        whole = np.rint(self.weights * float(self.task.gamma)).astype(np.int64)
+        # The sum of up to 2^12 squares below 2^50 fits 64 bits.
+        narrow = self.task.width <= 2**12 and int(np.abs(whole).max()) < 2**25
+        for row in whole if narrow else whole.astype(object):
+            if int(row @ row) > self.task.weights_squared:
+                raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")
+        return whole
+
+    def step(self, opened: NDArray[Any]) -> None:
+        """One step against the opened gradient, back into the ball, and into the average."""
+        task = self.task
+        rate = task.learning_rate / task.batch
+        gradient = (opened / task.divisor).astype(np.float64).reshape(task.width, task.classes).T
+        self.weights = np.array([self._inside(row) for row in self.weights - rate * gradient])
+        self._done += 1
+        if self._done > task.rounds // 2:
+            self._total += self.weights
+
+    def _inside(self, row: NDArray[np.float64]) -> NDArray[np.float64]:
+        norm = math.sqrt(math.fsum(value * value for value in row.tolist()))
+        if norm <= self.task.weight_bound:
+            return row
+        # A trifle inside, so that rounding cannot lead out again.
+        return row * (self.task.weight_bound / norm * (1 - 2.0**-40))
+
+    @property
+    def learned(self) -> Learned:
+        """The average of the last half of the iterates."""
+        return Learned(self.task, self._total / (self.task.rounds - self.task.rounds // 2))
