@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.audit import games, registry, rows
-from colonnade.audit.verdict import MOST_SAMPLES, judge
+from colonnade.audit import MOST_SAMPLES, games, registry, rows
+from colonnade.audit.verdict import judge
 from colonnade.errors import StorageError, StudyError
 from colonnade.report.audit_plot import render_audit
 

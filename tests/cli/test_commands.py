@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli import app as cli
 from colonnade.cli.demo import alignment_mode
 from colonnade.errors import (
     DataError,
@@ -156,7 +155,7 @@ def test_a_ledger_that_is_not_there(colonnade, tmp_path):
 
 
 def test_a_fault_of_ours_is_said_to_be_one(colonnade, study, monkeypatch):
-    monkeypatch.setattr(cli, "preflight", lambda *_: 1 / 0)
+    monkeypatch.setattr("colonnade.study.preflight", lambda *_: 1 / 0)
     monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
     text = colonnade("privacy", study, code=70)
     assert "fault of Colonnade (ZeroDivisionError)" in text

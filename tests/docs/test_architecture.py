@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "colonnade"
 GROUND = {"errors", "lazy", "randomness"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
-    **dict.fromkeys(GROUND, set()),
+    **{name: set() for name in GROUND},
     **dict.fromkeys(PILLARS, GROUND),
     "testing": GROUND | {"privacy", "audit"},
     "protocols": GROUND | PILLARS,

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
         twins as twins,
     )
 
+SAMPLES = 400_000
+MOST_SAMPLES = 10_000_000  # a gigabyte of memory, and hours for the larger games
+
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {

@@ -11,8 +11,6 @@ from colonnade.audit.distinguish import AuditResult
 from colonnade.audit.registry import Game
 from colonnade.randomness import Stream
 
-SAMPLES = 400_000
-MOST_SAMPLES = 10_000_000  # a gigabyte of memory, and hours for the larger games
 _FAR = 9.99
 
 

@@ -11,8 +11,7 @@ def main() -> None:
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     from colonnade.cli.app import command_line
-    from colonnade.cli.lean import keep_memory, without_pandas
+    from colonnade.cli.lean import keep_memory
 
-    without_pandas()
     keep_memory()
     command_line()

@@ -12,13 +12,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from colonnade.audit import Game, games, rows, subject, twins
-from colonnade.audit.verdict import MOST_SAMPLES, SAMPLES, Verdict, judge
-from colonnade.cli.output import Json, emit, progress_bar, say, speak_json
+from colonnade.audit.verdict import Verdict, judge
+from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import StorageError
 from colonnade.privacy.statement import rounded_up
 from colonnade.report.audit_plot import NAME, write_audit
@@ -30,22 +30,8 @@ _Job = tuple[str, Game]
 _Tasks = list[tuple[str, Any, str]]
 
 
-def audit(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME | STUDY.toml]", help="What to attack; all, or nothing for a list.")
-    ] = None,
-    samples: Annotated[
-        int, typer.Option("--samples", min=1000, max=MOST_SAMPLES, help="Samples of each of the two tables.")
-    ] = SAMPLES,
-    with_twins: Annotated[
-        bool, typer.Option("--twins", help="Play the broken twins too; each must be caught.")
-    ] = False,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat an audit.  [default: a new one]")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where to leave audit.html and audit.json.")] = Path("runs/audit"),
-    json: Json = False,
-) -> None:
-    """Attack the promises from below: what can an observer show."""
-    speak_json(json)
+def audit(name: str | None, samples: int, with_twins: bool, seed: int | None, out: Path, json: bool) -> None:
+    """Play the games of one name, of all names or of a study, or list the names."""
     if name is None:
         emit({"games": _listing()}) if json else say(_list())
         return

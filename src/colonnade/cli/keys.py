@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from colonnade.cli.output import Json, emit, say, speak_json
+from colonnade.cli.output import emit, say
 from colonnade.errors import StudyError
 from colonnade.models.alignment import keys_of, left_out
 from colonnade.protocols.align import Aligning
@@ -15,13 +12,8 @@ from colonnade.study import PartyConfig, Study
 from colonnade.tables.keys import Key, Keys
 
 
-def keys(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
-    config: Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")],
-    json: Json = False,
-) -> None:
+def keys(study: Path, config: Path, json: bool) -> None:
     """Show a party its own keys as a study would compare them; nothing is sent."""
-    speak_json(json)
     loaded, own = Study.load(study), PartyConfig.load(config)
     own.check_membership(loaded)
     task, found, rows = _read_keys(loaded, own)

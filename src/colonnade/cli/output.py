@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,7 +22,9 @@ from rich.table import Column
 from rich.text import Text
 
 from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError
-from colonnade.protocols.roles import Progress as Report
+
+if TYPE_CHECKING:
+    from colonnade.protocols.roles import Progress as Report
 
 INTERNAL_ERROR = 70
 _FEW = 10  # steps of which a rate says nothing

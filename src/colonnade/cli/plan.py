@@ -3,47 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from colonnade.cli.output import Json, emit, say, speak_json
+from colonnade.cli.output import emit, say
 from colonnade.cli.show import binding
 from colonnade.errors import StudyError
 from colonnade.study import Study
-from colonnade.study.plan import Amount, Plan, epsilons, least_rows, most_rounds
+from colonnade.study.plan import Amount, Plan, Question, epsilons, least_rows, most_rounds
 
 
 def plan(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
-    rounds: Annotated[bool, typer.Option("--rounds", help="Ask how many rounds fit the budget (sketch).")] = False,
-    rows: Annotated[bool, typer.Option("--rows", help="Ask how many rows are enough for the budget.")] = False,
-    epsilon: Annotated[bool, typer.Option("--epsilon", help="Ask what each observer would learn.")] = False,
-    error: Annotated[
-        float | None,
-        typer.Option("--error", metavar="E", help="The noise: deviation on a mean, entry of X'X/n, slope or score."),
-    ] = None,
-    noise_multiplier: Annotated[
-        float | None,
-        typer.Option("--noise-multiplier", metavar="M", help="The noise, as a multiple of the sensitivity."),
-    ] = None,
-    rows_given: Annotated[
-        int | None,
-        typer.Option("--rows-given", metavar="N", min=1, help="There are so many rows.  [default: as the study says]"),
-    ] = None,
-    json: Json = False,
+    study: Path,
+    question: Question,
+    error: float | None,
+    noise_multiplier: float | None,
+    rows_given: int | None,
+    json: bool,
 ) -> None:
-    """Ask a budget the other way round: how many rounds, how many rows, or what it would cost."""
-    speak_json(json)
-    if rounds + rows + epsilon != 1:
-        raise StudyError("ask one question at a time: --rounds, --rows or --epsilon")
-    if rows and rows_given is not None:
+    """Answer one question about a study."""
+    if question == "rows" and rows_given is not None:
         raise StudyError("--rows asks how many rows are enough, so --rows-given has no meaning beside it")
     loaded = Study.load(study)
     amount = _amount(loaded, error, noise_multiplier)
-    if rounds:
+    if question == "rounds":
         answer = most_rounds(loaded, amount, rows_given)
-    elif rows:
+    elif question == "rows":
         answer = least_rows(loaded, amount)
     else:
         answer = epsilons(loaded, amount, rows_given)

@@ -1,0 +1,209 @@
+"""The commands in groups: keys and certificates, ledgers, schemas."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from colonnade.cli.output import Json, emit, pour, say, speak_json
+from colonnade.errors import ColonnadeError, PolicyError
+
+StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
+LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")]
+init_app = typer.Typer(help="Make keys, certificates and configurations.", no_args_is_help=True)
+ledger_app = typer.Typer(help="What a party has spent.", no_args_is_help=True)
+schema_app = typer.Typer(help="Draft and check public schemas.", no_args_is_help=True)
+
+
+@init_app.command("party")
+def init_party(
+    name: str,
+    out: Annotated[Path | None, typer.Option("--out", help="The party's folder.  [default: NAME]")] = None,
+    data: Annotated[str, typer.Option("--data", help="The party's table.")] = "",
+    id: Annotated[str, typer.Option("--id", help="The id column.")] = "person_id",
+    json: Json = False,
+) -> None:
+    """Make a party's key, certificate and configuration."""
+    from colonnade.cli import initialise, show
+
+    speak_json(json)
+    made = initialise.party(name, out or Path(name), data or f"{name}.csv", id)
+    emit(made) if json else say(show.identity(made))
+
+
+@init_app.command("coordinator")
+def init_coordinator(
+    out: Annotated[Path, typer.Option("--out", help="The coordinator's folder.")] = Path("coordinator"),
+    json: Json = False,
+) -> None:
+    """Make the coordinator's key and certificate."""
+    from colonnade.cli import initialise, show
+
+    speak_json(json)
+    made = initialise.identity("coordinator", out)
+    emit(made) if json else say(show.identity(made))
+
+
+@init_app.command("pins")
+def init_pins(study: StudyPath, json: Json = False) -> None:
+    """Pin the certificates in certs/ by writing their fingerprints into the study file."""
+    from colonnade.cli import initialise, show
+
+    speak_json(json)
+    pins = initialise.pins(study)
+    emit({"pins": pins}) if json else say(show.pins(study, pins))
+
+
+@init_app.command("trial")
+def init_trial(study: StudyPath, json: Json = False) -> None:
+    """For a trial on one machine: make everyone's keys and pin them."""
+    from colonnade.cli import initialise, show
+
+    speak_json(json)
+    pins = initialise.trial(study)
+    emit({"pins": pins}) if json else say(show.pins(study, pins))
+
+
+@ledger_app.command("show")
+def ledger_show(
+    path: LedgerPath,
+    delta: Annotated[float, typer.Option("--delta", help="The delta of the totals.")] = 1e-5,
+    days: Annotated[float | None, typer.Option("--days", help="Only what was reserved in so many days.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="PARTY.toml", help="Also what is left under these caps.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Every study a party took part in, what each observer has learned in all, and the head of the chain."""
+    from colonnade.cli import initialise, ledger as book
+    from colonnade.privacy import Ledger
+    from colonnade.study import PartyConfig
+
+    speak_json(json)
+    ledger, own = Ledger(initialise.existing(path)), None if policy is None else PartyConfig.load(policy)
+    emit(book.facts(ledger, delta, days, own)) if json else say(book.text(ledger, delta, days, own))
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    path: LedgerPath,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="HASH", help="A head noted earlier, which must still be in it.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check that a ledger is whole, and that it continues from a head noted earlier."""
+    from colonnade.cli import initialise
+    from colonnade.privacy import Ledger
+
+    speak_json(json)
+    ledger = Ledger(initialise.existing(path))
+    ledger.verify(head)
+    since = "" if head is None else f" and continues from {head}"
+    emit({"ledger": str(path), "whole": True, "head": ledger.head}) if json else say(f"{path} is whole{since}")
+
+
+@ledger_app.command("release")
+def ledger_release(
+    path: LedgerPath,
+    entry: Annotated[int, typer.Argument(metavar="ENTRY", help="The number of the entry, as `show` prints it.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Give back a reservation of which no share has left, after a crash; a run that still goes on stops then."""
+    from colonnade.cli import initialise, ledger as book
+    from colonnade.cli.approve import answered
+    from colonnade.privacy import Ledger
+
+    speak_json(json)
+    ledger = Ledger(initialise.existing(path))
+    found = book.reserved(ledger, entry)
+    if not yes and (json or not sys.stdin.isatty()):
+        raise PolicyError(f"nobody said yes to releasing entry {entry} of {path}: look at it, and add `--yes`")
+    if not yes and not answered(f"Release entry {entry} ({found.study!r}, reserved {found.created[:19]}) of {path}?"):
+        raise PolicyError(f"entry {entry} of {path} was not released")
+    ledger.release(found)
+    emit({"ledger": str(path), "entry": entry, "state": "released", "head": ledger.head}) if json else say(
+        f"released entry {entry} of {path}{' and chained it' if ledger.upgraded else ''}; head {ledger.head}"
+    )
+
+
+@ledger_app.command("export")
+def ledger_export(
+    path: LedgerPath,
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write it.  [default: standard output]")] = None,
+    format: Annotated[
+        Literal["jsonl", "csv"], typer.Option("--format", help="Lines of the chain, or a table.")
+    ] = "jsonl",
+    json: Json = False,
+) -> None:
+    """Write the whole chain, from which anybody can check it."""
+    from colonnade.cli import initialise, ledger as book
+    from colonnade.privacy import Ledger
+
+    speak_json(json)
+    content, head = book.export(Ledger(initialise.existing(path)), format)
+    if out is not None:
+        book.write(out, content)
+    if json:
+        emit({"ledger": str(path), "head": head, **({"content": content} if out is None else {"out": str(out)})})
+    elif out is None:
+        pour(content)  # every character counts
+    else:
+        say(f"wrote {out}; head {head}")
+
+
+@schema_app.command("draft")
+def schema_draft(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write it.  [default: FILE with .toml]")] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The id column, which is left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Write a schema for review; bounds taken from the data are marked and must be replaced."""
+    from colonnade.tables import draft_schema
+
+    speak_json(json)
+    target = out or file.with_suffix(".toml")
+    if target.exists():
+        raise ColonnadeError(f"{target} is there already; choose another place with --out")
+    target.write_text(draft_schema(file, id=id), encoding="utf-8")
+    if json:
+        emit({"schema": str(target)})
+    else:
+        say(f"wrote {target}: replace every bound marked `drafted` by one everybody may know, then delete the mark")
+
+
+@schema_app.command("check")
+def schema_check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA.toml", help="Its schema.")],
+    id: Annotated[
+        str | None, typer.Option("--id", help="The id column.  [default: person_id, if there is one]")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check a party's file against its schema, on this machine, row by row."""
+    from colonnade.cli import show
+    from colonnade.tables import Schema, read_table
+
+    speak_json(json)
+    named = id or _id_column(file)
+    table = read_table(file, Schema.load(schema), id=named)
+    report = table.check()
+    ids = "" if named else "; without an id column, so it takes part only in studies with [align]"
+    emit({"rows": table.rows, "id": named, "report": show.plain(report)}) if json else say(
+        f"{file}: {table.rows} rows fit{ids}\n{report}"
+    )
+
+
+def _id_column(file: Path) -> str | None:
+    """The column that holds ids unless something else is said, if the file has it."""
+    from colonnade.tables.dataset import PERSON_ID
+    from colonnade.tables.files import read_columns
+
+    read = read_columns(file, str(file), lambda there: [name for name in there if name == PERSON_ID] or there[:1])
+    return PERSON_ID if PERSON_ID in read.column_names else None
