@@ -1,0 +1,404 @@
+"""The recipe for a new kind of study: all of one kind is in this module, and no other file knows of it.
+
+Its sums are real: each owner deals the sums of its columns with its share of the noise, seats add them up, and the
+total is opened. It goes through plan, pre-flight, policy, threads, processes, report, ledger and audit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from colonnade.audit import registry
+from colonnade.audit.registry import Game
+from colonnade.errors import PolicyError, StudyError
+from colonnade.models import Estimator, Federation, Party, Roster, kinds
+from colonnade.models.kinds import Kind
+from colonnade.models.parameters import Count
+from colonnade.models.planner import Details
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Event, Ledger, Observer, Sensitivity, Statement, Trust, parse_budgets
+from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy.noise.rounding import bounded_round
+from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.protocols.cost import Cells
+from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rows import Block, JointRows, agree_on_rows, check_count, compare_rows
+from colonnade.randomness import Stream
+from colonnade.report.markup import Html, tag
+from colonnade.report.section import Run, Section
+from colonnade.study import PartyConfig, Study, preflight, run_local
+from colonnade.tables import Schema, Table, number
+
+GAMMA = 1024
+ROWS = 60
+
+
+# --- protocols/totals/task.py
+
+
+@dataclass(frozen=True)
+class Totals(JointRows):
+    """The public task: the sum of every column, with noise of all owners."""
+
+    blocks: tuple[Block, ...]
+    trust: Trust
+    rows_at_most: int
+    noise: int
+
+    law = "skellam"
+    noise_on = "a sum"
+    message_rounds = 8
+
+    @property
+    def rows_limit(self) -> int:
+        return self.rows_at_most
+
+    def limit(self, block: Block) -> int:
+        return rounded_norm_squared(GAMMA, [block.clip], [len(block.columns)])
+
+    @property
+    def additive(self) -> AdditiveNoise:
+        return AdditiveNoise(self.law, self.noise, self.owners)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        moved = Sensitivity.from_l2(sum(map(self.limit, self.blocks)), len(self.names))
+        return (self.additive.release("column totals", len(self.names), moved, theorem="moments-sensitivity"),)
+
+    @property
+    def bound(self) -> int:
+        return self.rows_at_most * max(map(self.limit, self.blocks)) + self.additive.reach()
+
+    @cached_property
+    def committee(self) -> Committee:
+        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+
+    @property
+    def noise_std(self) -> float:
+        return self.additive.deviation / GAMMA
+
+    def cells(self, name: str, rows: int) -> Cells:
+        seated, count = name in self.trust.committee, len(self.names)
+        return Cells(count if name in self.owners else 0, seated * count * len(self.owners), seated * count)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"law": self.law, "noise": str(self.noise), "noise_std": self.noise_std, "columns": len(self.names)}
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        blocks = [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks]
+        return {"protocol": "totals 1", "blocks": blocks, "rows_at_most": self.rows_at_most, "noise": str(self.noise)}
+
+
+# --- protocols/totals/programs.py
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a participant ends with: the published sums, and at an owner its own, which nobody else sees."""
+
+    task: Totals
+    published: NDArray[np.int64]
+    own: NDArray[np.int64] | None = None
+
+
+def owner(me: Owner, table: Table, task: Totals) -> Outcome:
+    """Round the rows, deal their sums with a share of the noise, and open what all of them add up to."""
+    stream = Stream.fresh()
+    rows = agree_on_rows(me, task.owners, table)
+    check_count(rows, task.rows_at_most)
+    block = next(block for block in task.blocks if block.owner == me.name)
+    own = np.zeros(len(task.names), dtype=np.int64)
+    own[[name.startswith(f"{me.name}.") for name in task.names]] = column_sums(table.matrix(), block, task, stream)
+    mine = me.hand.deal(own + noise_share(task, stream))
+    return Outcome(task, _open(me, mine, task), own)
+
+
+def coordinator(me: Coordinator, task: Totals) -> Outcome:
+    """Compare the lists of ids, and wait for the result."""
+    check_count(compare_rows(me, task.owners), task.rows_at_most)
+    return Outcome(task, _open(me, None, task))
+
+
+def reference(tables: Mapping[str, NDArray[np.float64]], task: Totals, stream: Stream) -> NDArray[np.int64]:
+    """The same integers in the clear, before noise."""
+    return np.concatenate([column_sums(tables[block.owner], block, task, stream) for block in task.blocks])
+
+
+def column_sums(rows: NDArray[np.float64], block: Block, task: Totals, stream: Stream) -> NDArray[np.int64]:
+    return bounded_round(rows * GAMMA, task.limit(block), stream).sum(axis=0).astype(np.int64)
+
+
+def noise_share(task: Totals, stream: Stream) -> NDArray[np.int64]:
+    return task.additive.draw((len(task.names),), stream)
+
+
+def _open(me: Role, mine: Any, task: Totals) -> NDArray[np.int64]:
+    shape, total = (len(task.names),), None
+    if me.hand.seated:
+        total = me.hand.add([mine if n == me.name and mine else me.hand.receive(n, shape) for n in task.owners])
+    opened = me.reveal(total, to=task.everyone, event=task.events[0], shape=shape, bound=task.bound)
+    assert opened is not None
+    return opened.astype(np.int64)
+
+
+# --- models/totals.py
+
+
+class ColumnTotals(Estimator[Totals, Outcome]):
+    """Noisy sums of all encoded columns; every party keeps the exact ones of its own columns."""
+
+    kind = "totals"
+    tasks = (Totals,)
+    keeps = "sums"
+
+    def __init__(
+        self, *, epsilon: float | Mapping[str, float], delta: float = 1e-5, rows_at_most: Count = 1000
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rows_at_most = rows_at_most
+
+    def plan(self, roster: Roster) -> Totals:
+        blocks = tuple(Block(name, schema.encoded_names, schema.clip) for name, schema in roster.schemas.items())
+        draft = Totals(blocks, roster.trust, self.rows_at_most, noise=len(blocks))
+        budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
+        return with_least_noise(lambda n: replace(draft, noise=n), roster.trust, budgets, owners=len(blocks))
+
+    def details(self, task: Totals, statement: Statement) -> Details:
+        return Details("adding up", {"totals": len(task.names)}, section=(f"TOTALS of {len(task.names)} columns",))
+
+    def owner(self, me: Owner, table: Table, task: Totals) -> Outcome:
+        return owner(me, table.sorted_by_id(), task)
+
+    def coordinator(self, me: Coordinator, task: Totals) -> Outcome:
+        return coordinator(me, task)
+
+    def finish(self, result: Outcome) -> None:
+        self.feature_names_in_ = list(result.task.names)
+        self.totals_ = result.published / GAMMA
+        self.own_ = result.own
+
+    def keep(self, path: Path) -> None:
+        path.write_text(json.dumps({"sums": self.own_.tolist()}))
+
+    def learned(self) -> dict[str, Any]:
+        return {"feature_names_in": self.feature_names_in_}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"totals": self.totals_}
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        self.feature_names_in_ = learned["feature_names_in"]
+        self.totals_ = learned["arrays"]["totals"]
+
+    def summary(self) -> list[str]:
+        return [f"totals of {len(self.totals_)} columns"]
+
+
+# --- report/totals.py
+
+
+def result(model: ColumnTotals, run: Run, owners: Any) -> Html:
+    return tag("ul", *(tag("li", f"{n}: {v:.1f}") for n, v in zip(model.feature_names_in_, model.totals_, strict=True)))
+
+
+SECTION: Section[ColumnTotals] = Section(
+    title=lambda model, columns: f"the totals of {columns} columns",
+    result=result,
+    columns=lambda model: len(model.totals_),
+)
+
+
+# --- audit/totals.py
+
+
+def example() -> Totals:
+    schemas = {name: Schema({"x": number(-1, 1)}) for name in ("bank", "shop", "clinic")}
+    return ColumnTotals(epsilon={"analyst": 1.0}).plan(Roster.of(schemas))
+
+
+def games(task: Totals) -> Iterator[Game]:
+    """One person at the bounds of every column, or nobody."""
+    sampler = partial(sample, task)
+    story = "no row, or one at its bounds; the opened sums"
+    yield Game("totals", Observer.analyst(), story, task.events, task.trust, sampler)
+
+
+def sample(task: Totals, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+    seen = np.zeros((count, len(task.names)))
+    for block in task.blocks:
+        seen[:, task.names.index(f"{block.owner}.{block.columns[0]}")] = neighbour * int(task.limit(block) ** 0.5)
+    for _ in task.owners:
+        seen += np.array([noise_share(task, stream) for _ in range(count)])
+    return seen.sum(axis=1)
+
+
+# --- the one row
+
+ROW = Kind("totals", f"{__name__}:ColumnTotals", f"{__name__}:SECTION", (f"{__name__}:GAMES",))
+
+
+def __getattr__(name: str) -> Any:
+    """Games are entered when the row is asked for them, so that other tests do not see them."""
+    if name != "GAMES":
+        raise AttributeError(name)
+    if "totals" not in {row.name for row in registry._ROWS.values()}:
+        registry.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
+    return games
+
+
+# --- what the rest of the house makes of it
+
+SCHEMAS = {
+    "bank": Schema({"income": number(0, 10), "debt": number(0, 5)}),
+    "shop": Schema({"basket": number(0, 100)}),
+    "clinic": Schema({"bmi": number(10, 50)}),
+}
+STUDY = """\
+name = "totals"
+[task]
+kind = "totals"
+rows_at_most = 500
+[budget]
+epsilon = 2.0
+[coordinator]
+address = "127.0.0.1:{port}"
+[limits]
+join = 60
+"""
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
+    """The kind, registered for one test."""
+    monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
+    monkeypatch.setattr(registry, "_ROWS", dict(registry._ROWS))
+    return kinds.register(ROW)
+
+
+def table(name: str, rows: int = ROWS) -> dict[str, list[Any]]:
+    draw = np.random.default_rng(5)
+    bounds = {column: declared.ends for column, declared in SCHEMAS[name].columns.items()}
+    people = {"person_id": [f"p{index:03}" for index in range(rows)]}
+    return people | {column: draw.uniform(low, high, rows).round(2).tolist() for column, (low, high) in bounds.items()}
+
+
+@pytest.fixture
+def place(known: Kind, tmp_path: Path) -> Study:
+    """A study of the new kind, with keys, tables and policies on disk."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    from colonnade.cli.demo import write_study
+
+    path = write_study(tmp_path / "study", SCHEMAS, STUDY + "{parties}")
+    for name in SCHEMAS:
+        pyarrow.csv.write_csv(pa.table(table(name)), path.parent / name / f"{name}.csv")
+        config = path.parent / name / "party.toml"
+        config.write_text(re.sub(r"^tasks = .*$", 'tasks = ["totals"]', config.read_text(), flags=re.M))
+    return Study.load(path)
+
+
+def people() -> Federation:
+    import pyarrow as pa
+
+    return Federation([Party(name, pa.table(table(name)), schema=SCHEMAS[name], id="person_id") for name in SCHEMAS])
+
+
+def test_a_new_kind_runs_in_threads_and_equals_its_reference(known, stream, tmp_path, monkeypatch):
+    with monkeypatch.context() as without_noise:
+        without_noise.setattr(sys.modules[__name__], "noise_share", lambda task, _: np.zeros(len(task.names), np.int64))
+        model = ColumnTotals(epsilon=1.0).fit(people())
+    tables = {name: held.matrix() for name, held in people().tables().items()}
+    exact = reference(tables, model.plan(people().roster), stream)
+    np.testing.assert_allclose(model.totals_ * GAMMA, exact, atol=ROWS)  # each row is rounded at random
+    again = Estimator.load(model.save(tmp_path / "model.json"))
+    assert isinstance(again, ColumnTotals)
+    np.testing.assert_array_equal(again.totals_, model.totals_)
+
+
+def test_a_new_kind_is_priced_and_planned(place, colonnade):
+    answer = preflight(place)
+    assert (answer.details.method, answer.run.noise_on, answer.run.columns) == ("adding up", "a sum", 4)
+    text = colonnade("privacy", place.path)
+    for words in ("method: adding up", "TOTALS of 4 columns", "on a sum", "the budget for"):
+        assert words in text
+    plain = colonnade("privacy", place.path, "--json")
+    assert (plain["totals"], plain["noise_on"]) == (4, "a sum")
+    sentence = colonnade("plan", place.path, "--epsilon", "--noise-multiplier", 2, code=StudyError.exit_code)
+    assert "study 'totals' of kind totals releases no second moments" in sentence
+    wrong = place.path.read_text().replace("rows_at_most = 500", "rows_at_most = 0")
+    place.path.write_text(wrong)
+    assert "task.rows_at_most" in colonnade("privacy", place.path, code=StudyError.exit_code)
+
+
+def test_a_policy_must_allow_the_new_kind(place):
+    path = place.folder / "bank" / "party.toml"
+    path.write_text(path.read_text().replace('tasks = ["totals"]', 'tasks = ["pca"]'))
+    with pytest.raises(PolicyError, match="allows the tasks pca, and study 'totals' asks for totals"):
+        PartyConfig.load(path).check(place)
+
+
+def test_a_new_kind_runs_in_processes_with_report_ledger_and_kept_state(place, tmp_path, monkeypatch):
+    from colonnade.cli.publish import publish
+
+    plugin = tmp_path / "plugin" / "totals-1.dist-info"
+    plugin.mkdir(parents=True)
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: totals\nVersion: 1\n")
+    (plugin / "entry_points.txt").write_text(f"[colonnade.kinds]\ntotals = {Path(__file__).stem}:ROW\n")
+    path = [str(plugin.parent), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    out = tmp_path / "run"
+    folders = run_local(place, out)
+    publish(place, out, folders)
+    models = {name: Estimator.load(folder / "model.json") for name, folder in folders.items()}
+    for model in models.values():
+        np.testing.assert_array_equal(model.totals_, models["coordinator"].totals_)
+    for name in SCHEMAS:
+        kept = json.loads((folders[name] / "kept.json").read_text())["sums"]
+        assert len(kept) == 4
+        assert any(kept)
+        (entry,) = Ledger(place.folder / name / "ledger.sqlite").entries()
+        assert (entry.state, entry.events) == ("committed", place.events)
+    assert not (out / "kept.json").exists()
+    page = (out / "report.html").read_text()
+    for words in ("computed the totals of 4 columns", "bank.income: ", "What each observer can learn"):
+        assert words in page
+    task = json.loads((out / "run.json").read_text())["task"]
+    assert (task["kind"], task["columns"]) == ("totals", 4)
+
+
+def test_a_new_kind_is_audited(place, colonnade, tmp_path):
+    assert registry.subject(place.task) == "totals"
+    facts = colonnade("audit", "totals", "--samples", 20_000, "--seed", 3, "--out", tmp_path / "audit", "--json")
+    (game,) = facts["games"]
+    assert game["verdict"] == "holds", game
+
+
+def test_a_kind_that_lacks_a_member_is_refused_when_it_is_registered(known, monkeypatch):
+    before = kinds.rows()
+    monkeypatch.setattr(ColumnTotals, "tasks", (type("Lacking", (JointRows,), {}),))
+    with pytest.raises(StudyError, match=r"its task Lacking lacks agreement, bound, "):
+        kinds.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
+    assert kinds.rows() == before
+    with pytest.raises(StudyError, match="there is a kind 'totals' already"):
+        kinds.register(replace(ROW, model="colonnade.models.pca:PCA"))
+
+
+class Other(ColumnTotals):
+    kind = "others"
