@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 # Two workers, each with whole files: what a file sets up once is set up once.
 ABREAST := --numprocesses 2 --dist loadfile
 
-.PHONY: demo test check slow bench reproduce audit clean
+.PHONY: demo test lint check slow bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -19,11 +19,12 @@ demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 test: $(READY)  ## the quick suite
 	$(BIN)/pytest $(ABREAST)
 
-check: $(READY)  ## every gate
+lint: $(READY)  ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest $(ABREAST)
+
+check: lint test  ## every gate
 
 slow: $(READY)  ## statistical and reproduction tests that take minutes
 	$(BIN)/pytest -m slow --durations=10
