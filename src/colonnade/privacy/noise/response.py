@@ -41,13 +41,6 @@ def odds_for(epsilon: float) -> Fraction:
         bits *= 2
 
 
-def keep_probability(epsilon: float, categories: int) -> float:
-    """How often a label survives: ``e^epsilon / (e^epsilon + categories - 1)``."""
-    _check_epsilon(epsilon)
-    _check_categories(categories)
-    return 1 / (1 + (categories - 1) * math.exp(-epsilon))
-
-
 def randomised_response(labels: ArrayLike, categories: int, odds: Fraction, stream: Stream) -> NDArray[np.int64]:
     """Keep each label with probability ``odds / (odds + categories - 1)``, or else draw another one uniformly."""
     _check_categories(categories)
