@@ -145,7 +145,7 @@ class Table:
 
     def take(self, ids: Sequence[str]) -> Table:
         """A view of the rows with these ids, in this order."""
-        found = pc.index_in(pa.array(ids, pa.large_string()), self._shared_ids())
+        found = pc.index_in(pa.array(ids, pa.large_string()), self._own_ids() if self._common is None else self._common)
         if found.null_count:
             raise DataError(f"{self.source}: {found.null_count} of the ids asked for are not in the table")
         return self.take_rows(np.asarray(found, dtype=np.int64))
@@ -186,9 +186,6 @@ class Table:
 
     def _own_ids(self) -> Any:
         return self._ids if self._order is None else self._ids.take(pa.array(self._order))
-
-    def _shared_ids(self) -> Any:
-        return self._own_ids() if self._common is None else self._common
 
     def _positions(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         wanted = np.asarray(positions, dtype=np.int64)
