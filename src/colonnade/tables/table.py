@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -194,16 +195,9 @@ class Table:
         return np.where(wanted < 0, wanted + self.rows, wanted) if wanted.size and wanted.min() < 0 else wanted
 
     def _view(self, schema: Schema) -> Table:
-        return Table(
-            self._cells.select(schema.names),
-            self._ids,
-            schema,
-            source=self.source,
-            order=self._order,
-            keys=self.keys,
-            common=self._common,
-            places=self.places,
-        )
+        view = copy(self)
+        view.schema, view._cells, view._report = schema, self._cells.select(schema.names), None
+        return view
 
     def _reordered(
         self, wanted: NDArray[np.int64], *, common: pa.LargeStringArray | None = None, places: Places | None = None
