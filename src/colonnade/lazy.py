@@ -1,4 +1,4 @@
-"""Names that a package exports and imports when they are first used, because large libraries take long to load."""
+"""Names and modules that are imported when they are first used, because large libraries take long to load."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+
+class Later:
+    """A module that is imported when an attribute is first asked for; attributes are then kept."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):  # asked for by Python's own tools, not by us
+            raise AttributeError(attribute)
+        try:
+            found = getattr(import_module(self._name), attribute)
+        except AttributeError:  # a module inside it, such as csv, which must be imported by name
+            found = import_module(f"{self._name}.{attribute}")
+        setattr(self, attribute, found)
+        return found
 
 
 def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:

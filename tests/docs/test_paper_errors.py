@@ -14,10 +14,15 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from colonnade.models import baselines
-from colonnade.privacy import Adjacency, Observer, Trust, sensitivity as s
+from colonnade.privacy import Adjacency, Observer, Trust
 from colonnade.privacy.routes.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from colonnade.privacy.sensitivity.embeddings import embeddings_mu_squared
+from colonnade.privacy.sensitivity.exchange import Exchange, passive_squared, weights_sensitivity
+from colonnade.privacy.sensitivity.gradients import gradient_sensitivity, worst_weights_squared
+from colonnade.privacy.sensitivity.norms import party_norm_squared
 from colonnade.randomness import Stream
 from research import formulas as published
+from research.functional import blocks_epsilon, linear_l1, linear_party_l1, logistic_l1
 
 from .book import ROOT
 
@@ -115,8 +120,8 @@ def test_the_gradient_bound_of_lemma_9_is_exceeded() -> None:
         assert np.all(weights - gamma * row / 4 < 1)
         gradient = rounded * (gamma**2 / 2 + weights @ rounded)
         assert np.linalg.norm(gradient) > published.paper_logistic_gradient_norm(gamma, d)
-        weights_squared = s.worst_weights_squared("published", gamma, d)
-        ours = s.gradient_sensitivity("published", gamma, s.party_norm_squared(gamma, 1.0, d), weights_squared, d)
+        weights_squared = worst_weights_squared("published", gamma, d)
+        ours = gradient_sensitivity("published", gamma, party_norm_squared(gamma, 1.0, d), weights_squared, d)
         assert gradient @ gradient <= ours.l2_squared
 
 
@@ -182,7 +187,7 @@ def test_received_slopes_are_unbounded() -> None:
     case = VECTORS["hdp_fm_afe"]["hdp"][0]
     inside = math.erf(1 / case["paper_sigma_for_ZA"] / math.sqrt(2))  # chance that pure noise stays within L = 1
     assert inside < 0.04
-    run = s.Exchange(1, 1, 10, 0.1)
+    run = Exchange(1, 1, 10, 0.1)
     received, row = 25.0, 1.0
     moved = abs(run.rate * received * row / 10 - run.rate * received * -row / 10)
     assert moved > float(run.kick)
@@ -199,7 +204,7 @@ def test_a_step_on_received_slopes_does_not_contract() -> None:
     one, other = rng.normal(size=(2, 3))
     after = [w - 0.5 * received @ rows / 8 for w in (one, other)]
     assert np.linalg.norm(after[0] - after[1]) == pytest.approx(np.linalg.norm(one - other))
-    assert s.Exchange(1, 1, 8, 0.5).passive_contraction == 1
+    assert Exchange(1, 1, 8, 0.5).passive_contraction == 1
 
 
 def test_published_slopes_of_other_losses_are_too_small() -> None:
@@ -229,10 +234,10 @@ def test_the_exponential_family_is_climbed_the_wrong_way() -> None:
 
 def test_propagation_is_not_negligible_for_small_batches() -> None:
     """Charging the changed row alone would claim 4 k^2 e; the published table's fourth setting is at 1194."""
-    run = s.Exchange(10, 300, 100, 0.5)
-    assert float(s.passive_squared(run)) == pytest.approx(1193.97, abs=0.01)
-    large = s.Exchange(10, 10, 3200, 0.1)
-    assert float(s.passive_squared(large)) == pytest.approx(40.05, abs=0.01)
+    run = Exchange(10, 300, 100, 0.5)
+    assert float(passive_squared(run)) == pytest.approx(1193.97, abs=0.01)
+    large = Exchange(10, 10, 3200, 0.1)
+    assert float(passive_squared(large)) == pytest.approx(40.05, abs=0.01)
 
 
 def test_unnoised_weights_are_no_post_processing() -> None:
@@ -243,7 +248,7 @@ def test_unnoised_weights_are_no_post_processing() -> None:
         slope = -label / (1 + math.exp(label * offset))
         weights.append(0.0 - 0.1 * slope * row)
     assert weights[0] != weights[1]
-    assert s.weights_sensitivity(s.Exchange(1, 1, 1, 0.1), active=True) >= Fraction(abs(weights[0] - weights[1]))
+    assert weights_sensitivity(Exchange(1, 1, 1, 0.1), active=True) >= Fraction(abs(weights[0] - weights[1]))
 
 
 # The functional mechanism
@@ -260,7 +265,7 @@ def test_theorem_2_counts_cross_pairs_once() -> None:
     turned[0] = -1
     moved = np.abs(_coefficients(ones, 1.0) - _coefficients(turned, 1.0)).sum()
     assert moved == 56 > 32 == published.paper_party_l1(14, 1, label=False)
-    assert s.linear_party_l1(15, 1, "full") == 56 <= published.mended_party_l1(14, 1, label=False)
+    assert linear_party_l1(15, 1, "full") == 56 <= published.mended_party_l1(14, 1, label=False)
 
 
 def test_the_sensitivities_of_the_functional_mechanism_are_loose() -> None:
@@ -269,8 +274,8 @@ def test_the_sensitivities_of_the_functional_mechanism_are_loose() -> None:
         moved = max(
             np.abs(_coefficients(a[:d], a[d]) - _coefficients(b[:d], b[d])).sum() for a in corners for b in corners
         )
-        assert moved == s.linear_l1(d, "full") == Fraction(published.paper_linear_l1(d), 2)
-    assert s.logistic_l1(41, 4, "full") / 8 < Fraction(51, 100) * published.paper_logistic_l1(41)
+        assert moved == linear_l1(d, "full") == Fraction(published.paper_linear_l1(d), 2)
+    assert logistic_l1(41, 4, "full") / 8 < Fraction(51, 100) * published.paper_logistic_l1(41)
 
 
 def test_corollary_1_contradicts_theorem_1() -> None:
@@ -279,7 +284,7 @@ def test_corollary_1_contradicts_theorem_1() -> None:
     total = sum(blocks)
     scale = total / epsilon
     spent = [block / scale for block in blocks]
-    assert s.blocks_epsilon(blocks, [scale] * 3) == epsilon
+    assert blocks_epsilon(blocks, [scale] * 3) == epsilon
     assert published.paper_blocks_epsilon(total, blocks, spent) == pytest.approx(3 * epsilon)
 
 
@@ -304,7 +309,7 @@ def test_the_printed_laplace_density_is_none() -> None:
 
 def test_embeddings_are_released_once_an_epoch() -> None:
     for case in VECTORS["hdp_fm_afe"]["afe_paper_true"]:
-        mu = math.sqrt(s.embeddings_mu_squared(case["E"], published.classic_gaussian_sigma(case["eps"], case["delta"])))
+        mu = math.sqrt(embeddings_mu_squared(case["E"], published.classic_gaussian_sigma(case["eps"], case["delta"])))
         assert gaussian_epsilon(mu, case["delta"]) == pytest.approx(case["eps_true_vanilla_fixed_encoder"], rel=1e-6)
         assert case["E"] == 1 or gaussian_epsilon(mu, case["delta"]) > 3 * case["eps"]
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy import sensitivity as s
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
-from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity
+from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
+from research.functional import linear_party_l1
 
 EXTRA = json.loads((Path(__file__).parent / "vectors.json").read_text())["extra"]
 Groups = list[tuple[int, int]]
@@ -122,7 +122,7 @@ def test_the_closed_forms_are_special_cases() -> None:
         assert grouped_replace_l1(Radii((1,) * (d + 1))) == grouped_l1(Radii((1,) * (d + 1))) == case["delta1"]
     for case in EXTRA["fm_upper_party"]:
         found = grouped_replace_l1(Radii((1,) * case["m"]), case["D"] - case["m"])
-        assert found == s.linear_party_l1(case["D"], case["m"])
+        assert found == linear_party_l1(case["D"], case["m"])
         assert float(found) == pytest.approx(case["delta1"], rel=1e-12)
     for case in EXTRA["fm_upper_logistic_w1"]:
         # The label as a constant of weight one that does not change, its square not among the coefficients.
@@ -134,7 +134,7 @@ def test_the_closed_forms_are_special_cases() -> None:
 @given(st.integers(1, 30), st.data())
 def test_boxes_agree_with_the_closed_form(size: int, data: st.DataObject) -> None:
     held = data.draw(st.integers(0, size))
-    assert grouped_replace_l1(Radii((1,) * held), size - held) == s.linear_party_l1(size, held)
+    assert grouped_replace_l1(Radii((1,) * held), size - held) == linear_party_l1(size, held)
 
 
 @given(st.lists(st.tuples(st.integers(1, 2), st.integers(0, 20)), max_size=6), st.integers(0, 50))
@@ -183,7 +183,7 @@ def test_both_cases_are_reached(radius: float, rest: float) -> None:
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 100))
 def test_fewer_columns_never_cost_more_than_a_whole_row(changing: int, fixed: int, columns: int) -> None:
-    whole = s.moments_sensitivity(changing + fixed, columns)
+    whole = moments_sensitivity(changing + fixed, columns)
     l1, square = changed_columns_sensitivity(changing, fixed, columns)
     assert square <= whole.replace_l2_squared
     assert l1 <= whole.replace_l1

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity import (
-    conditional_norm_squared,
-    moments_sensitivity,
-    party_norm_squared,
-    polynomial_sensitivity,
-    upper_moments_sensitivity,
-)
+from colonnade.privacy.sensitivity.moments import moments_sensitivity, upper_moments_sensitivity
 from colonnade.privacy.sensitivity.monomials import (
     Domain,
     monomial_maximum,
@@ -22,7 +16,8 @@ from colonnade.privacy.sensitivity.monomials import (
     others_sensitivity,
     polynomial_maxima,
 )
-from colonnade.privacy.sensitivity.norms import enforced_norm_squared
+from colonnade.privacy.sensitivity.norms import conditional_norm_squared, enforced_norm_squared, party_norm_squared
+from research.bounds import polynomial_sensitivity
 
 
 def value(terms, row):

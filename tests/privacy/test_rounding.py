@@ -12,7 +12,7 @@ from colonnade.privacy.noise.rounding import (
     round_rows,
     stochastic_round,
 )
-from colonnade.privacy.sensitivity import conditional_norm_squared
+from colonnade.privacy.sensitivity.norms import conditional_norm_squared
 from colonnade.randomness import Stream
 
 

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy import sensitivity as s
 from colonnade.privacy.routes.gaussian import gaussian_mu
+from colonnade.privacy.sensitivity.exchange import Exchange, active_squared, passive_squared, weights_sensitivity
 from research import formulas as published
+from research.bounds import closed_form_squared, logistic_own_slope
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["hdp_fm_afe"]["hdp"]
 Array = np.ndarray[Any, Any]
 
 
-def _run(case: dict[str, Any]) -> s.Exchange:
-    return s.Exchange(
+def _run(case: dict[str, Any]) -> Exchange:
+    return Exchange(
         case["e"], case["r"], case["b"], case["eta"],
         weight_norm=case["k"], slope=case["L"], curvature=case["beta_theta"],
     )  # fmt: skip
@@ -28,20 +29,20 @@ def _run(case: dict[str, Any]) -> s.Exchange:
 @pytest.mark.parametrize("case", VECTORS)
 def test_exchanges_match_the_vectors(case: dict[str, Any]) -> None:
     run, near = _run(case), {"rel": 1e-9}
-    own = s.logistic_own_slope(run)
-    passive, active = (math.sqrt(square) for square in (s.passive_squared(run), s.active_squared(run, own)))
+    own = logistic_own_slope(run)
+    passive, active = (math.sqrt(square) for square in (passive_squared(run), active_squared(run, own)))
     assert float(own) == pytest.approx(case["S_A"], **near)
     assert passive == pytest.approx(case["delta_B"], **near)
     assert active == pytest.approx(case["delta_A"], **near)
     reach = 2 * Fraction(case["k"])
-    closed = (s.closed_form_squared(run, Fraction(1), reach), s.closed_form_squared(run, Fraction(1, 4), own))
+    closed = (closed_form_squared(run, Fraction(1), reach), closed_form_squared(run, Fraction(1, 4), own))
     assert math.sqrt(closed[0]) == pytest.approx(case["delta_B_closed"], **near)
     assert math.sqrt(closed[1]) == pytest.approx(case["delta_A_closed"], **near)
     mu = gaussian_mu(case["eps"], case["delta"])
     assert passive / mu == pytest.approx(case["sigma_B"], rel=1e-6)
     assert active / mu == pytest.approx(case["sigma_A"], rel=1e-6)
     # The vector has no cap; the weights stay in a ball of diameter 2k, and so does their change.
-    assert float(s.weights_sensitivity(run)) == pytest.approx(min(case["model_release_sens"], 2 * case["k"]), **near)
+    assert float(weights_sensitivity(run)) == pytest.approx(min(case["model_release_sens"], 2 * case["k"]), **near)
 
 
 @pytest.mark.parametrize("case", VECTORS)
@@ -59,7 +60,7 @@ def _ball(v: Array, radius: float) -> Array:
     return v * min(1.0, radius / max(float(np.linalg.norm(v)), 1e-300))
 
 
-def _sent_by_passive(run: s.Exchange, rows: Array, slopes: Array) -> tuple[list[Array], Array]:
+def _sent_by_passive(run: Exchange, rows: Array, slopes: Array) -> tuple[list[Array], Array]:
     """All scores a passive party sends in a run in which it receives these slopes, and its final weights."""
     w = np.zeros(rows.shape[2])
     sent = []
@@ -72,7 +73,7 @@ def _sent_by_passive(run: s.Exchange, rows: Array, slopes: Array) -> tuple[list[
     return sent, w
 
 
-def _sent_by_active(run: s.Exchange, rows: Array, labels: Array, offsets: Array) -> tuple[list[Array], Array]:
+def _sent_by_active(run: Exchange, rows: Array, labels: Array, offsets: Array) -> tuple[list[Array], Array]:
     """All logistic slopes the active party sends in a run in which it receives these scores."""
     w = np.zeros(rows.shape[2])
     sent = []
@@ -93,7 +94,7 @@ def _distance_squared(one: list[Array], other: list[Array]) -> float:
 
 def test_a_scripted_transcript_comes_close_to_the_bound() -> None:
     """Messages that always push the changed row the same way: the difference of weights is real and spreads."""
-    run = s.Exchange(3, 50, 4, 0.5)
+    run = Exchange(3, 50, 4, 0.5)
     rows = np.ones((50, 4, 1))
     slopes = np.zeros((3, 50, 4))
     slopes[:, 0, 0] = 1.0
@@ -101,20 +102,20 @@ def test_a_scripted_transcript_comes_close_to_the_bound() -> None:
     changed[0, 0] = -1.0
     realised = _distance_squared(_sent_by_passive(run, rows, slopes)[0], _sent_by_passive(run, changed, slopes)[0])
     assert realised == pytest.approx(172.4375)
-    assert float(s.passive_squared(run)) == pytest.approx(184.4375)
+    assert float(passive_squared(run)) == pytest.approx(184.4375)
     ignored = 4 * run.weight_norm**2 * run.epochs
-    assert ignored == 12 < realised < s.passive_squared(run)
+    assert ignored == 12 < realised < passive_squared(run)
 
 
-def _random_run(rng: np.random.Generator) -> s.Exchange:
-    return s.Exchange(
+def _random_run(rng: np.random.Generator) -> Exchange:
+    return Exchange(
         int(rng.integers(1, 5)), int(rng.integers(1, 6)), int(rng.integers(1, 5)), float(rng.uniform(0.05, 8)),
         row_norm=float(rng.uniform(0.5, 2)), weight_norm=float(rng.uniform(0.2, 3)), slope=float(rng.uniform(0.3, 1)),
         ridge=float(rng.choice([0, 0.01, 0.1])), prox_ridge=float(rng.choice([0, 0.05])),
     )  # fmt: skip
 
 
-def _random_rows(rng: np.random.Generator, run: s.Exchange, width: int) -> tuple[Array, Array, tuple[int, int]]:
+def _random_rows(rng: np.random.Generator, run: Exchange, width: int) -> tuple[Array, Array, tuple[int, int]]:
     """Rows on the sphere, the same with one of them turned around, and which."""
     rows = rng.normal(size=(run.batches, run.batch_size, width))
     rows *= run.row_norm / np.linalg.norm(rows, axis=2, keepdims=True)
@@ -124,7 +125,7 @@ def _random_rows(rng: np.random.Generator, run: s.Exchange, width: int) -> tuple
     return rows, changed, place
 
 
-def _scripted(rng: np.random.Generator, run: s.Exchange, place: tuple[int, int], size: float) -> Array:
+def _scripted(rng: np.random.Generator, run: Exchange, place: tuple[int, int], size: float) -> Array:
     messages = rng.normal(size=(run.epochs, run.batches, run.batch_size)) * rng.choice([0.0, 1.0, 30.0])
     if rng.random() < 0.5:
         messages[:, place[0], place[1]] = size
@@ -139,8 +140,8 @@ def test_random_transcripts_realise_at_most_the_passive_bound() -> None:
         rows, changed, place = _random_rows(rng, run, int(rng.integers(1, 4)))
         slopes = _scripted(rng, run, place, run.slope)
         (one, w), (other, v) = (_sent_by_passive(run, data, slopes) for data in (rows, changed))
-        worst = max(worst, _distance_squared(one, other) / float(s.passive_squared(run)))
-        assert np.linalg.norm(w - v) <= float(s.weights_sensitivity(run)) * (1 + 1e-12)
+        worst = max(worst, _distance_squared(one, other) / float(passive_squared(run)))
+        assert np.linalg.norm(w - v) <= float(weights_sensitivity(run)) * (1 + 1e-12)
     assert 0.5 < worst <= 1 + 1e-12
 
 
@@ -156,46 +157,46 @@ def test_random_transcripts_realise_at_most_the_active_bound() -> None:
         offsets = _scripted(rng, run, place, 0.0)
         one, w = _sent_by_active(run, rows, labels, offsets)
         other, v = _sent_by_active(run, changed, flipped, offsets)
-        bound = float(s.active_squared(run, s.logistic_own_slope(run)))
-        assert bound <= float(s.active_squared(run))
+        bound = float(active_squared(run, logistic_own_slope(run)))
+        assert bound <= float(active_squared(run))
         worst = max(worst, _distance_squared(one, other) / bound)
-        assert np.linalg.norm(w - v) <= float(s.weights_sensitivity(run, active=True)) * (1 + 1e-12)
+        assert np.linalg.norm(w - v) <= float(weights_sensitivity(run, active=True)) * (1 + 1e-12)
     assert 0.5 < worst <= 1 + 1e-12
 
 
 def test_the_changed_rows_own_slope_reaches_its_bound() -> None:
-    run = s.Exchange(1, 1, 1, 0.1, row_norm=2.0, weight_norm=0.75)
+    run = Exchange(1, 1, 1, 0.1, row_norm=2.0, weight_norm=0.75)
     score = run.row_norm * run.weight_norm
     moved = 1 / (1 + math.exp(-score)) + 1 / (1 + math.exp(-score))  # labels differ, scores +- R k
-    assert moved == pytest.approx(float(s.logistic_own_slope(run)))
-    assert s.logistic_own_slope(s.Exchange(1, 1, 1, 0.1, weight_norm=1e6)) == 2
+    assert moved == pytest.approx(float(logistic_own_slope(run)))
+    assert logistic_own_slope(Exchange(1, 1, 1, 0.1, weight_norm=1e6)) == 2
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 def test_the_recursion_is_never_above_its_closed_form(ridge: float) -> None:
     for k in (0.1, 0.5, 50.0):
-        run = s.Exchange(6, 7, 3, 0.5, weight_norm=k, ridge=ridge)
-        closed = s.closed_form_squared(run, Fraction(1), 2 * Fraction(k))
-        assert s.passive_squared(run) <= closed
-        assert (s.passive_squared(run) == closed) == (ridge == 0 and k == 50)
+        run = Exchange(6, 7, 3, 0.5, weight_norm=k, ridge=ridge)
+        closed = closed_form_squared(run, Fraction(1), 2 * Fraction(k))
+        assert passive_squared(run) <= closed
+        assert (passive_squared(run) == closed) == (ridge == 0 and k == 50)
 
 
 def test_penalties_never_cost_privacy() -> None:
-    plain = s.Exchange(5, 8, 4, 0.5)
-    for softer in (s.Exchange(5, 8, 4, 0.5, ridge=0.2), s.Exchange(5, 8, 4, 0.5, prox_ridge=0.2)):
-        assert s.passive_squared(softer) < s.passive_squared(plain)
-        assert s.active_squared(softer) < s.active_squared(plain)
-        assert s.weights_sensitivity(softer) < s.weights_sensitivity(plain)
+    plain = Exchange(5, 8, 4, 0.5)
+    for softer in (Exchange(5, 8, 4, 0.5, ridge=0.2), Exchange(5, 8, 4, 0.5, prox_ridge=0.2)):
+        assert passive_squared(softer) < passive_squared(plain)
+        assert active_squared(softer) < active_squared(plain)
+        assert weights_sensitivity(softer) < weights_sensitivity(plain)
 
 
 def test_too_large_a_step_is_charged_not_refused() -> None:
-    run = s.Exchange(3, 4, 2, 9.0, weight_norm=100.0)
+    run = Exchange(3, 4, 2, 9.0, weight_norm=100.0)
     assert run.active_contraction == Fraction(5, 4)
-    assert s.weights_sensitivity(run, active=True) > s.weights_sensitivity(run)
+    assert weights_sensitivity(run, active=True) > weights_sensitivity(run)
 
 
 def test_senseless_runs_are_refused() -> None:
     with pytest.raises(PrivacyError, match="epochs"):
-        s.Exchange(0, 1, 1, 0.1)
+        Exchange(0, 1, 1, 0.1)
     with pytest.raises(PrivacyError, match="rate"):
-        s.Exchange(1, 1, 1, math.nan)
+        Exchange(1, 1, 1, math.nan)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DatasetError
-from colonnade.tables import Schema, population, read_table, write_population
+from colonnade.tables import Schema, population, read_table
 
 
 def test_same_seed_same_people() -> None:
@@ -40,7 +40,8 @@ def test_factors_cross_the_organisations() -> None:
 
 
 def test_files_for_the_demo(tmp_path: Path) -> None:
-    made = write_population(tmp_path, 400, seed=1)
+    made = population(400, seed=1)
+    made.write(tmp_path, seed=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"{party}.{ending}" for party in made.parties for ending in ("csv", "toml")
     )
@@ -54,7 +55,8 @@ def test_files_for_the_demo(tmp_path: Path) -> None:
 
 
 def test_partial_overlap(tmp_path: Path) -> None:
-    made = write_population(tmp_path, 1000, overlap=0.9)
+    made = population(1000)
+    made.write(tmp_path, overlap=0.9)
     known = [set(read_table(tmp_path / f"{p}.csv", tmp_path / f"{p}.toml").ids) for p in made.parties]
     assert [len(ids) for ids in known] == [900] * 3
     assert 650 < len(set.intersection(*known)) < 800

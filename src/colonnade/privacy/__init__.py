@@ -27,12 +27,7 @@ if TYPE_CHECKING:
         Repeated as Repeated,
         SkellamRelease as SkellamRelease,
     )
-    from colonnade.privacy.sensitivity import (
-        Sensitivity as Sensitivity,
-        moments_sensitivity as moments_sensitivity,
-        rounded_norm as rounded_norm,
-        rounded_norm_squared as rounded_norm_squared,
-    )
+    from colonnade.privacy.sensitivity import Sensitivity as Sensitivity
     from colonnade.privacy.statement import Row as Row, Statement as Statement
 
 __all__, __getattr__, __dir__ = exports(
@@ -45,7 +40,7 @@ __all__, __getattr__, __dir__ = exports(
         "observers": "Adjacency Budget Observer Trust parse_budgets",
         "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease GaussianRelease NonPrivate "
         "PoissonSampled PostProcessing RandomisedResponse Repeated SkellamRelease",
-        "sensitivity": "Sensitivity moments_sensitivity rounded_norm rounded_norm_squared",
+        "sensitivity": "Sensitivity",
         "statement": "Row Statement",
     },
 )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from types import UnionType
 from typing import Any
 
 from colonnade.errors import PrivacyError
@@ -56,7 +57,7 @@ def from_dict(value: Mapping[str, Any]) -> Event:
         raise PrivacyError(f"privacy event of kind {kind!r} has a field this code does not know: {strange[0]!r}")
     needed = labels - _NEW_IN_2 if value["version"] == 1 else labels
     try:
-        return make(**{label: _read(label, value[label]) for label in needed})
+        return make(**{label: _READERS[label](value[label]) for label in needed})
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed") from error
 
@@ -69,10 +70,14 @@ def from_json(text: str) -> Event:
         raise PrivacyError("a privacy event is not valid JSON") from error
 
 
+def _typed(value: Any, kinds: type | UnionType, what: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise TypeError(f"{what} is expected")
+    return value
+
+
 def _fraction(value: Any) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise TypeError("an exact number is expected")
-    return Fraction(value)
+    return Fraction(_typed(value, int | str, "an exact number"))
 
 
 def _exact(value: Any) -> int | Fraction:
@@ -81,21 +86,7 @@ def _exact(value: Any) -> int | Fraction:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("text is expected")
-    return value
-
-
-def _decimal(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("a number is expected")
-    return float(value)
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError("a whole number is expected")
-    return value
+    return str(_typed(value, str, "text"))
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -106,19 +97,15 @@ def _names(value: Any) -> tuple[str, ...]:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("l1", "l2_squared", "replace_l1", "replace_l2_squared"), _exact),
-    **dict.fromkeys(("dimension", "times", "categories"), _whole),
+    **dict.fromkeys(("dimension", "times", "categories"), lambda value: _typed(value, int, "a whole number")),
     **dict.fromkeys(("scale", "odds", "rate"), _fraction),
     **dict.fromkeys(("audience", "about", "coins"), _names),
+    **dict.fromkeys(("name", "holder", "reason", "theorem", "unproven"), _text),
     "shares": lambda value: tuple((_text(owner), _fraction(size)) for owner, size in value),
     "others": lambda value: tuple((_text(owner), _exact(l1), _exact(square)) for owner, l1, square in value),
-    "tail": _decimal,
+    "tail": lambda value: float(_typed(value, int | float, "a number")),
     "event": from_dict,
 }
-
-
-def _read(label: str, value: Any) -> Any:
-    reader: Callable[[Any], Any] = _READERS.get(label, _text)
-    return reader(value)
 
 
 @dataclass(frozen=True)
@@ -225,16 +212,14 @@ def _noisy(
     unknown = [size for owner, size in event.shares if owner not in observer.names]
     if not unknown:
         return View(NonPrivate.kind, adjacency, reason=f"{observer} knows every share of the noise")
-    laplace = isinstance(event, DiscreteLaplaceRelease)
-    single = event.l1, 0 if isinstance(event, DiscreteLaplaceRelease) else event.l2_squared
-    l1, l2_squared = single
+    l1, l2_squared = event.l1, event.l2_squared
     if adjacency is not Adjacency.ADD_REMOVE:
-        l1, l2_squared = event.replace_l1, 0 if isinstance(event, DiscreteLaplaceRelease) else event.replace_l2_squared
+        l1, l2_squared = event.replace_l1, event.replace_l2_squared
         # For one owner only: a larger group must never seem to learn less, or the table could miss the worst one.
         alone = {name for name in observer.names if name != COORDINATOR}
         for owner, other_l1, other_l2_squared in event.others:
             if alone == {owner}:
-                l1, l2_squared = min(l1, other_l1), 0 if laplace else min(l2_squared, other_l2_squared)
+                l1, l2_squared = min(l1, other_l1), min(l2_squared, other_l2_squared)
     seen = View(
         kind=event.kind,
         adjacency=adjacency,
@@ -244,8 +229,8 @@ def _noisy(
         dimension=event.dimension,
         l1=l1,
         l2_squared=l2_squared,
-        single_l1=single[0],
-        single_l2_squared=single[1],
+        single_l1=event.l1,
+        single_l2_squared=event.l2_squared,
         tail=float(event.tail),
         theorem=event.theorem,
         unproven=event.unproven,

@@ -40,6 +40,12 @@ class _Written:
         """One line of JSON."""
         return json.dumps(self.to_dict(), sort_keys=True)
 
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield from ((owner, ("share", size)) for owner, size in getattr(self, "shares", ()))
+        yield from ((name, (label,)) for label in ("audience", "about") for name in getattr(self, label, ()))
+        yield from ((name, ("others", l1, l2_squared)) for name, l1, l2_squared in getattr(self, "others", ()))
+
 
 @dataclass(frozen=True)
 class _Release(_Written):
@@ -116,10 +122,6 @@ class _SquaredRelease(_Release):
         if any((l1 == 0) != (square == 0) for l1, square in [*pairs, *((l1, square) for _, l1, square in self.others)]):
             raise PrivacyError(f"release {self.name!r} has a change that is zero in one norm and not in the other")
 
-    def marks(self) -> Marks:
-        """What distinguishes one participant from another in this release."""
-        yield from _marks(self.shares, self.audience, self.about, self.others)
-
 
 class SkellamRelease(_SquaredRelease):
     """Shares ``mu`` of Skellam noise: Pois(mu) - Pois(mu), whose variance is 2 mu."""
@@ -163,6 +165,8 @@ class DiscreteLaplaceRelease(_Release):
     about: Names = ()
     others: Others = ()
     kind: ClassVar[str] = "discrete_laplace"
+    l2_squared: ClassVar[int] = 0  # its price does not depend on the L2 norm
+    replace_l2_squared: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,10 +177,6 @@ class DiscreteLaplaceRelease(_Release):
             self._whole(label)
         self._refined(self.others)
         self._tail(self.tail)
-
-    def marks(self) -> Marks:
-        """What distinguishes one participant from another in this release."""
-        yield from _marks(self.shares, self.audience, self.about, self.others)
 
 
 @dataclass(frozen=True)
@@ -208,14 +208,29 @@ class RandomisedResponse(_Written):
     def marks(self) -> Marks:
         """What distinguishes one participant from another in this release."""
         yield self.holder, ("holder",)
-        yield from _marks((), self.audience, (), ())
+        yield from super().marks()
 
 
 _Noisy = SkellamRelease | DiscreteGaussianRelease | GaussianRelease | DiscreteLaplaceRelease
 
 
+class _Around(_Written):
+    """Something around another release, in ``event``."""
+
+    event: Any
+
+    @property
+    def name(self) -> str:
+        """The name of what is released."""
+        return str(self.event.name)
+
+    def marks(self) -> Marks:
+        """What distinguishes one participant from another in this release."""
+        yield from self.event.marks()
+
+
 @dataclass(frozen=True)
-class PoissonSampled(_Written):
+class PoissonSampled(_Around):
     """A release over a batch that each person joins with probability ``rate``; ``coins`` names who knows the batch."""
 
     event: _Noisy
@@ -230,19 +245,14 @@ class PoissonSampled(_Written):
         if not 0 < self.rate <= 1:
             raise PrivacyError(f"the sampling rate of {self.event.name!r} must lie in (0, 1]")
 
-    @property
-    def name(self) -> str:
-        """The name of what is released."""
-        return self.event.name
-
     def marks(self) -> Marks:
         """What distinguishes one participant from another in this release."""
-        yield from self.event.marks()
+        yield from super().marks()
         yield from ((name, ("coins",)) for name in self.coins)
 
 
 @dataclass(frozen=True)
-class Repeated(_Written):
+class Repeated(_Around):
     """A release made ``times`` times with fresh noise on the same person.
 
     With fixed disjoint batches, ``times`` is the number of epochs, for any number of batches.
@@ -258,15 +268,6 @@ class Repeated(_Written):
         if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
             raise PrivacyError(f"{self.event.name!r} must be repeated a positive whole number of times")
 
-    @property
-    def name(self) -> str:
-        """The name of what is released."""
-        return self.event.name
-
-    def marks(self) -> Marks:
-        """What distinguishes one participant from another in this release."""
-        yield from self.event.marks()
-
 
 @dataclass(frozen=True)
 class PostProcessing(_Written):
@@ -275,10 +276,6 @@ class PostProcessing(_Written):
     name: str
     audience: Names = ()
     kind: ClassVar[str] = "post_processing"
-
-    def marks(self) -> Marks:
-        """What distinguishes one participant from another in this release."""
-        yield from _marks((), self.audience, (), ())
 
 
 @dataclass(frozen=True)
@@ -289,17 +286,6 @@ class NonPrivate(_Written):
     name: str = ""
     audience: Names = ()
     kind: ClassVar[str] = "non_private"
-
-    def marks(self) -> Marks:
-        """What distinguishes one participant from another in this release."""
-        yield from _marks((), self.audience, (), ())
-
-
-def _marks(shares: Shares, audience: Names, about: Names, others: Others) -> Marks:
-    yield from ((owner, ("share", size)) for owner, size in shares)
-    yield from ((name, ("audience",)) for name in audience)
-    yield from ((name, ("about",)) for name in about)
-    yield from ((name, ("others", l1, l2_squared)) for name, l1, l2_squared in others)
 
 
 _AS_TEXT = frozenset({"l1", "l2_squared", "replace_l1", "replace_l2_squared"})

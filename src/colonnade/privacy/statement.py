@@ -108,15 +108,10 @@ class Statement:
             "delta": self.delta,
             "rows": [
                 {
+                    **vars(row),
                     "observer": row.observer.label,
                     "adjacency": row.adjacency.value,
                     "epsilon": None if math.isinf(row.epsilon) else row.epsilon,
-                    "delta": row.delta,
-                    "route": row.route,
-                    "theorem": row.theorem,
-                    "status": row.status,
-                    "reason": row.reason,
-                    "others": row.others,
                 }
                 for row in self.rows
             ],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Keys as Keys,
         key_columns as key_columns,
     )
-    from colonnade.tables.people import population as population, write_population as write_population
+    from colonnade.tables.people import population as population
     from colonnade.tables.places import Places as Places, Spread as Spread
     from colonnade.tables.reading import read_table as read_table
     from colonnade.tables.schema import Schema as Schema
@@ -43,7 +43,7 @@ __all__, __getattr__, __dir__ = exports(
         "draft": "draft_schema",
         "encode": "Report encode_columns",
         "keys": "Key KeyColumn KeyPlan Keys key_columns",
-        "people": "population write_population",
+        "people": "population",
         "places": "Places Spread",
         "reading": "read_table",
         "schema": "Schema",

@@ -71,20 +71,20 @@ class Centred:
     @property
     def clip(self) -> float:
         """A bound on the L2 norm of a row, label included; rounded up."""
-        label = sum((_square(column, self.norm) for _, column in self._labels), Fraction(0))
+        label = sum((_largest(column, self.norm, 2) for _, column in self._labels), Fraction(0))
         return _root_up(Fraction(self.feature_clip) ** 2 + label) if label else self.feature_clip
 
     @cached_property
     def feature_clip(self) -> float:
         """A bound on the L2 norm of the features of a row; rounded up."""
-        largest = _root_up(sum((_square(column, self.norm) for _, column in self._features), Fraction(0)))
+        largest = _root_up(sum((_largest(column, self.norm, 2) for _, column in self._features), Fraction(0)))
         return largest if self._given is None else min(self._given, largest)
 
     @cached_property
     def groups(self) -> tuple[tuple[int, Fraction], ...]:
         """For each column, how many encoded columns it has and a bound on the L1 norm of their values."""
         columns = (*self._features, *self._labels)
-        return tuple((len(column.parts), _radius(column, self.norm)) for _, column in columns)
+        return tuple((len(column.parts), _largest(column, self.norm, 1)) for _, column in columns)
 
     def rows(self, table: Table) -> CentredRows:
         """Centred features and label of a table's rows, in the table's order."""
@@ -185,12 +185,9 @@ def _longest(column: Column, norm: Norm) -> list[list[tuple[int, Fraction]]]:
     return [chosen, [(size, off)]] if column.missing == NOWHERE else [chosen]
 
 
-def _square(column: Column, norm: Norm) -> Fraction:
-    return max(sum((count * size**2 for count, size in row), Fraction(0)) for row in _longest(column, norm))
-
-
-def _radius(column: Column, norm: Norm) -> Fraction:
-    return max(sum((count * size for count, size in row), Fraction(0)) for row in _longest(column, norm))
+def _largest(column: Column, norm: Norm, power: int) -> Fraction:
+    """The largest sum of this power of the sizes of a column's entries: of squares, or the L1 norm."""
+    return max(sum((count * size**power for count, size in row), Fraction(0)) for row in _longest(column, norm))
 
 
 def _root_up(square: Fraction) -> float:

@@ -34,6 +34,8 @@ class Number:
     missing: str | float = REFUSE
 
     kind = "number"
+    parts = ("",)
+    """What is appended to the column's name for each encoded column."""
 
     def __post_init__(self) -> None:
         low, high = _real("low", self.low), _real("high", self.high)
@@ -67,11 +69,6 @@ class Number:
         if self.transform == "log1p":
             return math.log1p(self.low), math.log1p(self.high)
         return self.low, self.high
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """What is appended to the column's name for each encoded column."""
-        return ("",)
 
     def fields(self) -> dict[str, Field]:
         """The column as plain values, in the order they are written to a file."""
@@ -135,15 +132,12 @@ class Flag:
     missing: bool | str = REFUSE
 
     kind = "flag"
+    parts = ("",)
+    """What is appended to the column's name for each encoded column."""
 
     def __post_init__(self) -> None:
         if self.missing != REFUSE and not isinstance(self.missing, bool):
             raise SchemaError(f'missing must be "refuse", true or false, not {self.missing!r}')
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """What is appended to the column's name for each encoded column."""
-        return ("",)
 
     def fields(self) -> dict[str, Field]:
         """The column as plain values, in the order they are written to a file."""

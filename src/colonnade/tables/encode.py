@@ -29,22 +29,13 @@ class Report:
     shortened: int = 0
 
     def __add__(self, other: Report) -> Report:
-        return Report(
-            self.rows + other.rows,
-            _summed(self.clipped, other.clipped),
-            _summed(self.missing, other.missing),
-            self.shortened + other.shortened,
-        )
+        clipped, missing = _summed(self.clipped, other.clipped), _summed(self.missing, other.missing)
+        return Report(self.rows + other.rows, clipped, missing, self.shortened + other.shortened)
 
     @property
     def total_clipped(self) -> int:
         """Cells outside their bounds, over all columns."""
         return sum(self.clipped.values())
-
-    @property
-    def total_missing(self) -> int:
-        """Missing cells, over all columns."""
-        return sum(self.missing.values())
 
     def lines(self) -> list[str]:
         """The report as a list of sentences."""

@@ -34,7 +34,8 @@ def read_columns(source: Any, name: str, choose: Chooser) -> pa.Table:
     Every cell of a CSV file stays text, so that an id such as 007 stays what it is.
     """
     if isinstance(source, str | Path):
-        return _from_path(Path(source), name, choose)
+        with _readable(Path(source), name) as parquet:
+            return (_from_parquet if parquet else _from_csv)(Path(source), name, choose)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
@@ -123,11 +124,6 @@ def _readable(path: Path, name: str) -> Iterator[bool]:
         raise DataError(f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet") from None
     except OSError as error:
         raise DataError(f"{name}: the file cannot be read: {error.strerror or 'it is damaged'}") from None
-
-
-def _from_path(path: Path, name: str, choose: Chooser) -> pa.Table:
-    with _readable(path, name) as parquet:
-        return (_from_parquet if parquet else _from_csv)(path, name, choose)
 
 
 def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:

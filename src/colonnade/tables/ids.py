@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.parse import Mask, Place, is_text, plain
+from colonnade.tables.parse import Mask, Place, is_text, plain, whole
 
 _CHUNK = 1 << 16
 
@@ -119,7 +119,7 @@ def as_text(array: Any, place: Place, what: str) -> Any:
     if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return array.cast(pa.large_string())
     if pa.types.is_floating(kind):
-        values, fits = _whole(array)
+        values, fits = whole(array)
         if not fits.all():
             raise place.fail(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers")
         return values.cast(pa.large_string())
@@ -140,20 +140,9 @@ def _legible(array: Any, column: str, source: str) -> Any:
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers")
     if pa.types.is_floating(kind):
-        values, fits = _whole(array)
+        values, fits = whole(array)
         array = values if fits.all() else array
     return array.cast(pa.large_string())
-
-
-def _whole(array: Any) -> tuple[Any, Mask]:
-    """Floats as whole numbers, and a mask of those that are whole or missing.
-
-    pandas turns whole numbers into floats as soon as one of them is missing.
-    """
-    values = np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
-    absent = np.isnan(values)
-    fits = absent | ((np.abs(values) < 2.0**53) & (values == np.rint(values)))
-    return pa.array(np.where(fits & ~absent, values, 0).astype(np.int64), mask=absent), fits
 
 
 def sorted_positions(ids: Any) -> NDArray[np.int64]:

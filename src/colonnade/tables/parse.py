@@ -127,6 +127,17 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def whole(array: Any) -> tuple[Any, Mask]:
+    """Floats as whole numbers, and a mask of those that are whole or missing.
+
+    pandas turns whole numbers into floats as soon as one of them is missing.
+    """
+    values = np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    absent = np.isnan(values)
+    fits = absent | ((np.abs(values) < 2.0**53) & (values == np.rint(values)))
+    return pa.array(np.where(fits & ~absent, values, 0).astype(np.int64), mask=absent), fits
+
+
 _FLAG_HELP = "the cell is neither true nor false; write true/false, yes/no or 1/0"
 
 
@@ -146,11 +157,9 @@ def _labels(array: Any, place: Place) -> Any:
     """Cells as text, so that the code 3 and the text "3" are one value."""
     kind = array.type
     if pa.types.is_floating(kind):
-        values = np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
-        whole = np.isnan(values) | ((np.abs(values) < 2.0**53) & (values == np.rint(values)))
-        if not whole.all():
-            raise place.fail(~whole, "the code is not a whole number; correct the cell or declare a number")
-        array = pa.array(np.where(np.isnan(values), 0, values).astype(np.int64), mask=np.isnan(values))
+        array, fits = whole(array)
+        if not fits.all():
+            raise place.fail(~fits, "the code is not a whole number; correct the cell or declare a number")
     elif pa.types.is_null(kind):
         return array.cast(pa.large_string())
     elif not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):

@@ -6,8 +6,6 @@ find together is more than each finds alone. Margins are plausible, not measured
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -75,13 +73,6 @@ def population(rows: int = USUAL_ROWS, *, seed: int = 0) -> Dataset:
     schemas = {party: Schema(held, description=DESCRIPTION) for party, held in COLUMNS.items()}
     arrow = {party: table.select([PERSON_ID, *schema.names]) for party, schema in schemas.items()}
     return Dataset("population", DESCRIPTION, arrow, schemas, LABEL)
-
-
-def write_population(folder: str | Path, rows: int = USUAL_ROWS, *, seed: int = 0, overlap: float = 1.0) -> Dataset:
-    """Write bank.csv, shop.csv and clinic.csv, each in its own row order, and their schemas."""
-    made = population(rows, seed=seed)
-    made.write(folder, seed=seed, overlap=overlap)
-    return made
 
 
 def people(rows: int = USUAL_ROWS, *, seed: int = 0) -> pa.Table:

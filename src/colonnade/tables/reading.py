@@ -52,10 +52,8 @@ def read_table(
     said = name or (str(source) if isinstance(source, str | Path) else "table")
     naming = [] if id is None else [id]
     _refuse_shared(declared, naming, said, "id")
-    if keys is None:
-        return _with_ids(source, declared, id, said, on_disk)
-    held = dict(columns) if columns is not None else key_columns(keys.keys, {}, id, said)
-    parts = list(dict.fromkeys(held[key.name].column for key in keys.keys))
+    held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
+    parts = [] if keys is None else list(dict.fromkeys(held[key.name].column for key in keys.keys))
     _refuse_shared(declared, parts, said, "key")
 
     def check(there: Sequence[str]) -> None:
@@ -63,20 +61,13 @@ def read_table(
         files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.names], advice=_OWN_COLUMNS)
         files.need(declared.names, there, said)
 
-    named, cells = _read(source, said, _Wanted([*naming, *parts], declared.names, check), on_disk)
-    found = collect_keys(named, keys, held, said)
-    ids = called({column: named[column] for column in naming or parts}, said)
-    return Table(cells, ids, declared, source=said, keys=found)
-
-
-def _with_ids(source: Any, declared: Schema, id: str | None, said: str, on_disk: bool | None) -> Table:
-    def check(there: Sequence[str]) -> None:
-        if id is not None:
-            files.need([id], there, f"{said}: the id", taken=declared.names)
-        files.need(declared.names, there, said)
-
     # Without an id column any other one tells how many rows there are.
-    named, cells = _read(source, said, _Wanted([id or declared.names[0]], declared.names, check), on_disk)
+    wanted = _Wanted([*naming, *parts] or declared.names[:1], declared.names, check)
+    named, cells = _read(source, said, wanted, on_disk)
+    if keys is not None:
+        found = collect_keys(named, keys, held, said)
+        ids = called({column: named[column] for column in naming or parts}, said)
+        return Table(cells, ids, declared, source=said, keys=found)
     numbers = range(1, named.num_rows + 1)
     if id is None:
         return Table(cells, pa.array(np.asarray(numbers)).cast(pa.large_string()), declared, source=said)

@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from colonnade.errors import SchemaError
 from colonnade.tables import toml
@@ -36,7 +35,8 @@ class Schema:
         if len(self._columns) > MAX_COLUMNS:
             raise SchemaError(f"a schema holds at most {MAX_COLUMNS} columns, not {len(self._columns)}")
         for name, column in self._columns.items():
-            _check_name(name)
+            if not isinstance(name, str) or not name or not name.isprintable():
+                raise SchemaError(f"{name!r} cannot name a column; use a text of printable characters")
             if not isinstance(column, Number | Category | Flag):
                 raise SchemaError(f"column {name!r}: make it with number(), category() or flag()")
         if len(set(self.encoded_names)) < len(self.encoded_names):
@@ -46,11 +46,7 @@ class Schema:
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read a schema from a TOML file; the error names the file, the column and what to do."""
-        columns, clip, description = toml.read(Path(path))
-        try:
-            return cls(columns, clip=clip, description=description)
-        except SchemaError as error:
-            raise SchemaError(f"{path}: {error}") from None
+        return cls.from_toml(toml.read(Path(path)), name=str(path))
 
     @classmethod
     def from_toml(cls, text: str, *, name: str = "schema") -> Schema:
@@ -119,7 +115,7 @@ class Schema:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides the meaning of the encoded matrix (not the description)."""
-        columns = [[name, _full(column)] for name, column in self._columns.items()]
+        columns = [[name, column.fields() | {"missing": column.missing}] for name, column in self._columns.items()]
         canonical = json.dumps(["colonnade schema 1", self.clip, columns], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -156,16 +152,7 @@ class Schema:
         return f"<Schema: {len(self._columns)} columns, {self.encoded_width} encoded, clip {self.clip:g}>"
 
 
-def _full(column: Column) -> dict[str, Any]:
-    return {**column.fields(), "missing": column.missing}
-
-
 def _checked_clip(clip: float) -> float:
     if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
         raise SchemaError(f"clip must be a positive finite number, not {clip!r}")
     return float(clip)
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name or not name.isprintable():
-        raise SchemaError(f"{name!r} cannot name a column; use a text of printable characters")

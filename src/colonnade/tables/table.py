@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ class Table:
 
     def take(self, ids: Sequence[str]) -> Table:
         """A view of the rows with these ids, in this order."""
-        found = pc.index_in(pa.array(ids, pa.large_string()), self._shared_ids())
+        found = pc.index_in(pa.array(ids, pa.large_string()), self._own_ids() if self._common is None else self._common)
         if found.null_count:
             raise DataError(f"{self.source}: {found.null_count} of the ids asked for are not in the table")
         return self.take_rows(np.asarray(found, dtype=np.int64))
@@ -187,9 +188,6 @@ class Table:
     def _own_ids(self) -> Any:
         return self._ids if self._order is None else self._ids.take(pa.array(self._order))
 
-    def _shared_ids(self) -> Any:
-        return self._own_ids() if self._common is None else self._common
-
     def _positions(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         wanted = np.asarray(positions, dtype=np.int64)
         if wanted.size and not (-self.rows <= wanted.min() and wanted.max() < self.rows):
@@ -197,16 +195,9 @@ class Table:
         return np.where(wanted < 0, wanted + self.rows, wanted) if wanted.size and wanted.min() < 0 else wanted
 
     def _view(self, schema: Schema) -> Table:
-        return Table(
-            self._cells.select(schema.names),
-            self._ids,
-            schema,
-            source=self.source,
-            order=self._order,
-            keys=self.keys,
-            common=self._common,
-            places=self.places,
-        )
+        view = copy(self)
+        view.schema, view._cells, view._report = schema, self._cells.select(schema.names), None
+        return view
 
     def _reordered(
         self, wanted: NDArray[np.int64], *, common: pa.LargeStringArray | None = None, places: Places | None = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import SchemaError
-from colonnade.tables.columns import Category, Column, Field, Flag, Number, category, flag, number
+from colonnade.tables.columns import Column, Field, category, flag, number
 from colonnade.tables.wording import listed, suggestion
 
 Parsed = tuple[dict[str, Column], float | None, str]
@@ -22,20 +22,20 @@ _KEYS = {
     "category": ("values", "missing"),
     "flag": ("missing",),
 }
+_MAKERS: dict[str, Callable[..., Column]] = {"number": number, "category": category, "flag": flag}
 _NEEDED = {"number": ("low", "high"), "category": ("values",), "flag": ()}
 _EXACT_INTEGERS = 2.0**53
 
 
-def read(path: Path) -> Parsed:
-    """Columns, clip and description from a file."""
+def read(path: Path) -> str:
+    """The text of a file with a schema."""
     try:
-        text_ = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SchemaError(f"{path}: there is no such file; `colonnade schema draft` writes one to review") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SchemaError(f"{path}: the schema cannot be read: {reason}") from None
-    return parse(text_, str(path))
 
 
 def parse(content: str, file: str) -> Parsed:
@@ -110,17 +110,9 @@ def _column(entry: object, where: str) -> Column:
     if lacking:
         raise SchemaError(f"{where}: {' and '.join(lacking)} must be given for type = {kind!r}")
     try:
-        return _made(kind, fields)
+        return _MAKERS[kind](**fields)
     except SchemaError as error:
         raise SchemaError(f"{where}: {error}") from None
-
-
-def _made(kind: str, fields: dict[str, Any]) -> Number | Category | Flag:
-    if kind == "number":
-        return number(fields.pop("low"), fields.pop("high"), **fields)
-    if kind == "category":
-        return category(fields.pop("values"), **fields)
-    return flag(**fields)
 
 
 def _clip(value: object, file: str) -> float | None:

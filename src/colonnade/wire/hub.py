@@ -13,8 +13,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
+from colonnade.lazy import Later
 from colonnade.wire import envelope
-from colonnade.wire.identity import Certificate, Identity
+from colonnade.wire.identity import Certificate, Identity, certificates
+
+grpc: Any = Later("grpc")
 
 _QUEUE_BYTES = 1 << 23
 _STALL_SECONDS = 20.0
@@ -55,17 +58,13 @@ class Hub:
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._server: Any = None
-        self._port = 0
-
-    @property
-    def port(self) -> int:
+        self.port = 0
         """The port on which the hub listens after it was started."""
-        return self._port
 
     @property
     def address(self) -> str:
         """The address to connect to after the hub was started."""
-        return f"{self._address.rpartition(':')[0]}:{self._port}"
+        return f"{self._address.rpartition(':')[0]}:{self.port}"
 
     def start(self) -> Self:
         """Start the hub; returns when participants can connect."""
@@ -95,8 +94,6 @@ class Hub:
         return message
 
     async def _serve(self) -> None:
-        import grpc.aio  # not before it is needed: it takes long to load
-
         own = self._identity.issue_connection_certificate()
         roots = b"".join(certificate.pem for certificate in self._participants.values())
         credentials = grpc.ssl_server_credentials(
@@ -109,7 +106,7 @@ class Hub:
             (grpc.method_handlers_generic_handler(envelope.SERVICE, {envelope.METHOD: handler}),)
         )
         try:
-            self._port = self._server.add_secure_port(self._address, credentials)
+            self.port = self._server.add_secure_port(self._address, credentials)
         except RuntimeError:
             raise ConnectError(f"the hub cannot listen on {self._address}; is the port in use?") from None
         await self._server.start()
@@ -129,8 +126,6 @@ class Hub:
 
     async def _attend(self, messages: AsyncIterator[bytes], context: Any) -> None:
         """Serve one participant for as long as its connection lasts."""
-        import grpc
-
         try:
             name, incarnation = self._admit(context)
         except IdentityError as refusal:
@@ -151,8 +146,6 @@ class Hub:
 
     def _admit(self, context: Any) -> tuple[str, int]:
         """The name and incarnation of the participant; an error if the certificate does not prove the name."""
-        from colonnade.wire import certificates
-
         metadata = dict(context.invocation_metadata() or ())
         if metadata.get(envelope.VERSION_KEY) != envelope.VERSION:
             raise IdentityError("the hub speaks another version of the wire protocol")

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from colonnade.errors import ConnectError, IdentityError
+from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.carrier import Receiver, failing_loudly
 from colonnade.wire.endpoint import Endpoint, peers_of
@@ -16,6 +17,8 @@ from colonnade.wire.hub import grpc_options
 from colonnade.wire.hub_probe import probe
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.watch import Limits
+
+grpc: Any = Later("grpc")
 
 _ATTEMPT_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
@@ -62,7 +65,7 @@ class _HubCarrier:
         self._incarnation = incarnation
         line = self._connect_patiently()
         self._thread = threading.Thread(
-            target=self._run, args=(receiver, line), name=f"wire-{self._identity.name}", daemon=True
+            target=self._stay_connected, args=(receiver, line), name=f"wire-{self._identity.name}", daemon=True
         )
         self._thread.start()
 
@@ -112,27 +115,22 @@ class _HubCarrier:
             raise
         return line
 
-    def _run(self, receiver: Receiver, line: _Line | None) -> None:
-        with failing_loudly(receiver):
-            self._stay_connected(receiver, line)
-
     def _stay_connected(self, receiver: Receiver, line: _Line | None) -> None:
-        while line is not None:
-            self._line = line
-            if self._closing.is_set():
-                line.finish()
-            reason = self._listen(receiver, line)
-            self._line = None
-            line.cancel()
-            line = None
-            if not self._closing.is_set() and reason is not None:
-                receiver.carrier_down(reason)
-                line = self._reconnect(receiver)
+        with failing_loudly(receiver):
+            while line is not None:
+                self._line = line
+                if self._closing.is_set():
+                    line.finish()
+                reason = self._listen(receiver, line)
+                self._line = None
+                line.cancel()
+                line = None
+                if not self._closing.is_set() and reason is not None:
+                    receiver.carrier_down(reason)
+                    line = self._reconnect(receiver)
 
     def _listen(self, receiver: Receiver, line: _Line) -> str | None:
         """Give messages to the receiver until the line breaks; returns the reason, or None if it must not reconnect."""
-        import grpc
-
         try:
             receiver.carrier_up(line.roster)
             for message in line.messages:
@@ -160,8 +158,6 @@ class _Line:
     """One gRPC connection with one stream."""
 
     def __init__(self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float) -> None:
-        import grpc  # not before it is needed: it takes long to load
-
         own = identity.issue_connection_certificate()
         credentials = grpc.ssl_channel_credentials(hub.pem, own.key_pem, own.chain_pem)
         options = [
@@ -180,8 +176,6 @@ class _Line:
 
     def await_roster(self, timeout: float) -> None:
         """Wait for the first message of the hub, which tells who is present."""
-        import grpc
-
         timer = threading.Timer(timeout, self.messages.cancel)
         timer.start()
         try:

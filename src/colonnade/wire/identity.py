@@ -20,10 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colonnade.errors import IdentityError
+from colonnade.lazy import Later
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.x509 import Certificate as X509Certificate
+
+    from colonnade.wire import certificates as certificates
+else:
+    certificates = Later("colonnade.wire.certificates")  # the library for certificates takes long to load
 
 IDENTITY_DAYS = 3650
 CONNECTION_DAYS = 30
@@ -41,8 +46,6 @@ class Certificate:
     @classmethod
     def from_pem(cls, pem: bytes, source: str = "the certificate") -> Certificate:
         """Read PEM text and check that it is the certificate of an identity; errors call it ``source``."""
-        from colonnade.wire import certificates
-
         try:
             found = certificates.read_self_signed(pem)
         except ValueError:
@@ -62,8 +65,6 @@ class Certificate:
     @cached_property
     def parsed(self) -> X509Certificate:
         """The certificate as an object of the library ``cryptography``."""
-        from colonnade.wire import certificates
-
         return certificates.read(self.pem)
 
     @cached_property
@@ -102,14 +103,10 @@ class Certificate:
 
     def has_signed(self, signature: bytes, message: bytes) -> bool:
         """Whether the holder of this identity signed ``message``."""
-        from colonnade.wire import certificates
-
         return certificates.has_signed(self.parsed, signature, message)
 
     def has_issued(self, other: X509Certificate) -> bool:
         """Whether ``other`` is a connection certificate that this identity issued to itself."""
-        from colonnade.wire import certificates
-
         return certificates.is_issued_by(other, self.parsed) and certificates.common_name(other) == self.name
 
 
@@ -131,16 +128,12 @@ class Identity:
     @classmethod
     def create(cls, name: str, *, days: int = IDENTITY_DAYS) -> Identity:
         """A new identity with the name ``name``."""
-        from colonnade.wire import certificates
-
         key, pem = certificates.create(check_name(name), days)
         return cls(key, Certificate(name, pem))
 
     @classmethod
     def load(cls, key_path: str | os.PathLike[str], crt_path: str | os.PathLike[str]) -> Identity:
         """Read an identity from its two files."""
-        from colonnade.wire import certificates
-
         certificate = Certificate.load(crt_path)
         try:
             key = certificates.read_key(_read(Path(key_path)))
@@ -168,7 +161,7 @@ class Identity:
         try:
             key_path.parent.mkdir(parents=True, exist_ok=True)
             with os.fdopen(os.open(key_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(self._key_pem())
+                file.write(self.key_pem)
             with crt_path.open("xb") as file:
                 file.write(self.certificate.pem)
         except FileExistsError as error:
@@ -183,21 +176,13 @@ class Identity:
 
     def issue_connection_certificate(self, *, days: int = CONNECTION_DAYS) -> ConnectionCertificate:
         """A new P-256 key and certificate for the connection to the hub."""
-        from colonnade.wire import certificates
-
         self.certificate.check_dates()
         key_pem, pem = certificates.issue(self.name, days, self.certificate.parsed, self._key)
         return ConnectionCertificate(key_pem, pem + self.certificate.pem)
 
-    @contextmanager
-    def pem_file(self) -> Iterator[str]:
-        """The path of a private file with key and certificate, which is deleted when the block ends."""
-        with private_file(self._key_pem() + self.certificate.pem) as path:
-            yield path
-
-    def _key_pem(self) -> bytes:
-        from colonnade.wire import certificates
-
+    @property
+    def key_pem(self) -> bytes:
+        """The private key as PEM text, not encrypted."""
         return certificates.key_pem(self._key)
 
 

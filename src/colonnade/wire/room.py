@@ -15,7 +15,7 @@ from numbers import Real
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, PeerLost, ProtocolError, StudyError
 from colonnade.wire import codec
@@ -289,7 +289,8 @@ class RoomChannel:
         try:
             parcel = self._in.take(self._room.timeout)
         except Empty:
-            self._give_up("sent nothing")
+            self._place.check()
+            raise self._place.lose(self.peer, self._silence("sent nothing")) from None
         if self._in.crowded:
             with self._room.changed:
                 self._room.changed.notify_all()
@@ -356,10 +357,6 @@ class RoomChannel:
             with self._room.changed:
                 while self._room.failure is None and (pause := due - monotonic()) > 0:
                     self._room.changed.wait(pause)
-
-    def _give_up(self, idle: str) -> NoReturn:
-        self._place.check()
-        raise self._place.lose(self.peer, self._silence(idle))
 
     def _silence(self, idle: str) -> PeerLost:
         return silent_peer(self.peer, idle, self._room.timeout, joined=self.peer in self._room.places)

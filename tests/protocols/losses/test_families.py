@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import DataError, StudyError
-from colonnade.privacy.sensitivity.exchange import Exchange, logistic_own_slope
+from colonnade.privacy.sensitivity.exchange import Exchange
 from colonnade.protocols.losses.labels import NAMES, Family, family_for, labels_for
 from colonnade.tables.columns import category, flag, number
+from research.bounds import logistic_own_slope
 
 EXAMPLES = {
     "logistic": family_for("logistic", flag()),

@@ -85,7 +85,8 @@ class Ledger:
         """Record the cost of a study, or refuse it; two reservations never use the same rest of a budget."""
         with self._file.writing() as base:
             now = self._clock()
-            self._refuse(base, study, [(event, trust) for event in events], caps, periods, now)
+            self._file.check_chain(base)
+            _refuse(study, events, trust, caps, periods, _spendings(base, now), now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
             number = add(base, study, digest, at, written, trust.to_json())
@@ -96,7 +97,9 @@ class Ledger:
     ) -> None:
         """Refuse what :meth:`reserve` would refuse now, and write nothing."""
         with self._file.reading() as base:
-            self._refuse(base, study, [(event, trust) for event in events], caps, periods, self._clock())
+            now = self._clock()
+            self._file.check_chain(base)
+            _refuse(study, events, trust, caps, periods, _spendings(base, now), now)
 
     def mark_sent(self, entry: Entry) -> Entry:
         """Call before the first share leaves; from here on the entry can never be released."""
@@ -159,18 +162,6 @@ class Ledger:
         self._file.verify(head)
         self.entries()
 
-    def _refuse(
-        self,
-        base: sqlite3.Connection,
-        study: str,
-        new: limits.History,
-        caps: Sequence[Budget],
-        periods: Sequence[Period],
-        now: datetime,
-    ) -> None:
-        self._file.check_chain(base)
-        _refuse(study, new, caps, periods, _spendings(base, now), now)
-
     def _advance(self, entry: Entry, state: str) -> Entry:
         with self._file.writing() as base:
             if state != "committed":  # what was sent is written down on any file
@@ -207,21 +198,22 @@ def check_without_ledger(
     study: str, events: Sequence[Event], trust: Trust, caps: Sequence[Budget], periods: Sequence[Period] = ()
 ) -> None:
     """Refuse what a party without a ledger would refuse; no ledger is made."""
-    _refuse(study, [(event, trust) for event in events], caps, periods, [], datetime.now(UTC))
+    _refuse(study, events, trust, caps, periods, [], datetime.now(UTC))
 
 
 def _refuse(
     study: str,
-    new: limits.History,
+    events: Sequence[Event],
+    trust: Trust,
     caps: Sequence[Budget],
     periods: Sequence[Period],
     stored: Sequence[Spending],
     now: datetime,
 ) -> None:
-    if not new:
+    if not events:
         raise LedgerError(f"study {study!r} asks for a reservation without any event")
-    check_sources([event for event, _ in new])
-    if problems := limits.refusals(caps, periods, stored, new, now):
+    check_sources(events)
+    if problems := limits.refusals(caps, periods, stored, [(event, trust) for event in events], now):
         raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
 
 

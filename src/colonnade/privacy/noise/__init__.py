@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError
+from colonnade.lazy import Later
 from colonnade.randomness import Stream
 
 if TYPE_CHECKING:
-    from colonnade.privacy.noise.laws import Law
+    from colonnade.privacy.noise import laws as _laws, strips as _strips
+else:  # flint is imported by the first draw, not by those who only need TAIL
+    _laws, _strips = Later("colonnade.privacy.noise.laws"), Later("colonnade.privacy.noise.strips")
 
 __all__ = ["TAIL", "discrete_gaussian", "discrete_laplace", "discrete_laplace_share", "share_of", "skellam"]
 
@@ -36,25 +39,19 @@ Shape = int | tuple[int, ...]
 def discrete_gaussian(variance: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-k^2 / (2 variance))``."""
     exact = _checked(variance, "variance", _LARGEST_VARIANCE)
-    from colonnade.privacy.noise.laws import Gaussian
-
-    return _sample(Gaussian(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    return _strips.sample(_laws.Gaussian(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def skellam(mu: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the difference of two Poisson counts of mean ``mu``; the variance is ``2 mu``."""
     exact = _checked(mu, "mu", _LARGEST_VARIANCE // 2)
-    from colonnade.privacy.noise.laws import Skellam
-
-    return _sample(Skellam(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    return _strips.sample(_laws.Skellam(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace(scale: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-|k| / scale)``."""
     exact = _checked(scale, "scale", _LARGEST_SCALE)
-    from colonnade.privacy.noise.laws import Laplace
-
-    return _sample(Laplace(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    return _strips.sample(_laws.Laplace(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
@@ -69,10 +66,8 @@ def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stre
         raise PrivacyError("a discrete Laplace draw is split into a positive whole number of parts")
     if parts == 1 or exact == 0:
         return discrete_laplace(exact, shape, stream)
-    from colonnade.privacy.noise.laws import Polya
-
-    law = Polya(exact, parts)
-    return _sample(law, shape, stream) - _sample(law, shape, stream)
+    law = _laws.Polya(exact, parts)
+    return _strips.sample(law, shape, stream) - _strips.sample(law, shape, stream)
 
 
 def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
@@ -87,13 +82,6 @@ def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction
     if exact < 0:
         raise PrivacyError("the noise to be shared must not be negative")
     return exact / (owners - colluding)
-
-
-def _sample(law: Law, shape: Shape, stream: Stream) -> NDArray[np.int64]:
-    # Here and in the laws above: flint is imported by the first draw, not by those who only need TAIL.
-    from colonnade.privacy.noise.strips import sample
-
-    return sample(law, shape, stream)
 
 
 def _checked(value: Fraction | int, name: str, largest: int) -> Fraction:

@@ -8,14 +8,15 @@ is random. ``docs/theory/exact-samplers.md`` says what is asked of a law, and pr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt, sqrt
 from threading import Lock
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -38,71 +39,54 @@ def precise(bits: int) -> Iterator[None]:
         yield
 
 
-class Law(Hashable, Protocol):
-    """A law on the integers whose mass falls away from zero."""
+class Law(ABC):
+    """A law on the integers whose mass falls away from zero; the methods with a body are for log-concave ones."""
 
-    @property
-    def signed(self) -> bool:
-        """Whether the law is symmetric; otherwise it has no negative values."""
-        ...
-
-    @property
-    def cut(self) -> Fraction:
-        """The share of the mass that may be cut off at the far end."""
-        ...
+    signed: ClassVar[bool] = True
+    """Whether the law is symmetric; otherwise it has no negative values."""
+    cut: ClassVar[Fraction] = TAIL
+    """The share of the mass that may be cut off at the far end."""
 
     @property
     def fine(self) -> bool:
         """Whether every value must be a strip of its own."""
-        ...
+        return False
 
     @property
+    @abstractmethod
     def reach(self) -> int:
         """About how far the mass spreads; no strip is wider."""
-        ...
 
     @property
+    @abstractmethod
     def bulk(self) -> float:
         """About the sum of ``f``; only the number of wasted proposals depends on it."""
-        ...
 
     def edge(self, value: int) -> arb:
         """An interval around ``f(value)``, narrow enough for the table, and fast."""
-        ...
+        return self.mass(value)
 
+    @abstractmethod
     def mass(self, value: int) -> arb:
         """An interval around the same ratio that shrinks as the precision grows."""
-        ...
 
     def beyond(self, value: int, width: int) -> arb:
         """An upper bound of the sum of ``f`` from ``value`` on, where a strip of that width ends before it."""
-        ...
-
-    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Close to ``f(value)``, in float64: a number not below it, up to a relative error below 2^-42."""
-        ...
-
-    def slack(self, first: int, last: int) -> fmpq:
-        """How far ``log f`` can lie below the logarithm of that number, at most, between the two values."""
-        ...
-
-
-class _LogConcave:
-    signed = True
-    cut = TAIL
-
-    @property
-    def fine(self) -> bool:
-        return False
-
-    def beyond(self: Law, value: int, width: int) -> arb:
         # Log-concave: each later block of that width is below the one before by at least this last factor.
         here = self.edge(value)
         return width * here / (1 - here / self.edge(value - width))
 
+    @abstractmethod
+    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Close to ``f(value)``, in float64: a number not below it, up to a relative error below 2^-42."""
+
+    def slack(self, first: int, last: int) -> fmpq:
+        """How far ``log f`` can lie below the logarithm of that number, at most, between the two values."""
+        return fmpq(0)
+
 
 @dataclass(frozen=True)
-class Gaussian(_LogConcave):
+class Gaussian(Law):
     """Mass proportional to ``exp(-v^2 / (2 variance))``."""
 
     variance: Fraction
@@ -115,36 +99,19 @@ class Gaussian(_LogConcave):
     def bulk(self) -> float:
         return 1 + 1.25 * sqrt(self.variance)
 
-    def edge(self, value: int) -> arb:
-        return self.mass(value)
-
     def mass(self, value: int) -> arb:
         return _arb(-value * value / (2 * self.variance)).exp()
 
     def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.exp(value.astype(np.float64) ** 2 * (-0.5 / float(self.variance)))
 
-    def slack(self, first: int, last: int) -> fmpq:
-        return fmpq(0)
 
-
-@dataclass(frozen=True)
-class Skellam(_LogConcave):
+class Skellam(Gaussian):
     """The difference of two Poisson counts. Lemmas are those of docs/theory/skellam-close-to-gaussian.md."""
-
-    variance: Fraction
 
     @property
     def fine(self) -> bool:
         return self.variance < _SMALL
-
-    @property
-    def reach(self) -> int:
-        return isqrt(int(self.variance))
-
-    @property
-    def bulk(self) -> float:
-        return 1 + 1.25 * sqrt(self.variance)
 
     def edge(self, value: int) -> arb:
         if self.fine:
@@ -167,7 +134,7 @@ class Skellam(_LogConcave):
 
 
 @dataclass(frozen=True)
-class Laplace(_LogConcave):
+class Laplace(Law):
     """Mass proportional to ``exp(-v / scale)``, on both sides."""
 
     scale: Fraction
@@ -180,9 +147,6 @@ class Laplace(_LogConcave):
     def bulk(self) -> float:
         return 1 + float(self.scale)
 
-    def edge(self, value: int) -> arb:
-        return self.mass(value)
-
     def mass(self, value: int) -> arb:
         return _arb(-value / self.scale).exp()
 
@@ -190,35 +154,23 @@ class Laplace(_LogConcave):
         falling: NDArray[np.float64] = np.exp(value * (-1 / float(self.scale)))
         return falling
 
-    def slack(self, first: int, last: int) -> fmpq:
-        return fmpq(0)
-
 
 @dataclass(frozen=True)
-class Polya:
+class Polya(Laplace):
     """Negative binomial counts: mass proportional to ``Gamma(v + r) / v! exp(-v / scale)``, ``r = 1 / parts``.
 
     ``parts`` is at least 2. The sum of ``parts`` such counts is geometric. Lemma P is that of
     docs/theory/exact-samplers.md.
     """
 
-    scale: Fraction
     parts: int
 
     signed = False
     cut = TAIL / 2  # noise is the difference of two counts
-    fine = False
-
-    @property
-    def reach(self) -> int:
-        return int(self.scale)
 
     @property
     def bulk(self) -> float:
-        return float((1 + float(self.scale)) ** (1 / self.parts))
-
-    def edge(self, value: int) -> arb:
-        return self.mass(value)
+        return float(super().bulk ** (1 / self.parts))
 
     def mass(self, value: int) -> arb:
         r = arb(fmpq(1, self.parts))
@@ -231,7 +183,7 @@ class Polya:
 
     def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:  # Lemma P
         power = float(Fraction(1 - self.parts, self.parts))
-        falling: NDArray[np.float64] = np.exp(value * (-1 / float(self.scale)))
+        falling = super().envelope(value)
         falling *= np.power(value + 0.5 / self.parts, power) * _inverse_gamma(self.parts)
         return falling
 

@@ -22,7 +22,8 @@ _MOST_BITS = 62
 
 def odds_for(epsilon: float) -> Fraction:
     """The largest fraction with denominator 2^32 whose logarithm is at most ``epsilon``."""
-    _check_epsilon(epsilon)
+    if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon >= 0):
+        raise PrivacyError("an epsilon for randomised response must be a finite number, not negative")
     if epsilon == 0:
         return Fraction(1)
     if epsilon > _MOST_EPSILON:
@@ -41,16 +42,10 @@ def odds_for(epsilon: float) -> Fraction:
         bits *= 2
 
 
-def keep_probability(epsilon: float, categories: int) -> float:
-    """How often a label survives: ``e^epsilon / (e^epsilon + categories - 1)``."""
-    _check_epsilon(epsilon)
-    _check_categories(categories)
-    return 1 / (1 + (categories - 1) * math.exp(-epsilon))
-
-
 def randomised_response(labels: ArrayLike, categories: int, odds: Fraction, stream: Stream) -> NDArray[np.int64]:
     """Keep each label with probability ``odds / (odds + categories - 1)``, or else draw another one uniformly."""
-    _check_categories(categories)
+    if isinstance(categories, bool) or not isinstance(categories, int) or categories < 2:
+        raise PrivacyError("randomised response needs a whole number of categories, at least 2")
     given = np.asarray(labels)
     if given.dtype.kind not in "iub":
         raise DataError("labels for randomised response must be whole numbers; encode them as 0, 1, 2, ...")
@@ -78,13 +73,3 @@ def _below(bound: int, count: int, stream: Stream) -> NDArray[np.int64]:
         found.append(drawn[drawn < bound])
         missing -= len(found[-1])
     return np.concatenate(found)
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon >= 0):
-        raise PrivacyError("an epsilon for randomised response must be a finite number, not negative")
-
-
-def _check_categories(categories: int) -> None:
-    if isinstance(categories, bool) or not isinstance(categories, int) or categories < 2:
-        raise PrivacyError("randomised response needs a whole number of categories, at least 2")

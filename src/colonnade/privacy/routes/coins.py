@@ -83,12 +83,8 @@ class GaussianMixture:
         if not self.sampled:
             return gaussian_epsilon(math.sqrt(self.full) * (1 + HAIR), delta)
         atoms = self._atoms(delta * _LOST)
-        mus, logs, target = np.sqrt(atoms.values) * (1 + HAIR), _log(atoms.chances), math.log(delta - atoms.lost)
-
-        def excess(epsilon: float) -> float:
-            return float(np.logaddexp.reduce(logs + log_gaussian_deltas(mus, epsilon))) + HAIR - target
-
-        return _root(excess)
+        mus = np.sqrt(atoms.values) * (1 + HAIR)
+        return _average_epsilon(atoms, delta, lambda epsilon: log_gaussian_deltas(mus, epsilon))
 
     def deltas(self, epsilons: Array) -> Array:
         """Delta at each epsilon."""
@@ -119,12 +115,8 @@ class RenyiMixture:
     def epsilon(self, delta: float) -> float:
         """The least epsilon at ``delta``."""
         atoms = participations(self.sampled.times, float(self.sampled.rate), delta * _LOST)
-        tau, logs, target = self._tau(atoms), _log(atoms.chances), math.log(delta - atoms.lost)
-
-        def excess(epsilon: float) -> float:
-            return float(np.logaddexp.reduce(logs + log_deltas(tau, epsilon))) + HAIR - target
-
-        return _root(excess)
+        tau = self._tau(atoms)
+        return _average_epsilon(atoms, delta, lambda epsilon: log_deltas(tau, epsilon))
 
     def deltas(self, epsilons: Array) -> Array:
         """Delta at each epsilon."""
@@ -139,13 +131,15 @@ class RenyiMixture:
         return np.asarray(tau)
 
 
-def _log(chances: Array) -> Array:
+def _average_epsilon(atoms: Atoms, delta: float, log_deltas_at: Callable[[float], Array]) -> float:
+    """The least epsilon, rounded up, at which the average of the atoms' deltas is at most ``delta``."""
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(chances))
+        logs = np.log(atoms.chances)
+    target = math.log(delta - atoms.lost)
 
+    def excess(epsilon: float) -> float:
+        return float(np.logaddexp.reduce(logs + log_deltas_at(epsilon))) + HAIR - target
 
-def _root(excess: Callable[[float], float]) -> float:
-    """The least epsilon at which a falling excess is not positive, rounded up."""
     if excess(0.0) <= 0:
         return 0.0
     high = 1.0

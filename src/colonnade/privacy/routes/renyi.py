@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.events import PURE, View
-from colonnade.privacy.observers import check_delta
 from colonnade.privacy.releases import GaussianRelease, SkellamRelease
 from colonnade.privacy.routes import special
 from colonnade.privacy.routes.gaussian import HAIR
@@ -198,20 +197,3 @@ class Renyi:
     def deltas(self, epsilons: Array) -> Array:
         """The least delta over all orders, at each epsilon."""
         return np.asarray([math.exp(float(log_deltas(self.tau, epsilon))) * (1 + HAIR) for epsilon in epsilons])
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Epsilon at ``delta`` of a mechanism with Renyi divergence ``rho alpha`` at every real order above 1."""
-    check_delta(delta)
-    # Golden section over log(alpha - 1); wherever it ends, that order is a valid bound.
-    low, high = math.log(1e-6), math.log(1e9)
-    shrink = (math.sqrt(5) - 1) / 2
-
-    def cost(log_excess: float) -> float:
-        alpha = 1 + math.exp(log_excess)
-        return rdp_to_epsilon(alpha, rho * alpha, delta)
-
-    for _ in range(100):
-        left, right = high - shrink * (high - low), low + shrink * (high - low)
-        low, high = (low, right) if cost(left) < cost(right) else (left, high)
-    return max(0.0, cost((low + high) / 2) * (1 + HAIR))

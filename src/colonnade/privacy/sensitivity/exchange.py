@@ -155,19 +155,6 @@ def active_squared(run: Exchange, own: Fraction | None = None) -> Fraction:
     return _run(run, _active(run, own))
 
 
-def logistic_own_slope(run: Exchange) -> Fraction:
-    """How far the slope of the logistic loss moves when row and label in {-1, 1} change: ``1 + tanh(R k / 2)``."""
-    half = math.nextafter(run.row_norm * run.weight_norm / 2, math.inf)
-    return min(1 + Fraction(math.tanh(half)) * (1 + Fraction(1, 1 << 50)), Fraction(2))
-
-
-def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fraction:
-    """The result of the recursion without penalties and without the caps, which is never smaller."""
-    e, r, b = run.epochs, run.batches, run.batch_size
-    spread = Fraction((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1), 6)
-    return e * own**2 + (gain * run.kick) ** 2 * spread
-
-
 def weights_sensitivity(run: Exchange, *, active: bool = False) -> Fraction:
     """How far one side's final weights move, given all messages: what publishing them costs on top."""
     side, drift = _active(run) if active else _passive(run), Fraction(0)

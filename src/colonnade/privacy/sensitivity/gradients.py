@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, rational, root_up, whole
+from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, rational, root_up, whole
 from colonnade.privacy.sensitivity.norms import Rounding, party_norm_squared
 
 Program = Literal["linear", "logistic", "cubic", "published"]
@@ -97,10 +97,3 @@ def gradient_sensitivity(
     square = min(math.floor(norm_squared * moved * moved), added.replace_l2_squared)
     l1 = min(added.replace_l1, square, math.isqrt(columns * square))
     return Sensitivity(added.l1, added.l2_squared, l1, square)
-
-
-def gradient_norm(program: Program, gamma: int, norm: Real, weights: Real, label: int = 0) -> Fraction:
-    """The same bound for norms that are not roots of integers: L2, one row added or removed, in released units."""
-    row = rational(norm, "the norm of a row")
-    inner = row * rational(weights, "the norm of the weights")
-    return row * score_bound(program, gamma, inner, label)

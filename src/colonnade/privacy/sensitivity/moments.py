@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Real, Sensitivity, rational, whole
+from colonnade.privacy.sensitivity.exact import Sensitivity, whole
 
 
 def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
@@ -40,11 +40,6 @@ def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
     full = moments_sensitivity(norm_squared, columns)
     twice = full.l1 + norm_squared
     return Sensitivity(twice // 2, full.l2_squared, twice, full.replace_l2_squared)
-
-
-def label_reach(gamma: int, bound: Real) -> int:
-    """The largest integer that a label of size at most ``bound`` can become when scaled by gamma and rounded."""
-    return math.ceil(whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
 
 
 def regression_moments_sensitivity(norm_squared: int, columns: int, label: int) -> Sensitivity:

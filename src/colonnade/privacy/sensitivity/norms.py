@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import float_up, root_up
+from colonnade.privacy.sensitivity.exact import root_up
 
 Rounding = Literal["stochastic", "nearest", "toward_zero", "exact"]
 # How far rounding may push one coordinate away from zero.
@@ -64,21 +64,6 @@ def rounded_norm_squared(
     return own + sum(int(value) ** 2 for value in constants)
 
 
-def rounded_norm(
-    gamma: int,
-    clips: Sequence[float],
-    widths: Sequence[int],
-    rounding: Rounding = "stochastic",
-    constants: Sequence[int] = (),
-) -> float:
-    """Largest norm of a whole rounded row, before using that its square is an integer; rounded up."""
-    square = sum(
-        (_party_square(gamma, clip, width, rounding) for clip, width in zip(clips, widths, strict=True)),
-        Fraction(sum(int(value) ** 2 for value in constants)),
-    )
-    return float_up(root_up(square))
-
-
 def conditional_norm_squared(gamma: int, clip: float, width: int, beta: float = math.exp(-0.5)) -> int:
     """What a party enforces when it redraws its stochastic rounding until the norm is small (KLS21).
 
@@ -97,12 +82,6 @@ def enforced_norm_squared(gamma: int, clip: float, width: int, sources: int, mod
     else:
         ball = party_norm_squared(gamma, clip, width, _MODES.get(mode, mode))  # type: ignore[arg-type]
     return min(ball, gamma * gamma * sources)
-
-
-def conditional_norm(gamma: int, clips: Sequence[float], widths: Sequence[int], beta: float) -> float:
-    """Largest norm of a whole row whose parties each redraw; rounded up."""
-    parts = zip(clips, widths, strict=True)
-    return float_up(root_up(sum((_conditional_square(gamma, *part, beta) for part in parts), Fraction(0))))
 
 
 def _conditional_square(gamma: int, clip: float, width: int, beta: float) -> Fraction:

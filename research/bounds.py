@@ -1,0 +1,109 @@
+"""Bounds that no protocol uses: looser than those of the product, or closed forms to check them against.
+
+``docs/theory/gradient-sensitivity.md`` has the proof of Bombieri's bound, which is always valid and seldom tight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from colonnade.errors import PrivacyError
+from colonnade.privacy.observers import check_delta
+from colonnade.privacy.routes.gaussian import HAIR
+from colonnade.privacy.routes.renyi import rdp_to_epsilon
+from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, float_up, rational, root_up, whole
+from colonnade.privacy.sensitivity.exchange import Exchange
+from colonnade.privacy.sensitivity.gradients import Program, score_bound
+from colonnade.privacy.sensitivity.norms import Rounding, _conditional_square, _party_square
+
+Polynomial = Mapping[tuple[int, ...], int]
+"""Exponents of the variables to an integer coefficient: ``{(2, 0): 1, (1, 1): -3}`` is x^2 - 3 x y."""
+
+
+def bombieri_squares(polynomials: Sequence[Polynomial]) -> dict[int, Fraction]:
+    """For each degree, the sum over all coordinates of ``a_b^2 b!/l!``: the squared norm of that homogeneous part."""
+    squares: dict[int, Fraction] = defaultdict(Fraction)
+    for polynomial in polynomials:
+        for exponents, coefficient in polynomial.items():
+            if min(exponents, default=0) < 0:
+                raise PrivacyError("an exponent of a polynomial is negative; only polynomials have this bound")
+            degree = sum(exponents)
+            weight = Fraction(math.prod(map(math.factorial, exponents)), math.factorial(degree))
+            squares[degree] += weight * coefficient**2
+    return dict(squares)
+
+
+def polynomial_sensitivity(polynomials: Sequence[Polynomial], norm_squared: Exact) -> Sensitivity:
+    """Sensitivity of the sum over rows of an integer polynomial map, for rows with ``|x|^2 <= norm_squared``."""
+    squares = bombieri_squares(polynomials)
+    parts = {degree: root_up(square * norm_squared**degree) for degree, square in squares.items()}
+    added = Sensitivity.from_l2(sum(parts.values(), Fraction(0)) ** 2, len(polynomials))
+    # A constant does not change when a row is replaced.
+    moved = Sensitivity.from_l2((sum(parts.values(), Fraction(0)) - parts.get(0, 0)) ** 2, len(polynomials))
+    return Sensitivity(added.l1, added.l2_squared, moved.replace_l1, moved.replace_l2_squared)
+
+
+def rounded_norm(
+    gamma: int,
+    clips: Sequence[float],
+    widths: Sequence[int],
+    rounding: Rounding = "stochastic",
+    constants: Sequence[int] = (),
+) -> float:
+    """Largest norm of a whole rounded row, before using that its square is an integer; rounded up."""
+    square = sum(
+        (_party_square(gamma, clip, width, rounding) for clip, width in zip(clips, widths, strict=True)),
+        Fraction(sum(int(value) ** 2 for value in constants)),
+    )
+    return float_up(root_up(square))
+
+
+def conditional_norm(gamma: int, clips: Sequence[float], widths: Sequence[int], beta: float) -> float:
+    """Largest norm of a whole row whose parties each redraw; rounded up."""
+    parts = zip(clips, widths, strict=True)
+    return float_up(root_up(sum((_conditional_square(gamma, *part, beta) for part in parts), Fraction(0))))
+
+
+def gradient_norm(program: Program, gamma: int, norm: Real, weights: Real, label: int = 0) -> Fraction:
+    """L2 sensitivity of a gradient for norms that are not roots of integers, one row added or removed, in its units."""
+    row = rational(norm, "the norm of a row")
+    inner = row * rational(weights, "the norm of the weights")
+    return row * score_bound(program, gamma, inner, label)
+
+
+def label_reach(gamma: int, bound: Real) -> int:
+    """The largest integer that a label of size at most ``bound`` can become when scaled by gamma and rounded."""
+    return math.ceil(whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
+
+
+def logistic_own_slope(run: Exchange) -> Fraction:
+    """How far the slope of the logistic loss moves when row and label in {-1, 1} change: ``1 + tanh(R k / 2)``."""
+    half = math.nextafter(run.row_norm * run.weight_norm / 2, math.inf)
+    return min(1 + Fraction(math.tanh(half)) * (1 + Fraction(1, 1 << 50)), Fraction(2))
+
+
+def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fraction:
+    """The result of the recursion without penalties and without the caps, which is never smaller."""
+    e, r, b = run.epochs, run.batches, run.batch_size
+    spread = Fraction((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1), 6)
+    return e * own**2 + (gain * run.kick) ** 2 * spread
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Epsilon at ``delta`` of a mechanism with Renyi divergence ``rho alpha`` at every real order above 1."""
+    check_delta(delta)
+    # Golden section over log(alpha - 1); wherever it ends, that order is a valid bound.
+    low, high = math.log(1e-6), math.log(1e9)
+    shrink = (math.sqrt(5) - 1) / 2
+
+    def cost(log_excess: float) -> float:
+        alpha = 1 + math.exp(log_excess)
+        return rdp_to_epsilon(alpha, rho * alpha, delta)
+
+    for _ in range(100):
+        left, right = high - shrink * (high - low), low + shrink * (high - low)
+        low, high = (low, right) if cost(left) < cost(right) else (left, high)
+    return max(0.0, cost((low + high) / 2) * (1 + HAIR))
