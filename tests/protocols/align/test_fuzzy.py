@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
 
@@ -13,9 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ProtocolError, StudyError
-from colonnade.mpc import Committee
-from colonnade.mpc.residues import ResidueSystem
-from colonnade.protocols.align import fuzzy
+from colonnade.protocols.align import Aligning, fuzzy
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
 
@@ -26,19 +23,7 @@ SECRET = bytes(range(32))
 DEFAULT = 0.85
 
 
-@dataclass(frozen=True)
-class Task:
-    """The public settings, with what a session asks for."""
-
-    owners: tuple[str, ...] = ("east", "west")
-    keys: tuple[Key, ...] = KEYS
-    similarity: float = DEFAULT
-    at_least: int = 1
-    events: tuple = ()
-
-    @property
-    def committee(self):
-        return Committee((*self.owners[:2], COORDINATOR), 1, ResidueSystem.for_bound(1))
+TASK = Aligning(kit.trust_of(("east", "west")), KEYS, "fuzzy", similarity=DEFAULT)
 
 
 def listed(people, keys=KEYS):
@@ -262,7 +247,7 @@ def small_lists():
 
 def test_both_owners_end_with_the_same_people_in_one_random_order():
     lists, partner = small_lists()
-    runs = [execute(Task(), lists) for _ in range(2)]
+    runs = [execute(TASK, lists) for _ in range(2)]
     for results in runs:
         (east, index), (west, same) = results["east"], results["west"]
         assert results[COORDINATOR] == len(partner) == len(east)
@@ -278,7 +263,7 @@ def test_both_owners_end_with_the_same_people_in_one_random_order():
 def test_no_one_in_common_is_an_empty_match():
     chance = random.Random(5)  # noqa: S311
     lists = {"east": listed([made_up(chance)]), "west": listed([made_up(chance), made_up(chance)])}
-    results = execute(Task(), lists)
+    results = execute(TASK, lists)
     assert results[COORDINATOR] == 0
     for name in ("east", "west"):
         rows, index = results[name]
@@ -295,7 +280,7 @@ def in_the_open(task, lists):
 
 def test_the_coordinator_sees_shuffled_filters_under_a_new_secret_and_nothing_else():
     lists, partner = small_lists()
-    one, other = (in_the_open(Task(), lists) for _ in range(2))
+    one, other = (in_the_open(TASK, lists) for _ in range(2))
     secret = one["east", "west"][0]["key"]
     (seen,) = one["east", COORDINATOR]
     assert set(seen) == {"filters"}
@@ -332,7 +317,6 @@ _ROWS, _INDEX = np.arange(3), np.arange(48, dtype=np.uint8).reshape(3, 16)
 )
 def test_an_owner_refuses_a_wrong_answer(answer):
     lists, _ = small_lists()
-    task = Task()
 
     def liar(me):
         me.link("east").recv("fuzzy-filters")
@@ -340,9 +324,9 @@ def test_an_owner_refuses_a_wrong_answer(answer):
 
     with pytest.raises(ProtocolError, match="the coordinator sent"):
         kit.results(
-            task,
+            TASK,
             {
-                "east": lambda me: fuzzy.owner(me, lists["east"], task),
+                "east": lambda me: fuzzy.owner(me, lists["east"], TASK),
                 "west": lambda me: me.link("east").recv("align-key"),
                 COORDINATOR: liar,
             },
@@ -352,13 +336,12 @@ def test_an_owner_refuses_a_wrong_answer(answer):
 @pytest.mark.parametrize("key", [None, "text", b"short"])
 def test_an_owner_refuses_a_wrong_secret(key):
     lists, _ = small_lists()
-    task = Task()
     with pytest.raises(ProtocolError, match="east sent something else than a key"):
         kit.results(
-            task,
+            TASK,
             {
                 "east": lambda me: me.link("west").send("align-key", key=key),
-                "west": lambda me: fuzzy.owner(me, lists["west"], task),
+                "west": lambda me: fuzzy.owner(me, lists["west"], TASK),
                 COORDINATOR: lambda me: None,
             },
         )
@@ -375,14 +358,13 @@ def test_an_owner_refuses_a_wrong_secret(key):
     ],
 )
 def test_the_coordinator_refuses_wrong_filters(filters, error):
-    task = Task()
     with pytest.raises(error, match="east"):
         kit.results(
-            task,
+            TASK,
             {
                 "east": lambda me: me.link(COORDINATOR).send("fuzzy-filters", filters=filters),
                 "west": lambda me: None,
-                COORDINATOR: lambda me: fuzzy.coordinator(me, task),
+                COORDINATOR: lambda me: fuzzy.coordinator(me, TASK),
             },
         )
 
