@@ -310,12 +310,12 @@ def results(task: Playable, programs: Mapping[str, Program], **how: Any) -> dict
 
 
 def programs_of(module: Any, task: Any, held: Mapping[str, Any], labels: Array | None = None) -> dict[str, Program]:
-    """Every role of a protocol: arrays are an owner's rows, and labels are with the owner whom the task names."""
+    """Every role of a protocol: arrays are an owner's rows, and labels go to the owner whom the task names."""
     holder = getattr(task, "label_owner", None) or getattr(task, "active", None)
 
     def owner(name: str) -> Program:
         own = Rows(held[name]) if isinstance(held[name], np.ndarray) else held[name]
-        if holder is None:
+        if labels is None:
             return lambda me: module.owner(me, own, task)
         return lambda me: module.owner(me, own, labels if name == holder else None, task)
 
