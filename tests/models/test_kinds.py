@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
+import sys
 
 import pytest
 
@@ -57,7 +57,7 @@ def module(tmp_path, monkeypatch):
     """A folder with a module of new kinds, and a list of kinds that is as before afterwards."""
     (tmp_path / "new_kinds.py").write_text(NEW)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(__import__("sys").modules, "new_kinds", raising=False)
+    monkeypatch.delitem(sys.modules, "new_kinds", raising=False)
     kinds.rows()
     monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
     yield tmp_path
@@ -98,7 +98,10 @@ def test_a_new_kind_is_taken_in_once(module):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (Kind("pca", "new_kinds:Whole"), r"a kind 'pca' already, colonnade\.models\.pca:PCA: choose another name for new"),
+        (
+            Kind("pca", "new_kinds:Whole"),
+            r"kind 'pca' already, colonnade\.models\.pca:PCA: choose another name for new",
+        ),
         (Kind("new", "new_kinds:Renamed"), "kind 'new', new_kinds:Renamed: it calls itself 'other'"),
         (Kind("new", "new_kinds:Abstract"), "new_kinds:Abstract: it lacks plan$"),
         (Kind("new", "new_kinds:Taskless"), r"new_kinds:Taskless: it does not say which tasks it plans \(tasks\)"),
@@ -107,7 +110,7 @@ def test_a_new_kind_is_taken_in_once(module):
         (Kind("new", "new_kinds:SECTION"), "new_kinds:SECTION: it is no model"),
     ],
     ids=["doubled", "renamed", "abstract", "without tasks", "task lacks a member", "no planner", "no class"],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_new_kind_is_named_and_the_list_stays_as_it_was(module, row, message):
     before = kinds.rows()
     with pytest.raises(StudyError, match=message):
@@ -156,13 +159,9 @@ def test_an_installed_kind_that_cannot_be_loaded_is_named(module, entry):
 
 
 def test_an_installed_kind_cannot_replace_another(module):
-    (module / "thief.py").write_text(
-        textwrap.dedent("""
-            from colonnade.models.kinds import Kind
-            ROW = Kind("pca", "new_kinds:Whole")
-        """)
-    )
-    install(module, "thief:ROW")
+    with (module / "new_kinds.py").open("a") as file:
+        file.write('THIEF = Kind("pca", "new_kinds:Whole")\n')
+    install(module, "new_kinds:THIEF")
     with pytest.raises(StudyError, match="there is a kind 'pca' already"):
         kinds.rows()
     assert kinds.load("pca").__module__ == "colonnade.models.pca"
