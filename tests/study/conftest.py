@@ -48,6 +48,13 @@ silence = 60
 """
 
 
+def study_text(task: str = 'kind = "pca"\n', budget: str = "epsilon = 1.0\n", parties: str = "ab") -> str:
+    """A study of parties with names of one letter that is read and never run."""
+    named = "".join(f'[parties.{name}]\nschema = "{name}.toml"\n' for name in parties)
+    place = '[coordinator]\naddress = "127.0.0.1:7000"\n'
+    return f'name = "s"\n[task]\n{task}[budget]\n{budget}{place}{named}'
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
