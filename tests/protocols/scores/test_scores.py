@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError, StudyError
-from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust
+from colonnade.privacy import NonPrivate, SkellamRelease, Statement
 from colonnade.privacy.events import from_json
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.scores import programs as scores
@@ -98,7 +98,7 @@ def test_the_entitled_partys_part_does_not_touch_what_is_opened():
 )
 def test_integers_keep_their_bounds_whatever_the_floats_are(values, low, width):
     part = Part("o1", (low,), (low + width,))
-    task = Scores((Part("o0", (0,), (0,)), part), Trust(("o0", "o1"), ("o0", "o1", COORDINATOR), 1), "o0", 2**30, 10)
+    task = Scores((Part("o0", (0,), (0,)), part), kit.trust_of(2), "o0", 2**30, 10)
     whole = quantise(np.array(values)[:, None], task, "o1")
     assert whole.dtype == np.int64
     assert all(low <= int(number) <= low + width for number in whole[:, 0])
@@ -196,7 +196,7 @@ def test_no_two_people_are_told_apart_better_than_the_printed_epsilon_says():
 def test_the_multiples_of_the_range_on_the_theory_page_are_right():
     for epsilon, multiple in ((1, 3.7), (8, 0.6), (16, 0.34)):
         parts = (Part("o0", (0,), (0,)), Part("o1", (0,), (2**16,)))
-        ratio = Scores(parts, Trust(("o0", "o1"), ("o0", "o1", COORDINATOR), 1), "o0", 2**16, 10)
+        ratio = Scores(parts, kit.trust_of(2), "o0", 2**16, 10)
         noise = round((multiple * 2**16) ** 2 / 2)
         found = Statement.of(replace(ratio, noise=noise).events, ratio.trust, 1e-5).epsilon("o0")
         assert found == pytest.approx(epsilon, rel=0.02)
