@@ -23,6 +23,7 @@ from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family, family_for
 from colonnade.protocols.rows import Block
 from colonnade.tables import flag, number
+from tests.protocols.kit import exchange_task
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -184,23 +185,19 @@ def test_many_scripted_transcripts_stay_within_what_is_charged(method: str, role
 
 
 def _task(method: str, **changes: Any) -> Exchange:
+    gradient, names = method == "gradient", ("a", "b")
     given: dict[str, Any] = {
-        "blocks": tuple(Block(name, ("x",), 1.0) for name in ("a", "b")),
-        "sides": tuple(Side(name, 0.0 if method == "gradient" else 0.25, 1.0, 10.0) for name in ("a", "b")),
-        "active": "a",
-        "family": LOGISTIC,
-        "trust": Trust(("a", "b"), (), 0),
+        "blocks": tuple(Block(name, ("x",), 1.0) for name in names),
+        "sides": tuple(Side(name, 0.0 if gradient else 0.25, 1.0, 10.0) for name in names),
         "rows": 200,
-        "method": method,
         "epochs": 3,
-        "batches": 50 if method == "gradient" else 1,
+        "batches": 50 if gradient else 1,
         "message_clip": 1.0,
-        "learning_rate": 0.5 if method == "gradient" else 0.0,
+        "learning_rate": 0.5 if gradient else 0.0,
         "release": True,
-        "release_ridge": 0.5,
         "intercept": 2.0**-12,
     }
-    return Exchange(**given | changes)
+    return exchange_task(method, names, **given | changes)
 
 
 def _pushed(task: Exchange) -> tuple[Scripted, Scripted]:

@@ -143,11 +143,16 @@ def test_several_keys_under_other_names_and_spellings():
         people.align(on=["name", Key("birth", kind="date")])  # capitals are kept, so nobody is the same
 
 
-def test_one_key_is_the_id_column_whatever_it_is_called():
+def numbered_differently():
+    """Two parties that call and write the same numbers in their own ways, aligned."""
     schema = Schema({"x": number(-1, 1)})
     bank = Party("bank", table("bank", id="account", written=str), schema=schema, id="account")
     shop = Party("shop", table("shop", id="card", written="{:05}".format), schema=schema, id="card")
-    people = Federation([bank, shop]).align(on=Key("number", kind="number"), mode="helper")
+    return Federation([bank, shop]).align(on=Key("number", kind="number"), mode="helper")
+
+
+def test_one_key_is_the_id_column_whatever_it_is_called():
+    people = numbered_differently()
     assert found(people) == COMMON[2]
     assert set(people.tables()["shop"].own_ids) == {f"{k:05}" for k in COMMON[2]}
 
@@ -170,10 +175,7 @@ def test_similar_names_of_two_parties():
 
 
 def test_predictions_come_back_under_the_ids_of_whoever_receives_them():
-    schema = Schema({"x": number(-1, 1)})
-    bank = Party("bank", table("bank", id="account", written=str), schema=schema, id="account")
-    shop = Party("shop", table("shop", id="card", written="{:05}".format), schema=schema, id="card")
-    people = Federation([bank, shop]).align(on=Key("number", kind="number"), mode="helper")
+    people = numbered_differently()
     model = LinearRegression(epsilon={"analyst": 50.0}, label="bank.x", rows_at_most=1000).fit(people)
     (told,) = people.roster.assumptions
     assert "helper" in told

@@ -20,12 +20,9 @@ from colonnade.privacy.events import NonPrivate, SkellamRelease, views
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.observers import Budget, Observer, Trust
 
-TWO = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
+from .conftest import EVENT, TRUST as TWO
+
 OTHER = Trust(("bank", "clinic"), ("bank", "clinic", "coordinator"), 1)
-EVENT = SkellamRelease(
-    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
-    2 * 10**12, 1e-30, "moments-sensitivity",
-)  # fmt: skip
 DELTA = 1e-5
 
 

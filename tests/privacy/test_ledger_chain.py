@@ -9,22 +9,17 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from colonnade.errors import LedgerError
-from colonnade.privacy.events import SkellamRelease
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.chain import GENESIS
-from colonnade.privacy.observers import Observer, Trust
+from colonnade.privacy.observers import Observer
 
-TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
-EVENT = SkellamRelease(
-    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
-    2 * 10**12, 1e-30, "moments-sensitivity",
-)  # fmt: skip
+from .conftest import EVENT, TRUST
+
 FIRST_VERSION = """
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT, study TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL,

@@ -10,22 +10,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from colonnade.errors import LedgerError
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import SkellamRelease, views
+from colonnade.privacy.events import views
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.observers import Observer, Trust
+from colonnade.privacy.observers import Observer
 
-TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
-EVENT = SkellamRelease(
-    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
-    2 * 10**12, 1e-30, "moments-sensitivity",
-)  # fmt: skip
+from .conftest import EVENT, TRUST
+
 ROUNDS_ON_ONE_LEDGER = 10
 LONGEST_LIFE = 0.3
 # Imports once, then forks one child for each line on its standard input: a child lives for a fraction of a second.

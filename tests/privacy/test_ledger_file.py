@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from fractions import Fraction
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,16 +17,13 @@ import pytest
 
 from colonnade.errors import BudgetError, LedgerError
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import SkellamRelease, views
+from colonnade.privacy.events import views
 from colonnade.privacy.ledger import Ledger, check_without_ledger
 from colonnade.privacy.ledger.file import _into_wal, add, append
-from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.observers import Budget, Observer
 
-TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
-EVENT = SkellamRelease(
-    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
-    2 * 10**12, 1e-30, "moments-sensitivity",
-)  # fmt: skip
+from .conftest import EVENT, TRUST
+
 MORE_NOISE = """
 CREATE TRIGGER {name} AFTER INSERT ON entries BEGIN
     INSERT OR REPLACE INTO entries (id, study, digest, created, events, trust) VALUES (NEW.id, NEW.study, NEW.digest,

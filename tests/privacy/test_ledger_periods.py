@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,13 @@ from hypothesis import given, strategies as st
 
 from colonnade.errors import BudgetError, PrivacyError
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import SkellamRelease, views
+from colonnade.privacy.events import views
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.caps import Period, dates
-from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.observers import Budget, Observer
 
-TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
-EVENT = SkellamRelease(
-    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
-    2 * 10**12, 1e-30, "moments-sensitivity",
-)  # fmt: skip
+from .conftest import EVENT, TRUST
+
 DELTA = 1e-5
 START = datetime(2031, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -8,16 +8,12 @@ from fractions import Fraction
 import pytest
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.events import NonPrivate, SkellamRelease
+from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Adjacency, Observer, Trust
 from colonnade.privacy.releases import PoissonSampled, Repeated
 from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, PUBLISHED, Statement, rounded_up
 
-TWO = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
-EVENT = SkellamRelease(
-    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
-    2 * 10**12, 1e-30, "moments-sensitivity",
-)  # fmt: skip
+from .conftest import EVENT, TRUST as TWO
 
 
 def test_one_row_for_each_observer_the_unprotected_included() -> None:

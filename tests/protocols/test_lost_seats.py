@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
 from colonnade.mpc import Shares
-from colonnade.privacy import Trust
-from colonnade.privacy.noise import rounding
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.polynomial import programs as polynomial
-from colonnade.protocols.polynomial.expressions import parse
-from colonnade.protocols.polynomial.task import Holding, Polynomials, frozen
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.rows import Block
 from colonnade.protocols.scores import programs as scores
-from colonnade.protocols.scores.task import Part, Scores
-from colonnade.protocols.session import play, spare
-from colonnade.wire import Room
+from colonnade.protocols.session import spare
+
+from .kit import (
+    directions_task,
+    gradients_task,
+    integers,
+    moments_task,
+    noise_drawn,
+    outcomes,
+    polynomial_task,
+    programs_of,
+    scores_task,
+    tables_of,
+)
 
 OWNERS = tuple(f"o{i}" for i in range(5))
-
-
-class Rows:
-    """Encoded rows with ids, as a table would give them."""
-
-    places = None
-
-    def __init__(self, values):
-        self.values = values
-        self.ids = [f"p{i:04}" for i in range(len(values))]
-
-    def blocks(self, rows):
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
 
 
 class SwitchedOff(BaseException):
@@ -83,56 +72,37 @@ def send_something_else(me):
 
 
 def run(task, programs, changes=(), steps=None):
-    """Everybody's part in a thread: what it has in hand in the end, or why it has nothing."""
-    room, changes = Room(programs), dict(changes)
+    """Everybody's end; whoever vanishes says nothing, as a machine that is switched off."""
+    changes = dict(changes)
 
-    def part(name):
-        place = room.place(name)
-
+    def changed(name):
         def program(me):
-            changes.get(name, lambda me: None)(me)
+            changes[name](me)
             return programs[name](me)
 
-        if name in changes and changes[name] is not send_something_else:
-            place.abort = lambda reason: None  # a machine that is switched off says nothing
-        try:
-            return play(place, task, program, lambda *step: None if steps is None else steps.append((name, *step)))
-        except BaseException as error:
-            return error
+        return program
 
-    with ThreadPoolExecutor(len(programs)) as pool:
-        return dict(zip(programs, pool.map(part, programs), strict=True))
-
-
-@pytest.fixture
-def exact(monkeypatch):
-    """Protocols without noise and without the coins of rounding, so that the sums can be compared."""
-    monkeypatch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-    monkeypatch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
-    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
+    return outcomes(
+        task,
+        programs | {name: changed(name) for name in changes},
+        progress=lambda *step: None if steps is None else steps.append(step),
+        mute=[name for name, change in changes.items() if change is not send_something_else],
+    )
 
 
-def tables_of(task, rows=30, seed=5):
-    rng = np.random.default_rng(seed)
-    return {block.owner: rng.uniform(-0.5, 0.5, (rows, len(block.columns))) for block in task.blocks}
-
-
-def blocks(owners):
-    return tuple(Block(owner, ("x", "y"), 1.0) for owner in owners)
-
-
-def moments_of(owners=OWNERS, seats=OWNERS, threshold=1):
-    trust = Trust(owners, seats, threshold)
-    return Moments(blocks(owners), trust, gamma=64, constant=32, rows_at_most=1000, noise=3 * len(owners))
+def moments_of(owners=5, threshold=1, seats=None):
+    return moments_task((2,) * owners, seats, threshold)
 
 
 def run_moments(task, changes=(), steps=None):
-    tables = tables_of(task)
-    programs = {name: (lambda me, n=name: moments.owner(me, Rows(tables[n]), task)) for name in task.owners}
-    programs[COORDINATOR] = lambda me: moments.coordinator(me, task)
-    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
-    return run(task, programs, changes, steps), moments.reference(whole, task)
+    tables = tables_of(task, 30)
+    ended = run(task, programs_of(moments, task, tables), changes, steps)
+    return ended, moments.reference(integers(task, tables), task)
+
+
+def assert_others_opened(ended, lost, want):
+    assert all(isinstance(ended[name], SwitchedOff) for name in lost)
+    assert all(np.array_equal(ended[name].result.opened, want) for name in {*ended} - {*lost})
 
 
 @pytest.mark.parametrize("lost", [("o3",), ("o0", "o4")])
@@ -140,11 +110,7 @@ def run_moments(task, changes=(), steps=None):
 def test_spare_seats_may_vanish_before_the_opening(exact, lost, how):
     steps = []
     ended, want = run_moments(moments_of(), dict.fromkeys(lost, how), steps)
-    for name in (*OWNERS, COORDINATOR):
-        if name in lost:
-            assert isinstance(ended[name], SwitchedOff)
-        else:
-            assert np.array_equal(ended[name].result.opened, want)
+    assert_others_opened(ended, lost, want)
     assert ended[COORDINATOR].lost == lost
     if how is vanish_before_opening:
         said = {step for step in steps if step[1].startswith("without")}
@@ -183,7 +149,7 @@ def test_an_owner_that_has_not_dealt_everything_is_needed(exact):
 
 
 def test_an_owner_without_a_seat_is_not_needed_for_an_opening(exact):
-    task = moments_of(seats=("o0", "o1", "o2", "o3"))
+    task = moments_of(seats=OWNERS[:4])
 
     def vanish_when_all_is_dealt(me):
         def receive(*args, **kwargs):
@@ -198,7 +164,7 @@ def test_an_owner_without_a_seat_is_not_needed_for_an_opening(exact):
 
 @pytest.mark.parametrize(("owners", "threshold"), [(3, 1), (5, 2)])
 def test_without_a_spare_seat_every_loss_ends_the_study(exact, owners, threshold):
-    task = moments_of(OWNERS[:owners], OWNERS[:owners], threshold)
+    task = moments_of(owners, threshold)
     assert spare(task) == ()
     ended, _ = run_moments(task, {"o1": vanish_before_opening})
     for name in ("o0", "o2", COORDINATOR):
@@ -215,7 +181,7 @@ def test_a_changed_share_stops_the_study_where_there_is_a_spare_one(exact):
 
 
 def test_a_changed_share_is_not_noticed_where_all_are_needed(exact):
-    ended, want = run_moments(moments_of(OWNERS[:3], OWNERS[:3]), {"o2": send_something_else})
+    ended, want = run_moments(moments_of(3), {"o2": send_something_else})
     assert np.array_equal(ended["o0"].result.opened, ended["o1"].result.opened)
     assert not np.array_equal(ended["o0"].result.opened, want)
 
@@ -229,37 +195,22 @@ def test_what_is_left_of_the_spare_shares_still_tells_a_changed_one(exact):
 
 
 def test_scores_are_opened_without_a_spare_seat():
-    parts = tuple(Part(owner, (-256,), (256,)) for owner in OWNERS)
-    task = Scores(parts, Trust(OWNERS, OWNERS, 1), to="o0", gamma=256, rows_at_most=100)
+    task = scores_task(5, classes=1)
     values = np.random.default_rng(1).uniform(-0.9, 0.9, (5, 20, 1))
     own = {name: scores.Parts([f"p{i:02}" for i in range(20)], part) for name, part in zip(OWNERS, values, strict=True)}
-    programs = {name: (lambda me, n=name: scores.owner(me, own[n], task)) for name in OWNERS}
-    programs[COORDINATOR] = lambda me: scores.coordinator(me, task)
-    ended = run(task, programs, dict.fromkeys(("o1", "o2", "o3"), vanish_before_opening))
+    ended = run(task, programs_of(scores, task, own), dict.fromkeys(("o1", "o2", "o3"), vanish_before_opening))
     want = scores.reference({name: part.values for name, part in own.items()}, task)
     assert np.array_equal(ended["o0"].result.others, want)
     assert ended["o0"].lost == ended[COORDINATOR].lost == ("o1", "o2", "o3")
 
 
 def run_gradients(task, changes):
-    tables, labels = tables_of(task, 40), np.random.default_rng(2).integers(0, 2, (40, 1)).astype(float)
-
-    def program(name):
-        own = labels if name == task.label_owner else None
-        return lambda me: gradients.owner(me, Rows(tables[name]), own, task)
-
-    programs = {name: program(name) for name in OWNERS}
-    programs[COORDINATOR] = lambda me: gradients.coordinator(me, task)
-    return run(task, programs, changes)
+    labels = np.random.default_rng(2).integers(0, 2, (40, 1)).astype(float)
+    return run(task, programs_of(gradients, task, tables_of(task, 40), labels), changes)
 
 
-def gradients_of(**changes):
-    task = Gradients(
-        blocks(OWNERS), label_owner="o4", classes=1, trust=Trust(OWNERS, OWNERS, 1), gamma=64, scale=0.4, expansion=1,
-        weight_bound=4.0, learning_rate=2.0, sampling="poisson", rows=40, batch=10, rounds=6, noise=15,
-        rows_at_most=100,
-    )  # fmt: skip
-    return replace(task, **changes)
+def gradients_of():
+    return gradients_task((2,) * 5, scale=0.4, rounds=6, noise=15, rows_at_most=100, block_rows=8192)
 
 
 def test_rounds_go_on_without_a_spare_seat(exact, monkeypatch):
@@ -286,36 +237,19 @@ def test_rounds_do_not_go_on_without_whoever_is_needed_in_them(exact, monkeypatc
 
 def run_power(monkeypatch, changes):
     """Everybody's end, and what each round opens: the products with the directions that were asked, and the noise."""
-    drawn, real = [], power.noise_shares
-
-    def watched(task, rounds, stream):
-        drawn.append(real(task, rounds, stream))
-        return drawn[-1]
-
-    monkeypatch.setattr(power, "noise_shares", watched)
-    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-    task = Directions(
-        blocks(OWNERS), Trust(OWNERS, OWNERS, 1), gamma=64, constant=32, rows_at_most=1000, directions=3, rounds=3,
-        noise=5 * 10**6, reach=1024,
-    )  # fmt: skip
-    tables = tables_of(task)
-    programs = {name: (lambda me, n=name: power.owner(me, Rows(tables[n]), task)) for name in OWNERS}
-    programs[COORDINATOR] = lambda me: power.coordinator(me, task)
-    ended = run(task, programs, changes)
-    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
-    return ended, lambda asked: np.array(power.reference(whole, asked, task)) + sum(drawn)
+    drawn = noise_drawn(monkeypatch, power)
+    task = directions_task((2,) * 5, directions=3, noise=5 * 10**6)
+    tables = tables_of(task, 30)
+    ended = run(task, programs_of(power, task, tables), changes)
+    return ended, lambda asked: np.array(power.reference(integers(task, tables), asked, task)) + sum(drawn)
 
 
 @pytest.mark.parametrize(("lost", "opening"), [((), 0), (("o3",), 0), (("o3",), 2), (("o1", "o4"), 1)])
-def test_products_with_directions_are_opened_without_spare_seats(monkeypatch, lost, opening):
+def test_products_with_directions_are_opened_without_spare_seats(nearest, monkeypatch, lost, opening):
     """Whose noise was dealt is in every opened number, whether or not it is still there."""
     ended, opened = run_power(monkeypatch, dict.fromkeys(lost, lambda me: vanish_before_opening(me, opening)))
     want = opened(ended["o0"].result.asked)
-    for name in (*OWNERS, COORDINATOR):
-        if name in lost:
-            assert isinstance(ended[name], SwitchedOff)
-        else:
-            assert np.array_equal(ended[name].result.opened, want)
+    assert_others_opened(ended, lost, want)
     assert ended["o0"].lost == ended[COORDINATOR].lost == lost
 
 
@@ -324,7 +258,7 @@ def test_products_with_directions_are_opened_without_spare_seats(monkeypatch, lo
     [("o0", 3, 0), ("o0", 3, 2), ("o3", 1, 1)],
     ids=["who opens", "who opens, last", "who still has noise to deal"],
 )
-def test_directions_are_not_asked_without_whoever_is_needed(monkeypatch, lost, ahead, opening):
+def test_directions_are_not_asked_without_whoever_is_needed(nearest, monkeypatch, lost, ahead, opening):
     monkeypatch.setattr(Directions, "rounds_ahead", ahead)
     ended, _ = run_power(monkeypatch, {lost: lambda me: vanish_before_opening(me, opening)})
     for name in (*OWNERS, COORDINATOR):
@@ -334,18 +268,13 @@ def test_directions_are_not_asked_without_whoever_is_needed(monkeypatch, lost, a
 
 
 @pytest.mark.parametrize(("factors", "needed"), [(2, 3), (4, 5)])
-def test_how_many_seats_a_sum_of_products_takes_depends_on_their_factors(monkeypatch, factors, needed):
-    monkeypatch.setattr(polynomial, "noise_share", lambda task, _: np.zeros(len(task.polynomials), dtype=np.int64))
-    holdings = tuple(Holding(owner, ("x",), 1.0, 1, (False,)) for owner in OWNERS)
-    product = parse(" * ".join(f"{owner}.x" for owner in OWNERS[:factors]), [f"{owner}.x" for owner in OWNERS])
-    trust = Trust(OWNERS, OWNERS, 1)
-    task = Polynomials(holdings, trust, (frozen(product),), gamma=4, rows_at_most=100, noise=20, rounding="nearest")
+def test_how_many_seats_a_sum_of_products_takes_depends_on_their_factors(exact, factors, needed):
+    product = " * ".join(f"{owner}.c0" for owner in OWNERS[:factors])
+    task = polynomial_task((1,) * 5, [product], gamma=4, noise=20, rounding="nearest")
     assert task.degree == needed - 1
-    tables = {name: np.random.default_rng(place).uniform(-1, 1, (20, 1)) for place, name in enumerate(OWNERS)}
-    programs = {name: (lambda me, n=name: polynomial.owner(me, Rows(tables[n]), task)) for name in OWNERS}
-    programs[COORDINATOR] = lambda me: polynomial.coordinator(me, task)
-    ended = run(task, programs, {"o1": vanish_before_opening})
-    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
+    tables = tables_of(task, 20)
+    ended = run(task, programs_of(polynomial, task, tables), {"o1": vanish_before_opening})
+    whole = integers(task, tables)
     for name in ("o0", "o2", "o3", "o4", COORDINATOR):
         if needed < len(OWNERS):
             assert ended[name].result.opened.tolist() == polynomial.reference(whole, task)

@@ -5,17 +5,16 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from colonnade.errors import PrivacyError
-from colonnade.models.federation import Federation, Party
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import partners
-from colonnade.tables import Schema, number
 from colonnade.wire import encode
+
+from .kit import results
 
 SYSTEM = ResidueSystem(PRIMES[:1])
 NOBODY = Committee((), 0, SYSTEM)
@@ -131,16 +130,13 @@ def test_without_a_committee_everybody_talks_with_everybody():
 
 def _talk(owner):
     """Three owners' programs over real channels."""
-    schema = Schema({"x": number(0, 1)})
-    people = {"id": ["1", "2"], "x": ["0", "1"]}
-    parties = [Party(name, pa.table(people), schema=schema, id="id") for name in Telling.owners]
-    Federation(parties).run(Telling(), owner, lambda me: None)
+    return results(Telling(), {**dict.fromkeys(Telling.owners, owner), COORDINATOR: lambda me: None})
 
 
 def test_told_numbers_arrive_over_real_channels():
     heard = {}
 
-    def owner(me, table):
+    def owner(me):
         if me.name == "a":
             for turn in range(2):
                 me.tell(("b", "c"), "scores", NUMBERS + turn, event=SCORES)
@@ -162,7 +158,7 @@ def test_a_mask_of_another_degree_than_the_opening_is_refused():
 def test_a_phase_counts_rounds_messages_and_bytes():
     played = {}
 
-    def owner(me, table):
+    def owner(me):
         if me.name == "a":
             with me.meter.phase("ask"):
                 for peer in ("b", "c"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from typer.testing import CliRunner
 
 from colonnade.errors import DatasetError, StorageError, StudyError
 from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.task import Gradients
-from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 from research.reproduce import (
     calibration,
@@ -33,6 +30,7 @@ from research.reproduce.command import reproduce
 from research.reproduce.options import Options
 from research.reproduce.page import render_reproduction
 from research.reproduce.results import CURATOR, NONE, PROVEN, PUBLISHED, Group, markdown, read_csv, write_csv
+from tests.protocols.kit import gradients_task
 
 VECTORS = json.loads((Path(__file__).parents[1] / "privacy" / "vectors.json").read_text(encoding="utf-8"))["sqm"]
 
@@ -156,24 +154,9 @@ def test_batches_are_poisson() -> None:
 def test_descent_in_floats_is_the_protocols_own(stream: Stream) -> None:
     """With everybody in each batch and hardly any noise, only the rounding of rows and weights is left between them."""
     rows, labels = _separable(300)
-    rows, blocks = rows * 0.8, (Block("a", ("p", "q"), 1.0), Block("b", ("r", "s", "t"), 1.0))
-    task = Gradients(
-        blocks=blocks,
-        label_owner="a",
-        classes=1,
-        trust=calibration.Trust(("a", "b"), ("a", "b", "coordinator"), 1),
-        gamma=2**14,
-        scale=1 / math.sqrt(2.25),
-        expansion=1,
-        weight_bound=8.0,
-        learning_rate=2.0,
-        sampling="poisson",
-        rows=300,
-        batch=300,
-        rounds=40,
-        noise=2,
-    )
-    theirs = gradients.simulate({"a": rows[:, :2], "b": rows[:, 2:]}, labels[:, None], task, stream).weights[0]
+    rows = rows * 0.8
+    task = gradients_task((2, 3), gamma=2**14, weight_bound=8.0, rows=300, batch=300, rounds=40, noise=2)
+    theirs = gradients.simulate({"o0": rows[:, :2], "o1": rows[:, 2:]}, labels[:, None], task, stream).weights[0]
     unit = np.hstack([rows, np.full((300, 1), 0.5)]) * task.scale
     schedule = dpsgd.Schedule(rate=1.0, epochs=40, learning_rate=2.0)
     ours = dpsgd.descend(

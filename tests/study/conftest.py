@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -46,6 +46,29 @@ join = {join}
 reconnect = {reconnect}
 silence = 60
 """
+
+
+def study_text(task: str = 'kind = "pca"\n', budget: str = "epsilon = 1.0\n", parties: str = "ab") -> str:
+    """A study of parties with names of one letter that is read and never run."""
+    named = "".join(f'[parties.{name}]\nschema = "{name}.toml"\n' for name in parties)
+    place = '[coordinator]\naddress = "127.0.0.1:7000"\n'
+    return f'name = "s"\n[task]\n{task}[budget]\n{budget}{place}{named}'
+
+
+def runnable_text(
+    name: str,
+    task: str,
+    budget: str,
+    columns: Mapping[str, Sequence[str]],
+    limits: str,
+    pins: Mapping[str, str] | None = None,
+) -> str:
+    """A study of these columns of each party on a free port; ``budget`` is a section or nothing."""
+    text = f'name = "{name}"\n[task]\n{task}{budget}[coordinator]\naddress = "127.0.0.1:{free_port()}"\n'
+    text += f"[limits]\njoin = 30\n{limits}"
+    for party, chosen in columns.items():
+        text += f'[parties.{party}]\nschema = "schemas/{party}.toml"\ncolumns = {json.dumps(chosen)}\n'
+    return text + ("[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in pins.items()) if pins else "")
 
 
 def free_port() -> int:

@@ -20,19 +20,9 @@ from colonnade.study.alignment.store import Store
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key, KeyPlan
 
-STUDY = """\
-name = "s"
-[task]
-kind = "pca"
-[budget]
-epsilon = 1.0
-[coordinator]
-address = "127.0.0.1:7000"
-[parties.a]
-schema = "a.toml"
-[parties.b]
-schema = "b.toml"
-"""
+from .conftest import study_text
+
+STUDY = study_text()
 ALIGN = '[align]\non = ["name", "born"]\n'
 KEYS = '[align.keys.name]\ncase = "fold"\nblanks = "collapse"\naccents = "strip"\n[align.keys.born]\nkind = "date"\n'
 PARTY = """\

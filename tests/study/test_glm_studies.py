@@ -25,7 +25,7 @@ from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
 from colonnade.study.local import folder_of
 
-from .conftest import InThread, free_port, outcomes, people_of, play, scatter
+from .conftest import InThread, outcomes, people_of, play, runnable_text, scatter
 
 ROWS = 120
 PARTIES = ("bank", "shop")
@@ -52,12 +52,8 @@ class Talk:
 
     def write(self, task: str, more: str = "") -> Path:
         """A study file with everybody's pins."""
-        text = f'name = "talk"\n[task]\n{task}[budget]\nepsilon = 8.0\n{more}[coordinator]\n'
-        text += f'address = "127.0.0.1:{free_port()}"\n[limits]\njoin = 30\nreconnect = 1\n'
-        for name in PARTIES:
-            text += f'[parties.{name}]\nschema = "schemas/{name}.toml"\ncolumns = {json.dumps(COLUMNS[name])}\n'
         path = self.folder / "STUDY.toml"
-        path.write_text(text)
+        path.write_text(runnable_text("talk", task, f"[budget]\nepsilon = 8.0\n{more}", COLUMNS, "reconnect = 1\n"))
         initialise.trial(path)
         return path
 

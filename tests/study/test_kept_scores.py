@@ -21,7 +21,7 @@ from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_
 from colonnade.study.local import folder_of, run_local
 from colonnade.tables.centred import Centred
 
-from .conftest import InThread, free_port, outcomes, people_of, play
+from .conftest import InThread, outcomes, people_of, play, runnable_text
 
 ROWS, NEW = 120, 40
 PARTIES = ("bank", "shop")
@@ -66,13 +66,9 @@ class Place:
         path.write_text(path.read_text().replace(old, new))
 
     def study(self, name: str, task: str = ASK, epsilon: str = "8.0", more: str = "") -> Study:
-        text = f'name = "{name}"\n[task]\n{task}[budget]\nepsilon = {epsilon}\n{more}[coordinator]\n'
-        text += f'address = "127.0.0.1:{free_port()}"\n[limits]\njoin = 30\nreconnect = 1\n'
-        for party in PARTIES:
-            text += f'[parties.{party}]\nschema = "schemas/{party}.toml"\ncolumns = {json.dumps(COLUMNS[party])}\n'
-        text += "[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in self.pins.items()) if self.pins else ""
+        budget = f"[budget]\nepsilon = {epsilon}\n{more}"
         path = self.folder / f"{name}.toml"
-        path.write_text(text)
+        path.write_text(runnable_text(name, task, budget, COLUMNS, "reconnect = 1\n", self.pins))
         return Study.load(path)
 
     def config(self, name: str) -> PartyConfig:

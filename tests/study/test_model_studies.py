@@ -21,7 +21,7 @@ from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.tables import population
 
-from .conftest import free_port, play, scatter
+from .conftest import play, runnable_text, scatter
 
 ROWS = 600
 PARTIES = ("bank", "shop", "clinic")
@@ -72,15 +72,9 @@ class Place:
 
     def study(self, name: str, task: str, budget: str, **columns: list[str]) -> Study:
         """A study of all three parties, with the columns given or a few of each."""
-        text = f'name = "{name}"\n[task]\n{task}{budget}[coordinator]\naddress = "127.0.0.1:{free_port()}"\n'
-        text += '[limits]\njoin = 30\n[align]\non = "person_id"\n'
-        for party in PARTIES:
-            chosen = columns.get(party, COLUMNS[party])
-            text += f'[parties.{party}]\nschema = "schemas/{party}.toml"\ncolumns = {json.dumps(chosen)}\n'
-        if self.pins:
-            text += "[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in self.pins.items())
+        chosen, align = COLUMNS | columns, '[align]\non = "person_id"\n'
         path = self.folder / f"{name}.toml"
-        path.write_text(text)
+        path.write_text(runnable_text(name, task, budget, chosen, align, self.pins))
         return Study.load(path)
 
     def run(self, study: Study) -> dict[str, Estimator]:

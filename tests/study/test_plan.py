@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from colonnade.cli import app as cli
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy import PoissonSampled, Repeated, Statement
 from colonnade.protocols.sketch import Sketch
@@ -18,9 +15,10 @@ from colonnade.study import Study, preflight
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.tables import Schema, flag, number
 
-SKETCH = """\
-name = "s"
-[task]
+from .conftest import study_text
+
+BUDGET = "epsilon = { analyst = 1.0 }\n"
+TASK = """\
 kind = "sketch"
 rounds = 40
 sampling = "poisson"
@@ -29,18 +27,9 @@ rows = 1000
 dimension = 4
 clip = 1.0
 gamma = 268_435_456
-[budget]
-epsilon = { analyst = 1.0 }
-[coordinator]
-address = "127.0.0.1:7000"
-[parties.a]
-schema = "a.toml"
-[parties.b]
-schema = "b.toml"
-[parties.c]
-schema = "c.toml"
 """
-PCA = SKETCH.replace(SKETCH[SKETCH.index("[task]") : SKETCH.index("[budget]")], '[task]\nkind = "pca"\n')
+SKETCH = study_text(TASK, BUDGET, "abc")
+PCA = study_text(budget=BUDGET, parties="abc")
 
 
 @pytest.fixture
@@ -56,23 +45,6 @@ def study(tmp_path):
         return Study.load(tmp_path / "STUDY.toml")
 
     return load
-
-
-@pytest.fixture
-def colonnade(monkeypatch, capfd):
-    def call(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, words)])
-        monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
-        ended = 0
-        try:
-            cli.command_line()
-        except SystemExit as end:
-            ended = end.code or 0
-        out, err = capfd.readouterr()
-        assert ended == code, (out, err)
-        return json.loads(out) if "--json" in words else out + err
-
-    return call
 
 
 # --- a sketch

@@ -21,20 +21,9 @@ from colonnade.study.run import public_facts
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
 
-GOOD = """\
-name = "s"
-[task]
-kind = "pca"
-[budget]
-epsilon = 1.0
-[coordinator]
-address = "127.0.0.1:7000"
-[parties.a]
-schema = "a.toml"
-[parties.b]
-schema = "b.toml"
-columns = ["y"]
-"""
+from .conftest import study_text
+
+GOOD = study_text() + 'columns = ["y"]\n'
 PARTY = """\
 name = "a"
 data = "a.csv"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,12 +12,9 @@ from colonnade.models import Estimator, Roster
 from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm.kept_scores import KeptScores, asking
 from colonnade.models.glm.model import GLM
-from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.exchange.fits import Objective, penalised_fit
-from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.sides import PassiveDescent, PassiveFit
-from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.messages import NOISE_UNIT
 
 pd = pytest.importorskip("pandas")
@@ -29,7 +25,6 @@ SCHEMAS = {
     "mid": Schema({"b": UNIT}),
     "right": Schema({"c": UNIT, "d": UNIT}),
 }
-TRUST = Trust(("left", "right"), (), 0)
 
 
 def frames(rows, seed=0):
@@ -140,70 +135,6 @@ def test_weights_of_two_neighbours_differ_by_the_drift_at_most(seed, method, rou
     assert np.linalg.norm(sides[0].weights - sides[1].weights) <= drift
 
 
-def test_one_question_costs_a_score_and_the_weights():
-    task = KeptScoresTask(TRUST, "left", (Sender("right", 3, 2.0, 1.5, 0.25),), 100)
-    weights, scores = task.events
-    step = Fraction(1, 1 << 28)
-    assert float(scores.l2_squared * step**2) == pytest.approx(9.0, rel=1e-5)
-    assert float(weights.l2_squared * step**2) == pytest.approx(0.0625, rel=1e-5)
-    assert (weights.dimension, scores.dimension) == (3, 100)
-    assert {event.about for event in task.events} == {("right",)}
-    assert {event.audience for event in task.events} == {("left",)}
-    assert task.openings == {scores: 1}
-    # More people cost nothing more: each has one score, and the weights are the same.
-    assert replace(task, rows_at_most=10**6).score_variance("right") == task.score_variance("right")
-
-
-def test_noise_is_split_where_it_hurts_least():
-    task = KeptScoresTask(TRUST, "left", (Sender("right", 3, 2.0, 1.5, 0.1875),), 100)
-    assert task.sender("right").lean == 3
-    assert [Sender("right", 3, 1.0, 0.5, drift).lean for drift in (0.0, 5e-324, 0.26, 1.0, 9.0, 1e300)] == [
-        6,
-        6,
-        2,
-        0,
-        -3,
-        -6,
-    ]
-
-    def cost(lean):
-        """The variance of a score's noise when both noises together cost what they cost at ratio 1."""
-        sender = task.sender("right")
-        whole = 1 + 2.0**-lean
-        return whole * (2 * sender.score_clip) ** 2 + whole * 2.0**lean * (sender.row_norm * sender.drift) ** 2
-
-    assert cost(3) < min(cost(1), cost(6))
-
-
-@settings(max_examples=5, deadline=None)
-@given(st.floats(0.5, 40), st.floats(0.01, 5), st.floats(0.0, 5))
-def test_the_budget_is_kept_whatever_the_bounds(epsilon, clip, drift):
-    draft = KeptScoresTask(TRUST, "left", (Sender("right", 4, 1.5, clip, drift),), 50)
-    task = draft.calibrated(parse_budgets(epsilon, 1e-6, TRUST))
-    found = Statement.of(task.events, TRUST, 1e-6)
-    assert found.epsilon("left") <= epsilon
-    assert found.epsilon("right") == 0
-
-
-def test_noise_that_does_not_fit_is_refused():
-    draft = KeptScoresTask(TRUST, "left", (Sender("right", 4, 1.5, 1e6, 0.1),), 50)
-    with pytest.raises(CapacityError, match="raise epsilon"):
-        draft.calibrated(parse_budgets(1e-6, 1e-6, TRUST))
-
-
-def test_the_less_can_be_signal_the_less_is_believed():
-    received = 0.3 + np.linspace(-1, 1, 400)
-    calm, loud, shifted = (believed(received, 2.0, noise, shared) for noise, shared in ((0, 0), (100, 0), (1, 1)))
-    assert (calm.middle, calm.share) == (pytest.approx(0.3), 1.0)
-    assert calm.signal == pytest.approx(received.var(), rel=0.05)
-    assert loud.share < 0.02
-    assert 0 < loud.middle < 0.1
-    # What all scores share does not average out, however many there are.
-    assert believed(np.tile(received, 100), 2.0, 1.0).middle == pytest.approx(0.3, rel=0.01)
-    assert believed(np.tile(received, 100), 2.0, 1.0, 1.0).middle == pytest.approx(shifted.middle, rel=0.05)
-    assert 0 < shifted.middle < 0.03
-
-
 def alone(known, new):
     """How often the party with the label is right by its own columns alone."""
     tables = [each.tables()["left"] for each in (known, new)]
@@ -279,10 +210,6 @@ def test_bad_questions_are_refused_before_anything_is_sent(model, known, tmp_pat
     task = replace(question.draft(known.roster, 800), model="another")
     with pytest.raises(StudyError, match="is not the one"):
         known.run(task, lambda me, t: question.owner(me, t, task), lambda me: question.coordinator(me, task))
-    with pytest.raises(ValueError, match="sender"):
-        KeptScoresTask(TRUST, "left", (), 5)
-    with pytest.raises(StudyError, match="finite numbers"):
-        KeptScoresTask(TRUST, "left", (Sender("right", 4, 1.5, 0.0, 0.1),), 50)
 
 
 def test_too_many_people_are_refused(model, known):

@@ -8,42 +8,16 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
-from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.common import CommonKeys, groups
-from colonnade.mpc.fixed.binary import BinaryField, BitHand, BitShares, field_for, slice_bits, words_for
+from colonnade.mpc.common import groups
+from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
 
 from .bits import join_bits, random_bits
+from .conftest import make
 
 COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3)]
 FIELDS = [BinaryField(2), BinaryField(3)]
 UNLIKELY = 1e-9  # about a hundred tests of chance, each of which fails so seldom
-
-
-def make(size, threshold):
-    return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(PRIMES[:1]))
-
-
-@pytest.fixture(scope="session")
-def seats(in_threads):
-    """Run one program at every seat, with its hand for bits; it may look at ``hand.links``."""
-
-    def run(size, threshold, program):
-        committee = make(size, threshold)
-
-        def bind(name):
-            def play(links):
-                hand = BitHand(name, committee, links, CommonKeys.agree(name, committee, links))
-                for link in links.values():
-                    link.sent.clear()
-                hand.links = links
-                return program(hand)
-
-            return play
-
-        return in_threads({name: bind(name) for name in committee.seats})
-
-    return run
 
 
 def deal(size, threshold, words):

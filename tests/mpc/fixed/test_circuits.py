@@ -7,35 +7,13 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
-from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.fixed import circuits
-from colonnade.mpc.fixed.binary import BitHand, slice_bits, words_for
+from colonnade.mpc.fixed.binary import slice_bits, words_for
 
 from .bits import join_bits, random_bits
 
 COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3)]
 ON_DIFFERENCES = ("below", "top_bit_of_difference", "bits_of_difference", "lengths")
-
-
-@pytest.fixture(scope="session")
-def seats(in_threads):
-    """Run one program at every seat, with its hand for bits; it may look at ``hand.links``."""
-
-    def run(size, threshold, program):
-        committee = Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(PRIMES[:1]))
-
-        def bind(name):
-            def play(links):
-                hand = BitHand(name, committee, links, CommonKeys.agree(name, committee, links))
-                hand.links = links
-                return program(hand)
-
-            return play
-
-        return in_threads({name: bind(name) for name in committee.seats})
-
-    return run
 
 
 def share(hand, values, bits):

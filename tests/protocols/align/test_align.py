@@ -12,14 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy import stats
 
-from colonnade.errors import AlignmentError, CapacityError, ColonnadeError, ProtocolError, StudyError
-from colonnade.privacy import Trust
+from colonnade.errors import AlignmentError, CapacityError, ProtocolError, StudyError
 from colonnade.protocols import align
 from colonnade.protocols.align import Aligning
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
-from colonnade.protocols.session import play
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
-from colonnade.wire import Room
+
+from .. import kit
 
 BOTH = pytest.mark.parametrize("mode", ["dh", "helper"])
 SEEN_OR_NOT = pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
@@ -28,8 +27,7 @@ ID = (Key("id"),)
 
 
 def make_task(owners, seats=None, keys=ID, **settings_):
-    seats = seats or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
-    return Aligning(Trust(tuple(owners), tuple(seats), 1), tuple(keys), **settings_)
+    return Aligning(kit.trust_of(owners, seats), tuple(keys), **settings_)
 
 
 def plain_keys(values):
@@ -37,35 +35,17 @@ def plain_keys(values):
     return Keys(("id",), found, np.arange(len(found)), 0, 0)
 
 
-class Recorded:
-    """A link that remembers what arrived."""
-
-    def __init__(self, link, log):
-        self.link, self.log = link, log
-
-    def send(self, kind, **fields):
-        self.link.send(kind, **fields)
-
-    def recv(self, kind):
-        fields = self.link.recv(kind)
-        self.log.append((kind, fields))
-        return fields
-
-
-def execute(in_threads, task, lists, known=None, logs=None):
-    """Run an alignment; what everybody holds in the end. ``logs`` takes down what arrives: name -> peer -> messages."""
-
-    def role(kind, name, links):
-        if logs is not None:
-            links = {peer: Recorded(link, logs.setdefault((name, peer), [])) for peer, link in links.items()}
-        return kind(name, links, task.committee, planned={})
-
-    programs = {
-        name: (lambda links, n=name: align.owner(role(Owner, n, links), lists[n], task, (known or {}).get(n, b"")))
-        for name in task.owners
+def programs_of(task, lists, known=None):
+    """Every role; ``known`` are the tokens of alignments that owners still hold."""
+    roles = {
+        name: (lambda me, n=name: align.owner(me, lists[n], task, (known or {}).get(n, b""))) for name in task.owners
     }
-    programs[COORDINATOR] = lambda links: align.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
+    return roles | {COORDINATOR: lambda me: align.coordinator(me, task)}
+
+
+def execute(task, lists, known=None, log=None):
+    """Run an alignment; what everybody holds in the end."""
+    return kit.results(task, programs_of(task, lists, known), log=log)
 
 
 def common_of(task, lists, found):
@@ -94,7 +74,7 @@ def common_of(task, lists, found):
 @SEEN_OR_NOT
 @settings(max_examples=6, **QUIET)
 @given(data=st.data())
-def test_the_result_is_the_plaintext_join(in_threads, mode, hidden, data):
+def test_the_result_is_the_plaintext_join(mode, hidden, data):
     count = data.draw(st.integers(2, 4))
     owners = tuple(f"o{i}" for i in range(count))
     people = st.lists(st.text(min_size=1, max_size=6), unique=True, max_size=40)
@@ -107,9 +87,9 @@ def test_the_result_is_the_plaintext_join(in_threads, mode, hidden, data):
     task = make_task(owners, mode=mode, hidden=hidden)
     if not expected and not hidden:
         with pytest.raises(AlignmentError, match="nobody is common"):
-            execute(in_threads, task, lists)
+            execute(task, lists)
         return
-    found = execute(in_threads, task, lists)
+    found = execute(task, lists)
     assert Counter(common_of(task, lists, found)) == Counter(expected)
     assert found[COORDINATOR].count == len(expected)
     assert found[COORDINATOR].sizes == {name: len(keys) for name, keys in lists.items()}
@@ -118,33 +98,33 @@ def test_the_result_is_the_plaintext_join(in_threads, mode, hidden, data):
 
 @pytest.mark.parametrize("sizes", [(10_000, 7_000), (1, 10_000, 300), (4_097, 8_192, 4_096)])
 @SEEN_OR_NOT
-def test_long_lists_in_helper_mode(in_threads, sizes, hidden, stream):
+def test_long_lists_in_helper_mode(sizes, hidden, stream):
     people = [f"p{number}" for number in range(12_000)]
     lists = {
         f"o{i}": plain_keys(["both", *(people[at] for at in np.argsort(stream.uint64(len(people)))[:size].tolist())])
         for i, size in enumerate(sizes)
     }
     task = make_task(tuple(lists), mode="helper", hidden=hidden)
-    found = execute(in_threads, task, lists)
+    found = execute(task, lists)
     assert set(common_of(task, lists, found)) == align.reference([keys.values for keys in lists.values()])
 
 
-def test_blinding_in_several_pieces(in_threads, monkeypatch):
+def test_blinding_in_several_pieces(monkeypatch):
     monkeypatch.setattr("colonnade.protocols.align.tags._PIECE", 16)
     lists = {"a": plain_keys(f"{n}" for n in range(3, 163)), "b": plain_keys(f"{n}" for n in range(150))}
     lists |= {"c": plain_keys(f"{n}" for n in range(0, 400, 2))}
     for owners in (("a", "b"), ("b", "a"), ("a", "b", "c"), ("c", "b")):
         chosen = {name: lists[name] for name in owners}
         task = make_task(owners)
-        found = execute(in_threads, task, chosen)
+        found = execute(task, chosen)
         assert set(common_of(task, chosen, found)) == align.reference([keys.values for keys in chosen.values()])
 
 
 @pytest.mark.slow
-def test_ten_thousand_people_without_a_helper(in_threads):
+def test_ten_thousand_people_without_a_helper():
     lists = {"a": plain_keys(f"{n}" for n in range(10_000)), "b": plain_keys(f"{n}" for n in range(5_000, 14_000))}
     task = make_task(("a", "b"))
-    found = execute(in_threads, task, lists)
+    found = execute(task, lists)
     assert set(common_of(task, lists, found)) == align.reference([keys.values for keys in lists.values()])
 
 
@@ -168,7 +148,7 @@ rows_of_people = st.lists(st.tuples(names, days), min_size=1, max_size=12)
     mode=st.sampled_from(["helper", "dh"]),
     rule=st.sampled_from(["first", "drop"]),
 )
-def test_composite_keys_unicode_and_duplicates(in_threads, left, right, mode, rule):
+def test_composite_keys_unicode_and_duplicates(left, right, mode, rule):
     keys = (Key("name", case="fold", blanks="collapse", accents="strip"), Key("born", kind="date"))
     columns = {"name": KeyColumn("name"), "born": KeyColumn("born")}
 
@@ -192,9 +172,9 @@ def test_composite_keys_unicode_and_duplicates(in_threads, left, right, mode, ru
     task = make_task(("a", "b"), keys=keys, mode=mode, duplicates=rule)
     if not expected:
         with pytest.raises(AlignmentError):
-            execute(in_threads, task, lists)
+            execute(task, lists)
         return
-    found = execute(in_threads, task, lists)
+    found = execute(task, lists)
     joined = {lists["a"].parts(row) for row in found["a"].rows.tolist()}
     assert joined == expected
     assert joined == {lists["b"].parts(row) for row in found["b"].rows.tolist()}
@@ -202,13 +182,13 @@ def test_composite_keys_unicode_and_duplicates(in_threads, left, right, mode, ru
 
 @BOTH
 @SEEN_OR_NOT
-def test_a_party_that_reorders_its_file_gets_the_same_people(in_threads, mode, hidden):
+def test_a_party_that_reorders_its_file_gets_the_same_people(mode, hidden):
     people = [f"p{n}" for n in range(60)]
     task = make_task(("a", "b"), mode=mode, hidden=hidden)
     results = []
     for left in (people[:40], people[39::-1], people[:40:2] + people[1:40:2]):
         lists = {"a": plain_keys(left), "b": plain_keys(people[20:])}
-        results.append(set(common_of(task, lists, execute(in_threads, task, lists))))
+        results.append(set(common_of(task, lists, execute(task, lists))))
     assert results[0] == results[1] == results[2] == set(plain_keys(people[20:40]).values)
 
 
@@ -218,7 +198,7 @@ def test_a_party_that_reorders_its_file_gets_the_same_people(in_threads, mode, h
 def received(logs, name):
     """Everything that a participant received, by kind."""
     found: dict[str, list] = {}
-    for (who, _), messages in logs.items():
+    for (_, who), messages in logs.items():
         if who == name:
             for kind, fields in messages:
                 found.setdefault(kind, []).append(fields)
@@ -233,14 +213,14 @@ def rows_in(fields):
 @BOTH
 @SEEN_OR_NOT
 @pytest.mark.parametrize("owners", [("a", "b"), ("a", "b", "c")], ids=["two", "three"])
-def test_nothing_that_is_received_comes_again_in_another_run(in_threads, mode, hidden, owners):
+def test_nothing_that_is_received_comes_again_in_another_run(mode, hidden, owners):
     """What anybody receives about anybody is new in every run: no equality across runs, in or between lists."""
     lists = {name: plain_keys(f"{n}" for n in range(step, 120 + step)) for step, name in enumerate(owners)}
     task = make_task(owners, mode=mode, hidden=hidden)
     seen = []
     for _ in range(2):
         logs: dict = {}
-        execute(in_threads, task, lists, logs=logs)
+        execute(task, lists, log=logs)
         seen.append({row for messages in logs.values() for _, fields in messages for row in rows_in(fields)})
     assert len(seen[0]) > 100
     assert not seen[0] & seen[1]
@@ -248,7 +228,7 @@ def test_nothing_that_is_received_comes_again_in_another_run(in_threads, mode, h
     assert not any(value in row for value in values for row in seen[0])
 
 
-def test_the_other_owner_sees_fresh_random_elements_in_no_order(in_threads):
+def test_the_other_owner_sees_fresh_random_elements_in_no_order():
     """dh: what the second owner receives is as good as uniform, and its order is not that of the leader's file."""
     from colonnade.mpc import blinding
 
@@ -267,7 +247,7 @@ def test_the_other_owner_sees_fresh_random_elements_in_no_order(in_threads):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("colonnade.protocols.align.tags.hashed", spy)
-            execute(in_threads, task, lists, logs=logs)
+            execute(task, lists, log=logs)
         captured.append(np.vstack([fields["points"] for fields in received(logs, "b")["blinded"]]))
         orders.append([key for key in hashed_in_order if key in set(lists["a"].values)][: len(lists["a"])])
     octets = np.bincount(np.vstack(captured)[:, :31].ravel(), minlength=256)  # the last byte is below 128
@@ -277,7 +257,7 @@ def test_the_other_owner_sees_fresh_random_elements_in_no_order(in_threads):
     assert abs(stats.spearmanr([int(key[4:]) for key in orders[0]], range(len(orders[0]))).statistic) < 0.3
 
 
-def test_the_leader_cannot_tell_who_lacks_a_person(in_threads, monkeypatch):
+def test_the_leader_cannot_tell_who_lacks_a_person(monkeypatch):
     """With three owners, the leader's sums for a person that one or both others lack are random alike."""
     from colonnade.protocols.align import join
 
@@ -292,7 +272,7 @@ def test_the_leader_cannot_tell_who_lacks_a_person(in_threads, monkeypatch):
     }
     task = make_task(("a", "b", "c"))
     logs: dict = {}
-    execute(in_threads, task, lists, logs=logs)
+    execute(task, lists, log=logs)
     (total,) = sums
     apart = total[total.any(axis=1)]
     assert len(apart) == 600
@@ -304,7 +284,7 @@ def test_the_leader_cannot_tell_who_lacks_a_person(in_threads, monkeypatch):
 
 
 @BOTH
-def test_hidden_slots_do_not_depend_on_who_matches(in_threads, mode):
+def test_hidden_slots_do_not_depend_on_who_matches(mode):
     """An owner's slots are a random choice, whether the others hold all of its people or none but one."""
     task = make_task(("a", "b"), mode=mode, hidden=True)
     own = [f"{n}" for n in range(40)]
@@ -312,7 +292,7 @@ def test_hidden_slots_do_not_depend_on_who_matches(in_threads, mode):
     for others in (own, [f"x{n}" for n in range(40)]):
         lists = {"a": plain_keys(own), "b": plain_keys(others)}
         logs: dict = {}
-        found = execute(in_threads, task, lists, logs=logs)
+        found = execute(task, lists, log=logs)
         assert found["a"].size == 80
         assert sorted(found["a"].rows.tolist()) == list(range(40))
         kinds = set(received(logs, "a"))
@@ -323,19 +303,19 @@ def test_hidden_slots_do_not_depend_on_who_matches(in_threads, mode):
     assert all(abs(mean - 39.5) < 16 for mean in means)
 
 
-def pooled_tags(in_threads, task, lists):
+def pooled_tags(task, lists):
     """What the coordinator sees of a hidden alignment: lists of tags by who sent them."""
     logs: dict = {}
-    found = execute(in_threads, task, lists, logs=logs)
+    found = execute(task, lists, log=logs)
     seen: dict = {}
-    for (who, peer), messages in logs.items():
+    for (peer, who), messages in logs.items():
         if who == COORDINATOR:
             words = [{row.tobytes() for row in fields["words"]} for kind, fields in messages if kind == "tags"]
             seen[peer] = words
     return found, seen
 
 
-def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(in_threads, monkeypatch):
+def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(monkeypatch):
     """An owner that pools with the coordinator knows its own scalar; the leader's tags need the leader's too."""
     from colonnade.mpc.blinding import Blind, hashed
     from colonnade.protocols.align.tags import Tags
@@ -350,7 +330,7 @@ def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(in_threads, m
 
     monkeypatch.setattr(Blind, "fresh", classmethod(spy))
     lists = {"a": plain_keys(["1", "2", "3"]), "b": plain_keys(["3", "4", "5", "6"])}
-    _, seen = pooled_tags(in_threads, make_task(("a", "b"), hidden=True), lists)
+    _, seen = pooled_tags(make_task(("a", "b"), hidden=True), lists)
     (of_leader,), (of_other,) = seen["a"], seen["b"]
     assert len(of_leader & of_other) == 1
     guesses = hashed(lists["a"].values)
@@ -361,21 +341,21 @@ def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(in_threads, m
             assert not {row.tobytes() for row in tags.tags} & of_leader
 
 
-def test_a_helper_that_hides_members_cannot_compare_lists_without_the_leader(in_threads):
+def test_a_helper_that_hides_members_cannot_compare_lists_without_the_leader():
     lists = {
         "a": plain_keys(["1", "2"]),
         "b": plain_keys(["2", "3", "4", "5"]),
         "c": plain_keys(["2", "3", "4", "6"]),
     }
     for mode in ("helper", "dh"):
-        _, seen = pooled_tags(in_threads, make_task(("a", "b", "c"), mode=mode, hidden=True), lists)
+        _, seen = pooled_tags(make_task(("a", "b", "c"), mode=mode, hidden=True), lists)
         (for_b, for_c), (of_b,), (of_c,) = seen["a"], seen["b"], seen["c"]
         assert not of_b & of_c
         assert (len(for_b & of_b), len(for_c & of_c), len(for_b & for_c)) == (1, 1, 0)
 
 
 @BOTH
-def test_owners_who_compare_slots_learn_of_common_people_only(in_threads, mode):
+def test_owners_who_compare_slots_learn_of_common_people_only(mode):
     """Two that do not lead: equal slots mean a person on both lists whom the leader holds, and nothing else is told."""
     lists = {
         "a": plain_keys(f"{n}" for n in range(10)),
@@ -383,7 +363,7 @@ def test_owners_who_compare_slots_learn_of_common_people_only(in_threads, mode):
         "c": plain_keys(f"{n}" for n in [*range(5, 8), *range(20, 60)]),
     }
     task = make_task(("a", "b", "c"), mode=mode, hidden=True)
-    found = execute(in_threads, task, lists)
+    found = execute(task, lists)
     at = {
         name: dict(zip(found[name].slots.tolist(), (lists[name].values[r] for r in found[name].rows), strict=True))
         for name in ("b", "c")
@@ -393,7 +373,7 @@ def test_owners_who_compare_slots_learn_of_common_people_only(in_threads, mode):
     assert found["b"].size == 10 + 35 + 43
 
 
-def test_pads_hide_what_is_stored_from_a_leader_who_guesses(in_threads):
+def test_pads_hide_what_is_stored_from_a_leader_who_guesses():
     """With two owners the leader can compute the share of any key; what is stored must still look random to it."""
     from colonnade.protocols.align import join, tags
 
@@ -413,7 +393,7 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(in_threads):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(join, "stored", spy_stored)
         patch.setattr(join, "zero_shares", spy_shares)
-        execute(in_threads, make_task(("a", "b")), lists)
+        execute(make_task(("a", "b")), lists)
     stored = {value.tobytes() for value in np.ascontiguousarray(kept["values"]).astype("<u8")}
     assert kept["a"][lists["a"].values[0]] == kept["b"][lists["a"].values[0]], "the two shares cancel"
     assert not stored & set(kept["b"].values())
@@ -423,7 +403,7 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(in_threads):
 # --- who leads, at_least, reuse, bad peers
 
 
-def test_the_owner_with_a_seat_and_the_shortest_list_leads(in_threads):
+def test_the_owner_with_a_seat_and_the_shortest_list_leads():
     lists = {
         "a": plain_keys(f"{n}" for n in range(30)),
         "b": plain_keys(f"{n}" for n in range(20)),
@@ -432,49 +412,28 @@ def test_the_owner_with_a_seat_and_the_shortest_list_leads(in_threads):
     }
     logs: dict = {}
     task = make_task(tuple(lists), seats=("a", "b", COORDINATOR))
-    found = execute(in_threads, task, lists, logs=logs)
+    found = execute(task, lists, log=logs)
     assert len(common_of(task, lists, found)) == 10
     assert {fields["leader"] for fields in received(logs, "d")["align-plan"]} == {"b"}
 
 
-def test_with_a_helper_who_leads_tells_nothing_about_lengths(in_threads):
+def test_with_a_helper_who_leads_tells_nothing_about_lengths():
     leaders = set()
     for lengths in ((3, 9), (9, 3)):
         lists = {name: plain_keys(f"{n}" for n in range(size)) for name, size in zip("ab", lengths, strict=True)}
         logs: dict = {}
-        execute(in_threads, make_task(("a", "b"), mode="helper"), lists, logs=logs)
+        execute(make_task(("a", "b"), mode="helper"), lists, log=logs)
         leaders |= {fields["leader"] for fields in received(logs, "b")["align-plan"]}
     assert leaders == {"a"}
 
 
 @BOTH
-def test_too_few_matches_end_it_for_everyone_with_own_examples_only(in_threads, mode):
+def test_too_few_matches_end_it_for_everyone_with_own_examples_only(mode):
     lists = {"a": plain_keys(["ann", "bob"]), "b": plain_keys(["bob", "eve"])}
     task = make_task(("a", "b"), mode=mode, at_least=2)
-    errors, logs = {}, {}
-
-    def noted(name, program):
-        def run(links):
-            try:
-                program(links)
-            except AlignmentError as error:
-                errors[name] = error
-
-        return run
-
-    def role(kind, name, links):
-        links = {peer: Recorded(link, logs.setdefault((name, peer), [])) for peer, link in links.items()}
-        return kind(name, links, task.committee, planned={})
-
-    in_threads(
-        {
-            "a": noted("a", lambda links: align.owner(role(Owner, "a", links), lists["a"], task)),
-            "b": noted("b", lambda links: align.owner(role(Owner, "b", links), lists["b"], task)),
-            COORDINATOR: noted(
-                COORDINATOR, lambda links: align.coordinator(role(Coordinator, COORDINATOR, links), task)
-            ),
-        }
-    )
+    logs: dict = {}
+    errors = kit.outcomes(task, programs_of(task, lists), log=logs)
+    assert all(isinstance(error, AlignmentError) for error in errors.values())
     assert set(errors) == {"a", "b", COORDINATOR}
     assert errors["a"].examples == ("id 'ann'", "id 'bob'")
     assert errors["b"].examples == ("id 'bob'", "id 'eve'")
@@ -490,62 +449,39 @@ def test_everyone_hears_that_too_few_match_before_anybody_leaves():
     task = make_task(("a", "b", "c"), mode="helper")
     lists = {name: plain_keys([f"{name}1", f"{name}2"]) for name in task.owners}
     for _ in range(5):
-        errors = over_channels(task, lists)
+        errors = kit.outcomes(task, programs_of(task, lists))
         assert set(errors) == {*task.owners, COORDINATOR}
         for name, error in errors.items():
             assert isinstance(error, AlignmentError), (name, error)
             assert error.examples == (() if name == COORDINATOR else (f"id '{name}1'", f"id '{name}2'"))
 
 
-def over_channels(task, lists):
-    """What each participant's program ended with, result or error."""
-    room = Room((*task.owners, COORDINATOR))
-    ended = {}
-
-    def take_part(name):
-        place = room.place(name)
-        try:
-            if name == COORDINATOR:
-                ended[name] = play(place, task, lambda me: align.coordinator(me, task)).result
-            else:
-                ended[name] = play(place, task, lambda me: align.owner(me, lists[name], task)).result
-        except ColonnadeError as error:
-            ended[name] = error
-
-    threads = [threading.Thread(target=take_part, args=(name,)) for name in room.names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return ended
-
-
 @BOTH
 @SEEN_OR_NOT
-def test_padded_lists_have_one_length_and_the_same_members(in_threads, mode, hidden):
+def test_padded_lists_have_one_length_and_the_same_members(mode, hidden):
     lists = {"a": plain_keys(f"{n}" for n in range(30)), "b": plain_keys(f"{n}" for n in range(20, 25))}
     task = make_task(("a", "b"), mode=mode, hidden=hidden, pad_to=50)
-    found = execute(in_threads, task, lists)
+    found = execute(task, lists)
     assert set(common_of(task, lists, found)) == set(lists["b"].values)
     assert found[COORDINATOR].sizes == {"a": 50, "b": 50}
     assert found["a"].size == (100 if hidden else 5)
     assert "no lengths" in task.leakage[0].learns
     assert "lengths" not in task.sentence
     with pytest.raises(CapacityError, match="raise pad_to"):
-        execute(in_threads, make_task(("a", "b"), mode=mode, hidden=hidden, pad_to=29), lists)
+        execute(make_task(("a", "b"), mode=mode, hidden=hidden, pad_to=29), lists)
 
 
-def test_an_alignment_that_all_still_hold_is_not_run_again(in_threads):
+def test_an_alignment_that_all_still_hold_is_not_run_again():
     lists = {name: plain_keys(["1", "2"]) for name in "ab"}
     task = make_task(("a", "b"))
-    token = execute(in_threads, task, lists)["a"].token
+    token = execute(task, lists)["a"].token
     logs: dict = {}
-    again = execute(in_threads, task, lists, known={"a": token, "b": token}, logs=logs)
+    again = execute(task, lists, known={"a": token, "b": token}, log=logs)
     assert again["a"].reused
     assert again["a"].token == token
     assert again[COORDINATOR].reused
     assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"}
-    differing = execute(in_threads, task, lists, known={"a": token})
+    differing = execute(task, lists, known={"a": token})
     assert not differing["a"].reused
 
 
@@ -567,14 +503,12 @@ def test_an_alignment_that_all_still_hold_is_not_run_again(in_threads):
         ("align-plan", {"again": False, "leader": "eve"}),
     ],
 )
-def test_what_does_not_belong_there_is_refused(in_threads, monkeypatch, kind, change):
-    from tests.conftest import QueueLink
-
-    real = QueueLink.recv
-    monkeypatch.setattr(QueueLink, "recv", lambda self, k, /: real(self, k) | (change if k == kind else {}))
+def test_what_does_not_belong_there_is_refused(monkeypatch, kind, change):
+    real = kit.Watched.recv
+    monkeypatch.setattr(kit.Watched, "recv", lambda self, k, /: real(self, k) | (change if k == kind else {}))
     lists = {name: plain_keys(["1", "2"]) for name in "ab"}
     with pytest.raises(ProtocolError):
-        execute(in_threads, make_task(("a", "b")), lists)
+        execute(make_task(("a", "b")), lists, log={})
 
 
 # --- the public settings
@@ -631,13 +565,13 @@ def test_every_mode_says_who_learns_what():
     assert len({str(make_task(("a", "b"), mode=mode).agreement) for mode in align.MODES}) == 3
 
 
-def test_the_forecast_of_bytes_is_about_what_is_sent(in_threads):
+def test_the_forecast_of_bytes_is_about_what_is_sent():
     lists = {name: plain_keys(f"{n}" for n in range(600)) for name in "ab"}
     for mode, hidden in product(("dh", "helper"), (False, True)):
         task = make_task(("a", "b"), mode=mode, hidden=hidden)
         logs: dict = {}
-        execute(in_threads, task, lists, logs=logs)
+        execute(task, lists, log=logs)
         for name in ("a", "b"):
-            arrived = (fields for (_, peer), log in logs.items() if peer == name for _, fields in log)
+            arrived = (fields for (sender, _), log in logs.items() if sender == name for _, fields in log)
             sent = sum(array.nbytes for fields in arrived for array in fields.values() if isinstance(array, np.ndarray))
             assert task.load(name, 600)[1] == pytest.approx(sent, rel=0.1)

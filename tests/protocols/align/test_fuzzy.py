@@ -3,9 +3,8 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,32 +12,18 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ProtocolError, StudyError
-from colonnade.mpc import Committee
-from colonnade.mpc.residues import ResidueSystem
-from colonnade.protocols.align import fuzzy
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
-from colonnade.protocols.session import play
+from colonnade.protocols.align import Aligning, fuzzy
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
-from colonnade.wire import Room
+
+from .. import kit
 
 KEYS = (Key("first", case="fold"), Key("last", case="fold"), Key("born", kind="date"))
 SECRET = bytes(range(32))
 DEFAULT = 0.85
 
 
-@dataclass(frozen=True)
-class Task:
-    """The public settings, with what a session asks for."""
-
-    owners: tuple[str, ...] = ("east", "west")
-    keys: tuple[Key, ...] = KEYS
-    similarity: float = DEFAULT
-    at_least: int = 1
-    events: tuple = ()
-
-    @property
-    def committee(self):
-        return Committee((*self.owners[:2], COORDINATOR), 1, ResidueSystem.for_bound(1))
+TASK = Aligning(kit.trust_of(("east", "west")), KEYS, "fuzzy", similarity=DEFAULT)
 
 
 def listed(people, keys=KEYS):
@@ -246,19 +231,7 @@ def test_too_many_similar_pairs_are_refused(monkeypatch):
 # ------------------------------------------------------------------------------------------------ the protocol
 
 
-def over_channels(task, lists):
-    """All roles in threads, over real channels."""
-    names = (*task.owners, COORDINATOR)
-    room = Room(names)
-
-    def program(name):
-        if name == COORDINATOR:
-            return lambda me: fuzzy.coordinator(me, task)
-        return lambda me: fuzzy.owner(me, lists[name], task)
-
-    with ThreadPoolExecutor(len(names)) as pool:
-        parts = {name: pool.submit(play, room.place(name), task, program(name)) for name in names}
-        return {name: part.result().result for name, part in parts.items()}
+execute = partial(kit.execute, fuzzy)
 
 
 def small_lists():
@@ -274,7 +247,7 @@ def small_lists():
 
 def test_both_owners_end_with_the_same_people_in_one_random_order():
     lists, partner = small_lists()
-    runs = [over_channels(Task(), lists) for _ in range(2)]
+    runs = [execute(TASK, lists) for _ in range(2)]
     for results in runs:
         (east, index), (west, same) = results["east"], results["west"]
         assert results[COORDINATOR] == len(partner) == len(east)
@@ -290,7 +263,7 @@ def test_both_owners_end_with_the_same_people_in_one_random_order():
 def test_no_one_in_common_is_an_empty_match():
     chance = random.Random(5)  # noqa: S311
     lists = {"east": listed([made_up(chance)]), "west": listed([made_up(chance), made_up(chance)])}
-    results = over_channels(Task(), lists)
+    results = execute(TASK, lists)
     assert results[COORDINATOR] == 0
     for name in ("east", "west"):
         rows, index = results[name]
@@ -298,30 +271,16 @@ def test_no_one_in_common_is_an_empty_match():
         assert index.shape == (0, 16)
 
 
-def role(kind, name, links, task):
-    return kind(name, links, task.committee, planned={})
-
-
-def in_the_open(in_threads, task, lists):
+def in_the_open(task, lists):
     """One run, and everything that each sent to each."""
-    wires = {}
-
-    def program(name):
-        def run(links):
-            wires[name] = links
-            if name == COORDINATOR:
-                return fuzzy.coordinator(role(Coordinator, name, links, task), task)
-            return fuzzy.owner(role(Owner, name, links, task), lists[name], task)
-
-        return run
-
-    in_threads({name: program(name) for name in (*task.owners, COORDINATOR)})
-    return {(a, b): wires[a][b].sent for a in wires for b in wires if a != b}
+    log = {}
+    execute(task, lists, log=log)
+    return {pair: [fields for _, fields in sent] for pair, sent in log.items()}
 
 
-def test_the_coordinator_sees_shuffled_filters_under_a_new_secret_and_nothing_else(in_threads):
+def test_the_coordinator_sees_shuffled_filters_under_a_new_secret_and_nothing_else():
     lists, partner = small_lists()
-    one, other = (in_the_open(in_threads, Task(), lists) for _ in range(2))
+    one, other = (in_the_open(TASK, lists) for _ in range(2))
     secret = one["east", "west"][0]["key"]
     (seen,) = one["east", COORDINATOR]
     assert set(seen) == {"filters"}
@@ -356,35 +315,35 @@ _ROWS, _INDEX = np.arange(3), np.arange(48, dtype=np.uint8).reshape(3, 16)
         {"rows": _ROWS, "index": _INDEX * 0},
     ],
 )
-def test_an_owner_refuses_a_wrong_answer(in_threads, answer):
+def test_an_owner_refuses_a_wrong_answer(answer):
     lists, _ = small_lists()
-    task = Task()
 
-    def liar(links):
-        links["east"].recv("fuzzy-filters")
-        links["east"].send("fuzzy-matched", **answer)
+    def liar(me):
+        me.link("east").recv("fuzzy-filters")
+        me.link("east").send("fuzzy-matched", **answer)
 
     with pytest.raises(ProtocolError, match="the coordinator sent"):
-        in_threads(
+        kit.results(
+            TASK,
             {
-                "east": lambda links: fuzzy.owner(role(Owner, "east", links, task), lists["east"], task),
-                "west": lambda links: links["east"].recv("align-key"),
+                "east": lambda me: fuzzy.owner(me, lists["east"], TASK),
+                "west": lambda me: me.link("east").recv("align-key"),
                 COORDINATOR: liar,
-            }
+            },
         )
 
 
 @pytest.mark.parametrize("key", [None, "text", b"short"])
-def test_an_owner_refuses_a_wrong_secret(in_threads, key):
+def test_an_owner_refuses_a_wrong_secret(key):
     lists, _ = small_lists()
-    task = Task()
     with pytest.raises(ProtocolError, match="east sent something else than a key"):
-        in_threads(
+        kit.results(
+            TASK,
             {
-                "east": lambda links: links["west"].send("align-key", key=key),
-                "west": lambda links: fuzzy.owner(role(Owner, "west", links, task), lists["west"], task),
-                COORDINATOR: lambda links: None,
-            }
+                "east": lambda me: me.link("west").send("align-key", key=key),
+                "west": lambda me: fuzzy.owner(me, lists["west"], TASK),
+                COORDINATOR: lambda me: None,
+            },
         )
 
 
@@ -398,15 +357,15 @@ def test_an_owner_refuses_a_wrong_secret(in_threads, key):
         (np.zeros((fuzzy.ROWS_AT_MOST + 1, 128), dtype=np.uint8), ProtocolError),
     ],
 )
-def test_the_coordinator_refuses_wrong_filters(in_threads, filters, error):
-    task = Task()
+def test_the_coordinator_refuses_wrong_filters(filters, error):
     with pytest.raises(error, match="east"):
-        in_threads(
+        kit.results(
+            TASK,
             {
-                "east": lambda links: links[COORDINATOR].send("fuzzy-filters", filters=filters),
-                "west": lambda links: None,
-                COORDINATOR: lambda links: fuzzy.coordinator(role(Coordinator, COORDINATOR, links, task), task),
-            }
+                "east": lambda me: me.link(COORDINATOR).send("fuzzy-filters", filters=filters),
+                "west": lambda me: None,
+                COORDINATOR: lambda me: fuzzy.coordinator(me, TASK),
+            },
         )
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,74 +9,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
-from colonnade.privacy import Observer, Statement, Trust, parse_budgets
-from colonnade.privacy.noise import rounding
+from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power, task as power_task
 from colonnade.protocols.directions.search import Asked, beginning
-from colonnade.protocols.directions.task import Directions, reach_for
+from colonnade.protocols.directions.task import reach_for
 from colonnade.protocols.moments.task import Moments, calibrated
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
-from colonnade.protocols.rows import Block
-from colonnade.protocols.session import play
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from colonnade.wire import Room
 
-
-class Rows:
-    places = None
-
-    def __init__(self, values):
-        self.values = values
-        self.ids = [f"p{i:05}" for i in range(len(values))]
-
-    def blocks(self, rows):
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
-
-
-def make_task(widths=(4, 3, 5), seats=None, threshold=1, **changes):
-    owners = tuple(f"o{i}" for i in range(len(widths)))
-    seats = seats or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
-    blocks = tuple(Block(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
-    task = Directions(
-        blocks,
-        Trust(owners, seats, threshold),
-        gamma=64,
-        constant=32,
-        rows_at_most=1000,
-        directions=4,
-        rounds=3,
-        noise=3 * len(owners),
-        reach=1024,
-    )
-    return replace(task, **changes)
-
-
-def make_tables(task, rows, seed):
-    rng = np.random.default_rng(seed)
-    tables = {}
-    for block in task.blocks:
-        values = rng.uniform(-1, 1, (rows, len(block.columns)))
-        tables[block.owner] = values / np.maximum(1, np.linalg.norm(values, axis=1, keepdims=True))
-    return tables
-
-
-def execute(in_threads, task, tables):
-    def role(kind, name, links):
-        return kind(name, links, task.committee, planned=task.openings)
-
-    programs = {n: (lambda links, n=n: power.owner(role(Owner, n, links), Rows(tables[n]), task)) for n in tables}
-    programs[COORDINATOR] = lambda links: power.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
-
-
-def silenced(patch):
-    patch.setattr(power, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
-    patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-
-
-def whole(task, tables):
-    return {owner: np.rint(tables[owner] * task.gamma).astype(np.int64) for owner in task.owners}
-
+from .. import kit
+from ..kit import directions_task as make_task, integers as whole, tables_of as make_tables
 
 settings_ = st.sampled_from(
     [
@@ -95,14 +37,15 @@ settings_ = st.sampled_from(
 
 @settings(max_examples=18, deadline=None)
 @given(setting=settings_, rows=st.integers(1, 40), block=st.integers(1, 50), seed=st.integers(0, 2**31))
-def test_every_opened_product_equals_the_plaintext_reference(in_threads, setting, rows, block, seed):
+def test_every_opened_product_equals_the_plaintext_reference(setting, rows, block, seed):
     widths, seats, threshold, changes = setting
     task = make_task(widths, seats, threshold, block_rows=block, **changes)
     tables = make_tables(task, rows, seed)
     with pytest.MonkeyPatch.context() as patch:
-        silenced(patch)
+        kit.no_noise(patch)
+        kit.nearest(patch)
         patch.setattr(power_task, "_BLOCK", 7 * task.width)
-        results = execute(in_threads, task, tables)
+        results = kit.execute(power, task, tables)
     assert set(results) == {*task.owners, COORDINATOR}
     asked = results[COORDINATOR].asked
     want = power.reference(whole(task, tables), asked, task)
@@ -112,9 +55,8 @@ def test_every_opened_product_equals_the_plaintext_reference(in_threads, setting
         assert all(np.array_equal(*pair) for pair in zip(result.opened, want, strict=True))
 
 
-def test_simulation_opens_what_the_protocol_would(monkeypatch):
+def test_simulation_opens_what_the_protocol_would(exact):
     task = make_task((30, 20, 40), rounds=4, gamma=2**13, constant=2**12, reach=4096)
-    silenced(monkeypatch)
     tables = make_tables(task, 60, 3)
     found = power.simulate(tables, task, Stream(bytes(32)))
     want = power.reference(whole(task, tables), found.asked, task)
@@ -122,11 +64,10 @@ def test_simulation_opens_what_the_protocol_would(monkeypatch):
 
 
 @pytest.mark.parametrize(("gamma", "rows"), [(2**18, 300), (2**20, 60), (2**22, 9)])
-def test_simulated_products_beyond_what_floats_hold_are_exact(monkeypatch, gamma, rows):
+def test_simulated_products_beyond_what_floats_hold_are_exact(exact, gamma, rows):
     """Sums beyond 2^53 are taken apart, and where one row alone is beyond, they are sums of integers."""
     task = make_task((30, 20, 40), gamma=gamma, constant=gamma // 2, reach=4096, rows_at_most=rows)
     assert 2**53 < task.bound < 2**62
-    silenced(monkeypatch)
     tables = {block.owner: np.full((rows, len(block.columns)), len(block.columns) ** -0.5) for block in task.blocks}
     found = power.simulate(tables, task, Stream(bytes(32)))
     want = power.reference(whole(task, tables), found.asked, task)
@@ -140,19 +81,13 @@ def test_what_the_protocol_refuses_is_not_simulated():
         power.simulate(make_tables(task, 3, 1), task, Stream(bytes(32)))
 
 
-def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
+def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
     """A row of zeros and no constant to speak of: what is opened is exactly one share of noise an owner."""
-    drawn, real = [], power.noise_shares
-
-    def watched(task, rounds, stream):
-        drawn.append(real(task, rounds, stream))
-        return drawn[-1]
-
-    monkeypatch.setattr(power, "noise_shares", watched)
+    drawn = kit.noise_drawn(monkeypatch, power)
     # So many columns that the bound below lies more than eight deviations away.
     task = make_task((400, 300, 500), noise=3 * 10**6, constant=1)
     tables = {owner: np.zeros((1, len(block.columns))) for owner, block in zip(task.owners, task.blocks, strict=True)}
-    result = execute(in_threads, task, tables)[COORDINATOR]
+    result = kit.execute(power, task, tables)[COORDINATOR]
     before = power.reference(whole(task, tables), result.asked, task)
     assert len(drawn) == 3
     assert all(np.count_nonzero(share) > share.size / 2 for share in drawn)
@@ -278,14 +213,9 @@ def test_a_speaker_that_asks_too_much_stops_everybody(monkeypatch):
     task = make_task()
     tables = make_tables(task, 10, 1)
     monkeypatch.setattr(power, "_wanted", lambda task, *_: np.full((task.width, task.directions), 500, dtype=np.int32))
-    room = Room((*task.owners, COORDINATOR))
-    programs = {n: (lambda me, n=n: power.owner(me, Rows(tables[n]), task)) for n in task.owners}
-    programs[COORDINATOR] = lambda me: power.coordinator(me, task)
-    with ThreadPoolExecutor(len(programs)) as pool:
-        parts = {n: pool.submit(play, room.place(n), task, program) for n, program in programs.items()}
-        for part in parts.values():
-            with pytest.raises(ColonnadeError, match=r"sensitivity allows|stopped"):
-                part.result()
+    for ended in kit.outcomes(task, kit.programs_of(power, task, tables)).values():
+        assert isinstance(ended, ColonnadeError)
+        assert re.search("sensitivity allows|stopped", str(ended))
 
 
 @settings(max_examples=40, deadline=None)

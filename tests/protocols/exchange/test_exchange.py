@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,52 +18,11 @@ from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.sides import PassiveDescent, PassiveFit
 from colonnade.protocols.exchange.task import Exchange
-from colonnade.protocols.losses.labels import family_for
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.rows import Block
-from colonnade.protocols.session import play
 from colonnade.randomness import Stream
-from colonnade.tables import flag
-from colonnade.wire import Room
 
-Array = np.ndarray[Any, Any]
-LOGISTIC = family_for("logistic", flag())
-
-
-@dataclass(frozen=True)
-class Held:
-    """Rows that a party holds."""
-
-    values: Array
-
-    @property
-    def ids(self) -> Sequence[str]:
-        return [f"p{place}" for place in range(len(self.values))]
-
-    @property
-    def places(self) -> None:
-        return None
-
-    def blocks(self, rows: int, /) -> Any:
-        yield from (self.values[start : start + rows] for start in range(0, len(self.values), rows))
-
-
-def _task(method: str = "alternating", owners: Sequence[str] = ("bank", "shop"), **changes: Any) -> Exchange:
-    given: dict[str, Any] = {
-        "blocks": tuple(Block(name, ("u", "v"), 1.0) for name in owners),
-        "sides": tuple(Side(name, 0.05, 1.0, 0.7) for name in owners),
-        "active": owners[0],
-        "family": LOGISTIC,
-        "trust": Trust(tuple(owners), (), 0),
-        "rows": 40,
-        "method": method,
-        "epochs": 2,
-        "batches": 1 if method == "alternating" else 3,
-        "message_clip": 2.0,
-        "learning_rate": 0.0 if method == "alternating" else 1.0,
-        "release_ridge": 0.5,
-    }
-    return Exchange(**given | changes)
+from .. import kit
+from ..kit import Array, exchange_task as _task
 
 
 def _data(task: Exchange, seed: int = 1) -> tuple[dict[str, Array], Array]:
@@ -75,29 +33,7 @@ def _data(task: Exchange, seed: int = 1) -> tuple[dict[str, Array], Array]:
 
 
 def _run(task: Exchange, tables: dict[str, Array], labels: Array) -> dict[str, Any]:
-    """Every role in a thread, over real channels."""
-    names = [*task.owners, COORDINATOR]
-    room = Room(names)
-    done: dict[str, Any] = {}
-
-    def program(name: str) -> Any:
-        if name == COORDINATOR:
-            return lambda me: exchange.coordinator(me, task)
-        mine = labels if name == task.active else None
-        return lambda me: exchange.owner(me, Held(tables[name]), mine, task)
-
-    def take_part(name: str) -> None:
-        try:
-            done[name] = play(room.place(name), task, program(name))
-        except BaseException as error:
-            done[name] = error
-
-    threads = [threading.Thread(target=take_part, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return done
+    return kit.outcomes(task, kit.programs_of(exchange, task, tables, labels))
 
 
 def _fixed(name: str, variance: int, count: int) -> Array:

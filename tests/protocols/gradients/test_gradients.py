@@ -1,85 +1,34 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
-from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, Trust, parse_budgets
-from colonnade.privacy.noise import rounding
+from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.batches import disjoint
 from colonnade.protocols.gradients.descent import Descent
 from colonnade.protocols.gradients.integers import quantise
-from colonnade.protocols.gradients.task import COIN, OVERFLOW, Gradients
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
-from colonnade.protocols.rows import Block
-from colonnade.protocols.session import play
+from colonnade.protocols.gradients.task import COIN, OVERFLOW
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from colonnade.wire import Room, codec
+from colonnade.wire import codec
 
+from .. import kit
+from ..kit import Rows, gradients_task as make_task, tables_of
 
-class Rows:
-    places = None
-
-    def __init__(self, values):
-        self.values = values
-        self.ids = [f"p{i:05}" for i in range(len(values))]
-
-    def blocks(self, rows):
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
-
-
-def make_task(widths=(2, 1, 2), seats=None, threshold=1, **changes):
-    owners = tuple(f"o{i}" for i in range(len(widths)))
-    seats = seats or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
-    blocks = tuple(Block(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
-    task = Gradients(
-        blocks,
-        label_owner=owners[-1],
-        classes=1,
-        trust=Trust(owners, seats, threshold),
-        gamma=64,
-        scale=1 / math.sqrt(len(owners) + 0.25),
-        expansion=1,
-        weight_bound=4.0,
-        learning_rate=2.0,
-        sampling="poisson",
-        rows=40,
-        batch=10,
-        rounds=7,
-        noise=3 * len(owners),
-        rows_at_most=1000,
-        block_rows=16,
-    )
-    return replace(task, **changes)
+execute = partial(kit.execute, gradients)
 
 
 def make_tables(task, rows, seed):
-    rng = np.random.default_rng(seed)
-    tables = {}
-    for block in task.blocks:
-        values = rng.uniform(-1, 1, (rows, len(block.columns)))
-        tables[block.owner] = values / np.maximum(1, np.linalg.norm(values, axis=1, keepdims=True))
-    return tables, rng.integers(0, 2, (rows, task.classes)).astype(float)
-
-
-def execute(in_threads, task, tables, labels):
-    def role(kind, name, links):
-        return kind(name, links, task.committee, planned=task.openings)
-
-    def program(name):
-        own = labels if name == task.label_owner else None
-        return lambda links: gradients.owner(role(Owner, name, links), Rows(tables[name]), own, task)
-
-    programs = {name: program(name) for name in tables}
-    programs[COORDINATOR] = lambda links: gradients.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
+    labels = np.random.default_rng(seed).integers(0, 2, (rows, task.classes)).astype(float)
+    return tables_of(task, rows, seed), labels
 
 
 def plain(task, tables, labels, drawn):
@@ -110,15 +59,15 @@ settings_ = st.sampled_from(
 
 @settings(max_examples=12, deadline=None)
 @given(setting=settings_, rows=st.integers(1, 60), seed=st.integers(0, 2**31))
-def test_every_opened_gradient_equals_the_plaintext_reference(in_threads, setting, rows, seed):
+def test_every_opened_gradient_equals_the_plaintext_reference(setting, rows, seed):
     widths, seats, threshold, changes = setting
     task = make_task(widths, seats, threshold, **changes)
     tables, labels = make_tables(task, rows, seed)
     seen: dict[str, list] = {}
     key = bytes(range(32))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
-        patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
+        kit.no_noise(patch)
+        kit.nearest(patch)
         patch.setattr(gradients, "new_key", lambda: key)
         real = gradients._open
 
@@ -127,7 +76,7 @@ def test_every_opened_gradient_equals_the_plaintext_reference(in_threads, settin
             return seen[me.name][-1]
 
         patch.setattr(gradients, "_open", kept)
-        results = execute(in_threads, task, tables, labels)
+        results = execute(task, tables, labels)
     ids = Rows(labels).ids
     drawn = gradients.batch_secret(task, key, ids)
     want, learned = plain(task, tables, labels, drawn)
@@ -139,34 +88,27 @@ def test_every_opened_gradient_equals_the_plaintext_reference(in_threads, settin
         assert np.array_equal(result.weights, learned.weights)
 
 
-def test_the_noise_of_all_owners_is_in_every_round(in_threads, monkeypatch):
+def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
     task = make_task(rounds=3)
-    drawn, opened, real, opening = [], [], gradients.noise_shares, gradients._open
-
-    def watched(task, rounds, stream):
-        drawn.append(real(task, rounds, stream))
-        return drawn[-1]
+    drawn, opened, opening = kit.noise_drawn(monkeypatch, gradients), [], gradients._open
 
     def kept(me, *rest):
         opened.append((me.name, opening(me, *rest)))
         return opened[-1][1]
 
-    monkeypatch.setattr(gradients, "noise_shares", watched)
     monkeypatch.setattr(gradients, "_open", kept)
     monkeypatch.setattr(gradients, "batches", lambda task, rows, drawn: iter([np.arange(0)] * task.rounds))
     tables, labels = make_tables(task, 20, 1)
-    execute(in_threads, task, tables, labels)
+    execute(task, tables, labels)
     assert len(drawn) == 3
     at_first = [value for name, value in opened if name == "o0"]
     assert np.array_equal(at_first, sum(drawn))
     assert np.any(sum(drawn))
 
 
-def test_simulation_publishes_what_the_protocol_would(monkeypatch):
+def test_simulation_publishes_what_the_protocol_would(exact):
     task = make_task(noise=3, rounds=9)
     tables, labels = make_tables(task, 50, 3)
-    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-    monkeypatch.setattr(gradients, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
     with_seed = Stream(bytes(32))
     key = Stream(bytes(32)).bytes(32)
     learned = gradients.simulate(tables, labels, task, with_seed)
@@ -272,7 +214,7 @@ def test_the_room_of_a_padded_batch_is_never_too_small():
             assert sized.room(rows) <= rows
 
 
-def test_messages_do_not_tell_the_size_of_a_drawn_batch(in_threads, monkeypatch):
+def test_messages_do_not_tell_the_size_of_a_drawn_batch(monkeypatch):
     """Degree 3 sends shares of each person in a batch; padding makes all rounds alike."""
     task = make_task(expansion=3, gamma=16, rounds=4)
     tables, labels = make_tables(task, 60, 2)
@@ -284,22 +226,22 @@ def test_messages_do_not_tell_the_size_of_a_drawn_batch(in_threads, monkeypatch)
         return real(self, u)
 
     monkeypatch.setattr(gradients.Seat, "_cubic", watched)
-    execute(in_threads, task, tables, labels)
+    execute(task, tables, labels)
     assert sizes == {(task.room(60), 1)}
 
 
-def test_labels_that_are_no_zeros_and_ones_are_refused_before_a_share_leaves(in_threads):
+def test_labels_that_are_no_zeros_and_ones_are_refused_before_a_share_leaves():
     task = make_task()
     tables, labels = make_tables(task, 10, 0)
     with pytest.raises(DataError, match="zeros and ones"):
-        execute(in_threads, task, tables, labels + 0.5)
+        execute(task, tables, labels + 0.5)
 
 
-def test_more_rows_than_the_study_allows_are_refused(in_threads):
+def test_more_rows_than_the_study_allows_are_refused():
     task = make_task(rows_at_most=5, rows=5, batch=2)
     tables, labels = make_tables(task, 10, 0)
     with pytest.raises(CapacityError, match="rows_at_most"):
-        execute(in_threads, task, tables, labels)
+        execute(task, tables, labels)
 
 
 @pytest.mark.parametrize("gamma", [16, 2**10])
@@ -319,26 +261,11 @@ def test_no_message_has_a_length_that_depends_on_a_value(gamma):
         tables, labels = make_tables(task, 60, seed)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(codec, "encode_parts", watched)
-            over_channels(task, tables, labels)
+            kit.outcomes(task, kit.programs_of(gradients, task, tables, labels))
         return sorted(sent)
 
     tables, labels = make_tables(task, 60, 1)
-    assert all(played.revealed == task.events for played in over_channels(task, tables, labels))
+    ended = kit.outcomes(task, kit.programs_of(gradients, task, tables, labels))
+    assert all(played.revealed == task.events for played in ended.values())
     assert (task.bound >= 2**63) == (gamma > 16)
     assert lengths(1) == lengths(2)
-
-
-def over_channels(task, tables, labels):
-    """The same over real channels."""
-    names = (*task.owners, COORDINATOR)
-    room = Room(names)
-
-    def program(name):
-        if name == COORDINATOR:
-            return lambda me: gradients.coordinator(me, task)
-        own = labels if name == task.label_owner else None
-        return lambda me: gradients.owner(me, Rows(tables[name]), own, task)
-
-    with ThreadPoolExecutor(len(names)) as pool:
-        parts = [pool.submit(play, room.place(name), task, program(name)) for name in names]
-        return [part.result() for part in parts]

@@ -19,44 +19,26 @@ from colonnade.models.regression.design import weighted_rows
 from colonnade.models.regression.linear import LinearRegression
 from colonnade.models.regression.logistic import LogisticRegression
 from colonnade.privacy import Observer, Trust, epsilon, views
-from colonnade.privacy.noise import rounding
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
 from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema, category, flag, number, read_table
 from colonnade.tables.places import Places
 
-LAWS = ("skellam", "discrete-gaussian", "discrete-laplace")
-HALF = Fraction(1, 2)
-GROUPS = ((1, Fraction(1)), (1, HALF), (2, Fraction(1)))
+from .. import kit
+from ..kit import LAWS, grouped_rows as random_rows
+
 TOKEN = bytes(16)
 
 
-class Rows:
-    """Encoded rows in slots, as a table would give them."""
-
-    def __init__(self, values, slots, size, token=TOKEN):
-        self.values = np.asarray(values, dtype=float)
-        self.ids = [f"p{i:06d}" for i in range(len(self.values))]
-        self.places = Places(np.asarray(slots, dtype=np.int64), size, token)
-
-    def blocks(self, rows):
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
-
-
 def make_task(owners=2, seats=None, threshold=1, law="skellam", **changes):
-    """Each owner has a number, a centred flag and a category of two values."""
-    names = tuple(f"o{i}" for i in range(owners))
-    seats = seats or (names if owners > 2 else (*names, COORDINATOR))
-    blocks = tuple(Block(name, ("n", "f", "c=a", "c=b"), 1.5, GROUPS) for name in names)
-    task = Moments(blocks, Trust(names, seats, threshold), 64, 32, 1000, noise=6 * owners, law=law, hidden=True)
-    return replace(task, **changes)
+    return kit.grouped_moments_task(owners, seats, threshold, law=law, hidden=True, **changes)
 
 
-def random_rows(rng, rows):
-    hot = np.eye(2)[rng.integers(0, 2, rows)]
-    return np.column_stack([rng.uniform(-1, 1, rows), rng.choice([-0.5, 0.5], rows), hot])
+def placed(values, slots, size):
+    """Encoded rows in slots, as a table would give them."""
+    return kit.Rows(values, places=Places(np.asarray(slots, dtype=np.int64), size, TOKEN))
 
 
 def random_tables(task, size, chance, seed):
@@ -66,7 +48,7 @@ def random_tables(task, size, chance, seed):
     for owner in task.owners:
         slots = np.flatnonzero(rng.random(size) < chance)
         slots = slots if len(slots) else rng.integers(0, size, 1)
-        tables[owner] = Rows(random_rows(rng, len(slots)), slots, size)
+        tables[owner] = placed(random_rows(rng, len(slots)), slots, size)
     return tables
 
 
@@ -84,50 +66,31 @@ def joined(task, tables):
     return {owner: dealt(tables[owner], task.gamma)[found, :-1] for owner in task.owners}
 
 
-def execute(in_threads, task, tables, links=None, rounded=True):
+def execute(task, tables, log=None, rounded=True):
     """What everybody opened, and the noise that was drawn for it; rounding is to the nearest."""
-    drawn, real = [], moments.noise_share
-
-    def role(kind, name, given):
-        if links is not None:
-            links[name] = given
-        return kind(name, given, task.committee, planned=dict.fromkeys(task.events, 1))
-
-    programs = {name: (lambda given, n=name: moments.owner(role(Owner, n, given), tables[n], task)) for name in tables}
-    programs[COORDINATOR] = lambda given: moments.coordinator(role(Coordinator, COORDINATOR, given), task)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moments, "noise_share", lambda *given: drawn.append(real(*given)) or drawn[-1])
+        drawn = kit.noise_drawn(patch, moments)
         if rounded:
-            patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-        results = in_threads(programs)
+            kit.nearest(patch)
+        results = kit.execute(moments, task, tables, log=log)
     assert len(drawn) == len(task.owners)
     return results, sum(drawn)
 
 
-COMMITTEES = [
-    (2, None, 1),
-    (3, None, 1),
-    (3, ("o2", COORDINATOR, "o0"), 1),
-    (4, None, 1),
-    (4, ("o3", "o1", COORDINATOR), 1),
-    (5, None, 2),
-]
-
-
 @settings(max_examples=25, deadline=None)
 @given(
-    committee=st.sampled_from(COMMITTEES),
+    seating=st.sampled_from([(3, ("o2", COORDINATOR, "o0"), 1), *kit.SEATINGS[:5]]),
     law=st.sampled_from(LAWS),
     size=st.integers(1, 30),
     chance=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
     block=st.integers(1, 40),
     seed=st.integers(0, 2**31),
 )
-def test_the_secure_sums_are_those_of_the_plain_join(in_threads, committee, law, size, chance, block, seed):
-    owners, seats, threshold = committee
+def test_the_secure_sums_are_those_of_the_plain_join(seating, law, size, chance, block, seed):
+    owners, seats, threshold = seating
     task = make_task(owners, seats, threshold, law, block_rows=block)
     tables = random_tables(task, size, chance, seed)
-    results, noise = execute(in_threads, task, tables)
+    results, noise = execute(task, tables)
     plain = moments.reference({name: dealt(table, task.gamma) for name, table in tables.items()}, task)
     assert np.array_equal(plain, moments.reference(joined(task, tables), replace(task, hidden=False)))
     assert set(results) == {*task.owners, COORDINATOR}
@@ -135,55 +98,55 @@ def test_the_secure_sums_are_those_of_the_plain_join(in_threads, committee, law,
         assert np.array_equal(result.opened, plain + noise)
 
 
-def test_owners_who_named_their_noise(in_threads):
+def test_owners_who_named_their_noise():
     task = make_task(3, law="discrete-laplace", noise=11, own_noise=(5, 11, 3), known=1)
     tables = random_tables(task, 40, 0.8, 3)
-    results, noise = execute(in_threads, task, tables)
+    results, noise = execute(task, tables)
     want = moments.reference(joined(task, tables), replace(task, hidden=False))
     assert np.array_equal(results["o1"].opened, want + noise)
     assert len(task.events) == 3
 
 
-def test_large_numbers_of_many_slots_stay_exact(in_threads):
+def test_large_numbers_of_many_slots_stay_exact():
     task = make_task(3, gamma=2**18, constant=2**17, rows_at_most=2**20, block_rows=700)
     tables = random_tables(task, 2500, 0.9, 5)
-    results, noise = execute(in_threads, task, tables)
+    results, noise = execute(task, tables)
     want = moments.reference(joined(task, tables), replace(task, hidden=False))
     assert np.array_equal(results[COORDINATOR].opened, want + noise)
 
 
-def test_nobody_in_common_leaves_nothing_but_noise(in_threads):
+def test_nobody_in_common_leaves_nothing_but_noise():
     task = make_task(2)
     rng = np.random.default_rng(0)
-    tables = {"o0": Rows(random_rows(rng, 5), range(5), 10), "o1": Rows(random_rows(rng, 4), range(6, 10), 10)}
-    results, noise = execute(in_threads, task, tables)
+    tables = {"o0": placed(random_rows(rng, 5), range(5), 10), "o1": placed(random_rows(rng, 4), range(6, 10), 10)}
+    results, noise = execute(task, tables)
     assert np.array_equal(results["o0"].opened, noise)
     assert noise.any()
 
 
-def test_the_count_is_the_noisy_number_of_matches(in_threads):
+def test_the_count_is_the_noisy_number_of_matches():
     task = make_task(3, constant=64)
     tables = random_tables(task, 200, 0.8, 1)
     matches = len(joined(task, tables)["o0"])
-    results, noise = execute(in_threads, task, tables, rounded=False)
+    results, noise = execute(task, tables, rounded=False)
     found: NoisyMoments = results["o2"]
     assert 80 < matches < 130
     assert found.count == pytest.approx(matches + noise[-1] / 64**2, abs=1e-9)
     assert found.means.shape == (12,)
 
 
-def test_what_is_sent_has_the_same_sizes_whoever_matches(in_threads):
+def test_what_is_sent_has_the_same_sizes_whoever_matches():
     """Same lists, same universe: only the slots differ, so that all, some or none are in common."""
     task, rng = make_task(3, block_rows=7), np.random.default_rng(2)
     values = {name: random_rows(rng, 10) for name in task.owners}
     sizes = []
     for step in (0, 3, 10):
-        links = {}
-        tables = {name: Rows(values[name], np.arange(10) + step * i, 30) for i, name in enumerate(task.owners)}
-        execute(in_threads, task, tables, links)
-        sizes.append({name: {to: _sizes(link.sent) for to, link in given.items()} for name, given in links.items()})
+        log = {}
+        tables = {name: placed(values[name], np.arange(10) + step * i, 30) for i, name in enumerate(task.owners)}
+        execute(task, tables, log)
+        sizes.append({pair: _sizes(fields for _, fields in sent) for pair, sent in log.items()})
     assert sizes[0] == sizes[1] == sizes[2]
-    assert sum(len(sent) for given in sizes[0].values() for sent in given.values()) > 60
+    assert sum(map(len, sizes[0].values())) > 60
 
 
 def _sizes(sent):
@@ -191,27 +154,27 @@ def _sizes(sent):
     return [{key: found if isinstance(found, int) else np.size(found) for key, found in one.items()} for one in sent]
 
 
-def test_shares_of_the_same_rows_differ_from_run_to_run(in_threads):
+def test_shares_of_the_same_rows_differ_from_run_to_run():
     task = make_task(2)
     tables = random_tables(task, 12, 0.7, 8)
     words = []
     for _ in range(2):
-        links = {}
-        execute(in_threads, task, tables, links)
-        words.append([fields["words"].tobytes() for fields in links["o0"][COORDINATOR].sent if "words" in fields])
+        log = {}
+        execute(task, tables, log)
+        words.append([fields["words"].tobytes() for _, fields in log["o0", COORDINATOR] if "words" in fields])
     assert len(words[0]) == len(words[1]) >= 3
     assert not set(words[0]) & set(words[1])
 
 
-def test_rows_and_study_must_hide_both_or_neither(in_threads):
+def test_rows_and_study_must_hide_both_or_neither():
     task = make_task(2)
     tables = random_tables(task, 10, 0.7, 4)
     with pytest.raises(StudyError, match="plan the study with hidden = true"):
-        execute(in_threads, replace(task, hidden=False), tables)
+        execute(replace(task, hidden=False), tables)
     for table in tables.values():
         table.places = None
     with pytest.raises(StudyError, match="align it with hidden = true"):
-        execute(in_threads, task, tables)
+        execute(task, tables)
 
 
 # --- what one record can do
@@ -388,14 +351,14 @@ def placed_tables(size=24, seed=0):
 
 
 @pytest.mark.parametrize("method", ["one-shot", "functional"])
-def test_a_regression_on_hidden_members_is_that_on_the_members(in_threads, method):
+def test_a_regression_on_hidden_members_is_that_on_the_members(method):
     """Columns are centred at public middles, and still nobody who is absent counts for anything."""
     model = LinearRegression(epsilon=1.0, label="bank.grade", method=method, rows_at_most=1000)
     task = replace(model.plan(Roster.of(SCHEMAS, hidden=True)), block_rows=7)
     assert task.hidden
     tables, members = placed_tables()
     rows = {party: weighted_rows(party, table.sorted_by_id(), model.label, task) for party, table in tables.items()}
-    results, noise = execute(in_threads, task, rows)
+    results, noise = execute(task, rows)
     matrices = {party: np.vstack(list(found.blocks(100)))[members[party]] for party, found in rows.items()}
     whole = {party: np.rint(matrix * task.gamma).astype(np.int64) for party, matrix in matrices.items()}
     want = moments.reference(whole, replace(task, hidden=False))

@@ -11,56 +11,24 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.privacy import Observer, Trust, epsilon, parse_budgets, views
+from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.privacy.additive import laplace_reach
-from colonnade.privacy.noise import rounding
 from colonnade.privacy.noise.laws import Laplace, Polya
 from colonnade.privacy.noise.strips import strips
 from colonnade.privacy.observers import most_known
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
-from colonnade.study.plan import MomentsOf
+from colonnade.protocols.moments.task import AdjustedMoments, Block, NoisyMoments, calibrated
+from colonnade.protocols.roles import COORDINATOR
 
-LAWS = ("skellam", "discrete-gaussian", "discrete-laplace")
-HALF = Fraction(1, 2)
+from .. import kit
+from ..kit import LAWS, grouped_moments_task, grouped_rows as random_rows, integers
+
 OWN = (5, 11, 5)
 
 
-class Rows:
-    places = None
-
-    def __init__(self, values):
-        self.values = np.asarray(values, dtype=float)
-        self.ids = [f"p{i:06d}" for i in range(len(self.values))]
-
-    def blocks(self, rows):
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
-
-
 def make_task(law="skellam", owners=3, **changes):
-    """Each owner has a number, a centred flag and a category of two values."""
-    names = tuple(f"o{i}" for i in range(owners))
-    seats = names[:3] if owners > 2 else (*names, COORDINATOR)
-    groups = ((1, Fraction(1)), (1, HALF), (2, Fraction(1)))
-    blocks = tuple(Block(name, ("n", "f", "c=a", "c=b"), 1.5, groups) for name in names)
-    task = Moments(blocks, Trust(names, seats, 1), 64, 32, 1000, noise=6 * owners, law=law)
-    return replace(task, **changes)
-
-
-def random_rows(rng, rows):
-    hot = np.eye(2)[rng.integers(0, 2, rows)]
-    return np.column_stack([rng.uniform(-1, 1, rows), rng.choice([-0.5, 0.5], rows), hot])
-
-
-def execute(in_threads, task, tables):
-    def role(kind, name, links):
-        return kind(name, links, task.committee, planned=dict.fromkeys(task.events, 1))
-
-    programs = {name: (lambda links, n=name: moments.owner(role(Owner, n, links), tables[n], task)) for name in tables}
-    programs[COORDINATOR] = lambda links: moments.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
+    return grouped_moments_task(owners, kit.trust_of(owners).committee[:3], law=law, **changes)
 
 
 TASKS = [
@@ -71,15 +39,12 @@ TASKS = [
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.law}-{len(task.owners)}-{task.known}")
-def test_the_secure_sums_equal_the_reference(in_threads, task):
+def test_the_secure_sums_equal_the_reference(nearest, monkeypatch, task):
     rng = np.random.default_rng(4)
     tables = {name: random_rows(rng, 23) for name in task.owners}
-    drawn, real = [], moments.noise_share
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moments, "noise_share", lambda *given: drawn.append(real(*given)) or drawn[-1])
-        patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-        results = execute(in_threads, task, {name: Rows(values) for name, values in tables.items()})
-    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
+    drawn = kit.noise_drawn(monkeypatch, moments)
+    results = kit.execute(moments, task, tables)
+    whole = integers(task, tables)
     want = moments.reference(whole, task) + sum(drawn)
     assert len(drawn) == len(task.owners)
     assert all(np.array_equal(result.opened, want) for result in results.values())
@@ -354,7 +319,7 @@ def test_the_agreement_tells_laws_groups_and_scales_apart():
 
 @pytest.mark.parametrize("law", LAWS)
 def test_noise_by_its_error_or_as_a_multiple(law):
-    plan = MomentsOf(make_task(law, known=1), rows=1000)
+    plan = AdjustedMoments(make_task(law, known=1), 1000)
     by_error = plan.with_error(0.5)
     assert 0.49 < by_error.error <= 0.5
     by_multiple = plan.with_multiplier(2.0)

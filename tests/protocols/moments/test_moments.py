@@ -1,121 +1,55 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.privacy import Trust
-from colonnade.privacy.noise import rounding
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.moments.task import NoisyMoments
+from colonnade.protocols.roles import COORDINATOR, Owner
 
+from .. import kit
+from ..kit import Rows, integers, moments_task as make_task, tables_of
 
-class Rows:
-    """Encoded rows with ids, as a table would give them."""
-
-    places = None
-
-    def __init__(self, values, ids=None):
-        self.values = np.asarray(values, dtype=float)
-        self.ids = [f"p{i:06d}" for i in range(len(self.values))] if ids is None else ids
-
-    def blocks(self, rows):
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
-
-
-def make_task(widths, seats=None, threshold=1, **changes):
-    owners = tuple(f"o{i}" for i in range(len(widths)))
-    seats = seats or (owners if len(owners) > 2 else (*owners, COORDINATOR))
-    blocks = tuple(Block(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
-    task = Moments(
-        blocks, Trust(owners, seats, threshold), gamma=64, constant=32, rows_at_most=1000, noise=3 * len(owners)
-    )
-    return replace(task, **changes)
-
-
-def execute(in_threads, task, tables):
-    def role(kind, name, links):
-        return kind(name, links, task.committee, planned={task.event: 1})
-
-    programs = {name: (lambda links, n=name: moments.owner(role(Owner, n, links), tables[n], task)) for name in tables}
-    programs[COORDINATOR] = lambda links: moments.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
-
-
-def random_tables(task, rows, seed):
-    rng = np.random.default_rng(seed)
-    tables = {}
-    for block in task.blocks:
-        values = rng.uniform(-1, 1, (rows, len(block.columns)))
-        tables[block.owner] = values / np.maximum(1, np.linalg.norm(values, axis=1, keepdims=True))
-    return tables
-
-
-@pytest.fixture
-def no_noise(monkeypatch):
-    """The protocol with its noise and its rounding coins fixed, so that the sums can be compared."""
-    monkeypatch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-
-
-committees = st.sampled_from(
-    [
-        ([2, 3], None, 1),
-        ([1, 2, 3], None, 1),
-        ([2, 1, 1, 2], None, 1),
-        ([1, 2, 1, 1, 3], None, 2),
-        ([1] * 7, None, 3),
-        ([1] * 7, None, 1),
-        ([2] * 9, tuple(f"o{i}" for i in range(5)), 2),
-        ([3, 2, 2, 1], ("o3", "o1", COORDINATOR), 1),
-    ]
-)
+execute = partial(kit.execute, moments)
 
 
 @settings(max_examples=20, deadline=None)
-@given(committee=committees, rows=st.integers(1, 40), block=st.integers(1, 50), seed=st.integers(0, 2**31))
-def test_the_secure_sums_equal_the_plaintext_reference_exactly(in_threads, committee, rows, block, seed):
-    widths, seats, threshold = committee
-    task = make_task(widths, seats, threshold, block_rows=block)
-    tables = random_tables(task, rows, seed)
+@given(
+    seating=st.sampled_from(kit.SEATINGS), rows=st.integers(1, 40), block=st.integers(1, 50), seed=st.integers(0, 2**31)
+)
+def test_the_secure_sums_equal_the_plaintext_reference_exactly(seating, rows, block, seed):
+    owners, seats, threshold = seating
+    task = make_task([1 + i % 3 for i in range(owners)], seats, threshold, block_rows=block)
+    tables = tables_of(task, rows, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-        patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-        results = execute(in_threads, task, {name: Rows(values) for name, values in tables.items()})
-    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
-    want = moments.reference(whole, task)
+        kit.no_noise(patch)
+        kit.nearest(patch)
+        results = execute(task, tables)
+    want = moments.reference(integers(task, tables), task)
     assert set(results) == {*task.owners, COORDINATOR}
     for result in results.values():
         assert np.array_equal(result.opened, want)
 
 
-def test_large_values_stay_exact(in_threads, no_noise):
+def test_large_values_stay_exact(exact):
     task = make_task([2, 2, 2], gamma=2**18, constant=2**17, rows_at_most=2**20)
     assert len(task.committee.system.primes) == 3
-    tables = random_tables(task, 300, 7)
-    results = execute(in_threads, task, {name: Rows(values) for name, values in tables.items()})
-    whole = {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
-    assert np.array_equal(results[COORDINATOR].opened, moments.reference(whole, task))
+    tables = tables_of(task, 300, 7)
+    opened = execute(task, tables)[COORDINATOR].opened
+    assert np.array_equal(opened, moments.reference(integers(task, tables), task))
 
 
-def test_the_noise_of_all_owners_is_in_the_result(in_threads, monkeypatch):
+def test_the_noise_of_all_owners_is_in_the_result(nearest, monkeypatch):
     """A row of zeros: but for the constant, what is opened is exactly the sum of one share of noise an owner."""
-    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-    drawn, real = [], moments.noise_share
-
-    def watched(task, stream):
-        drawn.append(real(task, stream))
-        return drawn[-1]
-
-    monkeypatch.setattr(moments, "noise_share", watched)
+    drawn = kit.noise_drawn(monkeypatch, moments)
     task = make_task([4, 4, 4], noise=3 * 10**6, constant=1)
-    tables = {name: Rows(np.zeros((1, 4))) for name in task.owners}
-    opened = execute(in_threads, task, tables)[COORDINATOR].opened
+    opened = execute(task, {name: np.zeros((1, 4)) for name in task.owners})[COORDINATOR].opened
     opened[-1] -= task.constant**2
     assert len(drawn) == 3
     assert all(np.count_nonzero(share) > task.entries / 2 for share in drawn)
@@ -139,10 +73,9 @@ def test_an_owner_draws_one_share_of_the_noise(stream, widths):
     assert np.max(np.abs(between)) < 0.2
 
 
-def test_everyone_gets_the_same_result(in_threads):
+def test_everyone_gets_the_same_result():
     task = make_task([2, 2, 2])
-    tables = {name: Rows(values) for name, values in random_tables(task, 50, 3).items()}
-    opened = [result.opened for result in execute(in_threads, task, tables).values()]
+    opened = [result.opened for result in execute(task, tables_of(task, 50, 3)).values()]
     assert all(np.array_equal(opened[0], other) for other in opened)
 
 
@@ -170,21 +103,21 @@ def test_a_row_beyond_the_bound_cannot_enter(stream):
     assert np.any(whole[0] != 0)
 
 
-def test_owners_with_different_people_are_told_so(in_threads):
+def test_owners_with_different_people_are_told_so():
     task = make_task([1, 1, 1])
     tables = {name: Rows(np.zeros((3, 1))) for name in task.owners}
     tables["o2"] = Rows(np.zeros((3, 1)), ids=["x", "y", "z"])
     with pytest.raises(StudyError, match="equally many rows but different ids"):
-        execute(in_threads, task, tables)
+        execute(task, tables)
     tables["o2"] = Rows(np.zeros((2, 1)))
     with pytest.raises(StudyError, match="o0 has 3 rows and o2 has 2"):
-        execute(in_threads, task, tables)
+        execute(task, tables)
 
 
-def test_more_rows_than_the_study_allows_are_refused(in_threads):
+def test_more_rows_than_the_study_allows_are_refused():
     task = make_task([1, 1, 1], rows_at_most=10)
     with pytest.raises(CapacityError, match="raise rows_at_most"):
-        execute(in_threads, task, {name: Rows(np.zeros((11, 1))) for name in task.owners})
+        execute(task, {name: Rows(np.zeros((11, 1))) for name in task.owners})
 
 
 def test_numbers_that_would_not_fit_are_refused_before_anything_is_sent():
@@ -215,7 +148,7 @@ def test_the_agreement_tells_tasks_apart():
     assert make_task([2, 2, 2]).agreement == task.agreement
 
 
-def test_nothing_can_be_revealed_that_was_not_planned(in_threads):
+def test_nothing_can_be_revealed_that_was_not_planned():
     task = make_task([1, 1, 1])
     role = Owner("o0", {}, task.committee, planned={})
     with pytest.raises(PrivacyError, match="not in the plan"):

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError, StudyError
-from colonnade.privacy import Observer, Trust, epsilon, views
+from colonnade.privacy import Observer, epsilon, views
 from colonnade.protocols.moments.protection import protection, with_own_budgets
 from colonnade.protocols.moments.task import Block, Moments
+
+from ..kit import LAWS, trust_of
 
 OWNERS = ("bank", "shop", "clinic")
 DELTA = 1e-6
@@ -23,11 +25,10 @@ def make_task(law, widths=(1, 3, 6), **changes):
         several = (groups[3],) if width >= 3 else ()
         runs = (groups[1],) * (width - 3 * len(several)) + several
         blocks.append(Block(owner, tuple(f"c{i}" for i in range(width)), math.sqrt(len(runs)), runs))
-    trust = Trust(OWNERS, OWNERS, 1)
-    return replace(Moments(tuple(blocks), trust, 64, 32, 1000, noise=3 * 10**9, law=law), **changes)
+    return replace(Moments(tuple(blocks), trust_of(OWNERS), 64, 32, 1000, noise=3 * 10**9, law=law), **changes)
 
 
-@pytest.mark.parametrize("law", ["skellam", "discrete-gaussian", "discrete-laplace"])
+@pytest.mark.parametrize("law", LAWS)
 def test_a_partys_columns_cost_less_than_a_person_and_grow_with_their_number(law):
     task = make_task(law, noise=200_000 if law == "discrete-laplace" else 3 * 10**10)
     found = protection(task, DELTA)

@@ -12,19 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from colonnade.privacy import Trust
-from colonnade.privacy.noise import rounding
 from colonnade.protocols import rows
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.task import Block, Moments
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import digest
 from colonnade.tables import Schema, Table, number, read_table
 from colonnade.tables.ids import Ids
 
+from ..kit import execute, integers, moments_task
+
 SALT = bytes(range(32))
 MANY = [f"p{i:06d}" for i in range(40_000)]
-OWNERS = ("a", "b", "c")
+OWNERS = ("o0", "o1", "o2")
 SCHEMA = Schema({"x": number(-1, 1), "y": number(-1, 1)}, clip=1.0)
 
 
@@ -66,20 +65,6 @@ def test_the_digest_looks_at_a_few_ids_at_a_time() -> None:
     assert max(ids.asked) == rows._CHUNK
 
 
-def make_task() -> Moments:
-    blocks = tuple(Block(owner, ("x", "y"), 1.0) for owner in OWNERS)
-    return Moments(blocks, Trust(OWNERS, OWNERS, 1), 64, 32, rows_at_most=10_000, noise=9, block_rows=50)
-
-
-def execute(in_threads: Any, task: Moments, tables: dict[str, Any]) -> Any:
-    def role(kind: Any, name: str, links: Any) -> Any:
-        return kind(name, links, task.committee, planned={task.event: 1})
-
-    programs = {name: (lambda links, n=name: moments.owner(role(Owner, n, links), tables[n], task)) for name in tables}
-    programs[COORDINATOR] = lambda links: moments.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
-
-
 class Passing:
     """Rows of which it counts those that are still alive when the next block is made."""
 
@@ -97,35 +82,29 @@ class Passing:
             del block
 
 
-def test_an_owner_holds_a_block_at_a_time(in_threads: Any) -> None:
-    task, count = make_task(), 2000
+def test_an_owner_holds_a_block_at_a_time() -> None:
+    task, count = moments_task(block_rows=50, rows_at_most=10_000, noise=9), 2000
     tables = {owner: Passing(count) for owner in OWNERS}
-    execute(in_threads, task, tables)
+    execute(moments, task, tables)
     for table in tables.values():
         assert len(table.made) == 40
         assert table.most <= 2
         assert max(table.ids.asked) <= rows._CHUNK
 
 
-@pytest.fixture
-def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, dtype=np.int64))
-    monkeypatch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-
-
-@pytest.mark.usefixtures("no_noise")
-def test_a_file_gives_the_same_moments_as_memory(in_threads: Any, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("exact")
+def test_a_file_gives_the_same_moments_as_memory(tmp_path: Path) -> None:
     """The owners' files are in different orders; one of them has to be sorted on disk, one does not."""
-    draws, count, task = np.random.default_rng(3), 430, make_task()
+    draws, count, task = np.random.default_rng(3), 430, moments_task(block_rows=50, rows_at_most=10_000, noise=9)
     tables: dict[bool, dict[str, Table]] = {True: {}, False: {}}
     for owner in OWNERS:
-        people = np.arange(count) if owner == "a" else draws.permutation(count)
+        people = np.arange(count) if owner == "o0" else draws.permutation(count)
         cells = {name: draws.uniform(-1, 1, count) for name in SCHEMA.names}
         path = tmp_path / f"{owner}.parquet"
         pq.write_table(pa.table({"person_id": [f"p{i:04d}" for i in people], **cells}), path, row_group_size=100)
         for on_disk, found in tables.items():
             found[owner] = read_table(path, SCHEMA, on_disk=on_disk).sorted_by_id()
-    disk, memory = (execute(in_threads, task, found)[COORDINATOR].opened for found in tables.values())
+    disk, memory = (execute(moments, task, found)[COORDINATOR].opened for found in tables.values())
     assert np.array_equal(disk, memory)
-    whole = {owner: np.rint(table.matrix() * task.gamma).astype(np.int64) for owner, table in tables[False].items()}
+    whole = integers(task, {owner: table.matrix() for owner, table in tables[False].items()})
     assert np.array_equal(disk, moments.reference(whole, task))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -9,66 +10,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.privacy import Trust, parse_budgets
+from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import MODES
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.polynomial.expressions import parse
 from colonnade.protocols.polynomial.integers import OwnColumns
-from colonnade.protocols.polynomial.task import Holding, Polynomials, calibrated, frozen
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.polynomial.task import calibrated
+from colonnade.protocols.roles import COORDINATOR, Owner
+
+from .. import kit
+from ..kit import polynomial_task as make_task, tables_of
+
+execute = partial(kit.execute, polynomial)
 
 
-class Rows:
-    """Encoded rows with ids, as a table would give them."""
-
-    places = None
-
-    def __init__(self, values):
-        self.values = np.asarray(values, dtype=float)
-        self.ids = [f"p{i:06d}" for i in range(len(self.values))]
-
-    def blocks(self, rows):
-        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
-
-
-def make_task(widths, expressions, seats=None, threshold=1, clip=1.0, **changes):
-    owners = tuple(f"o{i}" for i in range(len(widths)))
-    seats = seats or (owners if len(owners) > 2 else (*owners, COORDINATOR))
-    holdings = tuple(
-        Holding(o, tuple(f"c{i}" for i in range(w)), clip, w, (False,) * w) for o, w in zip(owners, widths, strict=True)
-    )
-    names = [f"{h.owner}.{column}" for h in holdings for column in h.columns]
-    polynomials = tuple(frozen(parse(text, names)) for text in expressions)
-    task = Polynomials(
-        holdings, Trust(owners, seats, threshold), polynomials, gamma=32, rows_at_most=100, noise=4 * len(owners)
-    )
-    return replace(task, **changes)
-
-
-def execute(in_threads, task, tables):
-    def role(kind, name, links):
-        return kind(name, links, task.committee, planned={task.event: 1})
-
-    programs = {
-        name: (lambda links, n=name: polynomial.owner(role(Owner, n, links), Rows(tables[n]), task)) for name in tables
-    }
-    programs[COORDINATOR] = lambda links: polynomial.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
-
-
-def random_tables(task, rows, seed):
-    rng = np.random.default_rng(seed)
-    tables = {}
-    for held in task.holdings:
-        values = rng.uniform(-1, 1, (rows, len(held.columns)))
-        norms = np.linalg.norm(values, axis=1, keepdims=True)
-        tables[held.owner] = values * np.minimum(1, held.clip / np.maximum(norms, 1e-9)) * (1 - 1e-12)
-    return tables
-
-
-def without_noise(in_threads, task, tables):
+def without_noise(task, tables):
     """Run the protocol with its noise left out, and catch the integers that every owner rounded its rows to."""
     caught: dict[str, list[np.ndarray]] = {name: [] for name in tables}
     real = OwnColumns.quantise
@@ -79,22 +37,10 @@ def without_noise(in_threads, task, tables):
         return whole
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(polynomial, "noise_share", lambda task, _: np.zeros(len(task.polynomials), dtype=np.int64))
+        kit.no_noise(patch)
         patch.setattr(OwnColumns, "quantise", watched)
-        results = execute(in_threads, task, tables)
+        results = execute(task, tables)
     return results, {name: np.vstack(parts) for name, parts in caught.items()}
-
-
-CASES = [
-    ([2, 3], None, 1),  # two owners, the coordinator has a seat
-    ([1, 2, 2], None, 1),
-    ([2, 1, 1, 2], ("o3", "o1", COORDINATOR), 1),
-    ([1, 2, 1, 1, 1], None, 2),
-    ([1, 1, 1, 1, 1], None, 1),
-    ([1] * 7, None, 3),
-    ([1] * 7, None, 1),
-    ([1] * 6, ("o0", "o1", "o2"), 1),
-]
 
 
 @st.composite
@@ -112,15 +58,16 @@ def expressions(draw, widths, degree=6):
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data(), case=st.sampled_from(CASES), rows=st.integers(1, 12), block=st.integers(1, 15))
-def test_the_secure_sums_equal_the_plaintext_reference_exactly(in_threads, data, case, rows, block):
-    widths, seats, threshold = case
+@given(data=st.data(), seating=st.sampled_from(kit.SEATINGS), rows=st.integers(1, 12), block=st.integers(1, 15))
+def test_the_secure_sums_equal_the_plaintext_reference_exactly(data, seating, rows, block):
+    owners, seats, threshold = seating
+    widths = [1 + i % 2 for i in range(owners)]
     texts = data.draw(expressions(widths))
     names = [f"o{i}.c{j}" for i, width in enumerate(widths) for j in range(width)]
     texts = [text for text in texts if parse(text, names)] or ["1"]
     mode = data.draw(st.sampled_from(MODES))
     task = make_task(widths, texts, seats, threshold, rounding=mode, block_rows=block, gamma=16)
-    results, whole = without_noise(in_threads, task, random_tables(task, rows, data.draw(st.integers(0, 999))))
+    results, whole = without_noise(task, tables_of(task, rows, data.draw(st.integers(0, 999))))
     want = polynomial.reference(whole, task)
     assert set(results) == {*task.owners, COORDINATOR}
     for result in results.values():
@@ -129,19 +76,19 @@ def test_the_secure_sums_equal_the_plaintext_reference_exactly(in_threads, data,
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("owners", "threshold", "levels"), [(3, 1, 1), (5, 2, 2), (5, 1, 1), (7, 3, 2), (7, 1, 0)])
-def test_a_product_over_all_owners_lowers_the_degree_where_it_must(in_threads, owners, threshold, levels, mode):
+def test_a_product_over_all_owners_lowers_the_degree_where_it_must(owners, threshold, levels, mode):
     names = [f"o{i}.c0" for i in range(owners)]
     text = " * ".join(names[:6]) + " - 2 * o0.c0^2 + 1/3"
     task = make_task([1] * owners, [text, "o0.c0 * o1.c0"], threshold=threshold, rounding=mode, gamma=24)
     assert len(task.schedule.levels) == levels
-    results, whole = without_noise(in_threads, task, random_tables(task, 20, 5))
+    results, whole = without_noise(task, tables_of(task, 20, 5))
     assert results["o0"].opened.tolist() == polynomial.reference(whole, task)
 
 
-def test_large_values_stay_exact(in_threads):
+def test_large_values_stay_exact():
     task = make_task([2, 2, 2], ["o0.c0 * o1.c1 * o2.c0 + 7 * o0.c1^3 - o1.c0"], gamma=2**13, rows_at_most=2**16)
     assert task.bound > 2**55
-    results, whole = without_noise(in_threads, task, random_tables(task, 100, 1))
+    results, whole = without_noise(task, tables_of(task, 100, 1))
     assert results["o1"].opened.tolist() == polynomial.reference(whole, task)
 
 
@@ -159,16 +106,10 @@ def test_second_moments_as_polynomials_equal_the_protocol_for_second_moments():
     assert polynomial.reference(whole, task) == moments.reference(whole, same)[keep].tolist()
 
 
-def test_the_noise_of_all_owners_is_in_the_result(in_threads, monkeypatch):
-    drawn, real = [], polynomial.noise_share
-
-    def watched(task, stream):
-        drawn.append(real(task, stream))
-        return drawn[-1]
-
-    monkeypatch.setattr(polynomial, "noise_share", watched)
+def test_the_noise_of_all_owners_is_in_the_result(monkeypatch):
+    drawn = kit.noise_drawn(monkeypatch, polynomial)
     task = make_task([1, 1, 1], [f"{k} * o0.c0 * o1.c0" for k in range(1, 40)], noise=3 * 10**6)
-    opened = execute(in_threads, task, {name: np.zeros((2, 1)) for name in task.owners})["o0"].opened
+    opened = execute(task, {name: np.zeros((2, 1)) for name in task.owners})["o0"].opened
     assert len(drawn) == 3
     assert all(np.count_nonzero(share) > 30 for share in drawn)
     assert np.array_equal(opened, sum(drawn))
@@ -184,7 +125,7 @@ def test_an_owner_draws_one_share_of_the_noise(stream, law, per_unit):
 
 def test_a_simulation_has_the_law_of_the_protocol(stream):
     task = make_task([1, 2], [f"o0.c0 * o1.c1 + {k}/7 * o0.c0" for k in range(1, 800)], noise=2 * 10**9)
-    tables = random_tables(task, 50, 0)
+    tables = tables_of(task, 50, 0)
     exact = replace(task, rounding="nearest", noise=2)
     first = polynomial.simulate(tables, task, stream)
     quiet = polynomial.simulate(tables, exact, stream)
@@ -252,13 +193,13 @@ def test_numbers_that_would_not_fit_are_refused_before_anything_is_sent():
         _ = make_task([1, 1], ["o0.c0^3 * o1.c0^3"], gamma=1024, rows_at_most=2**20).committee
 
 
-def test_more_rows_than_the_study_allows_are_refused(in_threads):
+def test_more_rows_than_the_study_allows_are_refused():
     task = make_task([1, 1, 1], ["o0.c0"], rows_at_most=10)
     with pytest.raises(CapacityError, match="raise rows_at_most"):
-        execute(in_threads, task, {name: np.zeros((11, 1)) for name in task.owners})
+        execute(task, {name: np.zeros((11, 1)) for name in task.owners})
 
 
-def test_nothing_can_be_revealed_twice(in_threads):
+def test_nothing_can_be_revealed_twice():
     task = make_task([1, 1, 1], ["o0.c0"])
     with pytest.raises(PrivacyError, match="not in the plan"):
         Owner("o0", {}, task.committee, planned={}).reveal(None, to=["o0"], event=task.event, shape=(1,), bound=1)

@@ -4,31 +4,25 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError, StudyError
-from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust
+from colonnade.privacy import NonPrivate, SkellamRelease, Statement
 from colonnade.privacy.events import from_json
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.scores import programs as scores
 from colonnade.protocols.scores.programs import Parts, quantise, reference, simulate
 from colonnade.protocols.scores.task import Part, Scores
 
+from .. import kit
+from ..kit import scores_task as make_task
+
 GAMMA = 256
-
-
-def make_task(owners, seats=None, threshold=1, classes=2, **changes):
-    names = tuple(f"o{i}" for i in range(owners))
-    seats = seats or (names if owners > 2 else (*names, COORDINATOR))
-    parts = tuple(
-        Part(o, tuple(-GAMMA * (i + 1) - k for k in range(classes)), (2 * GAMMA,) * classes)
-        for i, o in enumerate(names)
-    )
-    task = Scores(parts, Trust(names, seats, threshold), to="o0", gamma=GAMMA, rows_at_most=1000)
-    return replace(task, **changes)
+execute = partial(kit.execute, scores)
 
 
 def random_parts(task, rows, seed):
@@ -37,35 +31,19 @@ def random_parts(task, rows, seed):
     return {name: Parts(ids, rng.uniform(-1, 1, (rows, task.classes))) for name in task.owners}
 
 
-def execute(in_threads, task, parts):
-    def role(kind, name, links):
-        return kind(name, links, task.committee, planned={task.event: 1})
-
-    programs = {n: (lambda links, n=n: scores.owner(role(Owner, n, links), parts[n], task)) for n in parts}
-    programs[COORDINATOR] = lambda links: scores.coordinator(role(Coordinator, COORDINATOR, links), task)
-    return in_threads(programs)
-
-
-committees = st.sampled_from(
-    [
-        (2, None, 1, "o0"),
-        (2, None, 1, "o1"),
-        (3, None, 1, "o1"),
-        (5, None, 2, "o4"),
-        (5, None, 1, "o0"),
-        (4, ("o3", "o1", COORDINATOR), 1, "o0"),
-        (9, tuple(f"o{i}" for i in range(5)), 2, "o7"),
-    ]
-)
-
-
 @settings(max_examples=15, deadline=None)
-@given(committee=committees, rows=st.integers(1, 30), classes=st.integers(1, 4), seed=st.integers(0, 2**31))
-def test_the_secure_sum_equals_the_plaintext_reference_exactly(in_threads, committee, rows, classes, seed):
-    owners, seats, threshold, to = committee
+@given(
+    seating=st.sampled_from(kit.SEATINGS),
+    rows=st.integers(1, 30),
+    classes=st.integers(1, 4),
+    seed=st.integers(0, 2**31),
+)
+def test_the_secure_sum_equals_the_plaintext_reference_exactly(seating, rows, classes, seed):
+    owners, seats, threshold = seating
+    to = f"o{seed % owners}"
     task = make_task(owners, seats, threshold, classes, to=to)
     parts = random_parts(task, rows, seed)
-    results = execute(in_threads, task, parts)
+    results = execute(task, parts)
     want = reference({name: part.values for name, part in parts.items()}, task)
     assert np.array_equal(results[to].others, want)
     assert {name for name, result in results.items() if result is not None} == {to}
@@ -73,7 +51,7 @@ def test_the_secure_sum_equals_the_plaintext_reference_exactly(in_threads, commi
     np.testing.assert_allclose(results[to].scores, exact, atol=len(task.dealers) / 2 / GAMMA + 1e-12)
 
 
-def test_noise_comes_on_top_of_the_same_integers(in_threads, monkeypatch):
+def test_noise_comes_on_top_of_the_same_integers(monkeypatch):
     task = make_task(3, noise=2 * 50)
     drawn = []
 
@@ -83,7 +61,7 @@ def test_noise_comes_on_top_of_the_same_integers(in_threads, monkeypatch):
 
     monkeypatch.setattr(scores, "noise_share", recorded)
     parts = random_parts(task, 40, 3)
-    opened = execute(in_threads, task, parts)["o0"].others
+    opened = execute(task, parts)["o0"].others
     want = reference({name: part.values for name, part in parts.items()}, task)
     assert len(drawn) == 2  # the entitled party adds none: it would know it
     assert np.array_equal(opened, want + sum(drawn))
@@ -91,42 +69,24 @@ def test_noise_comes_on_top_of_the_same_integers(in_threads, monkeypatch):
 
 
 @pytest.mark.parametrize(("owners", "seats"), [(2, None), (3, None), (5, ("o1", "o2", "o3")), (5, None)])
-def test_openings_are_sent_to_the_entitled_party_alone(in_threads, owners, seats):
+def test_openings_are_sent_to_the_entitled_party_alone(owners, seats):
     """Of all messages there are, openings go to one participant; and that one deals nothing of its own."""
     task = make_task(owners, seats, noise=20 * (owners - 1))
-    kinds = {}
-
-    class Watched:
-        def __init__(self, link, key):
-            self.link, self.key = link, key
-
-        def send(self, kind, /, **fields):
-            kinds.setdefault(self.key, []).append(kind)
-            self.link.send(kind, **fields)
-
-        def recv(self, kind, /):
-            return self.link.recv(kind)
-
-    def role(kind, name, links):
-        watched = {peer: Watched(link, (name, peer)) for peer, link in links.items()}
-        return kind(name, watched, task.committee, planned={task.event: 1})
-
-    parts = random_parts(task, 5, 1)
-    programs = {n: (lambda links, n=n: scores.owner(role(Owner, n, links), parts[n], task)) for n in task.owners}
-    programs[COORDINATOR] = lambda links: scores.coordinator(role(Coordinator, COORDINATOR, links), task)
-    in_threads(programs)
+    log = {}
+    execute(task, random_parts(task, 5, 1), log=log)
+    kinds = {pair: [kind for kind, _ in sent] for pair, sent in log.items()}
     opened = {pair for pair, sent in kinds.items() if "opening" in sent}
     assert opened == {(seat, "o0") for seat in task.trust.committee if seat != "o0"}
     dealt = [sent.count("share") for (sender, _), sent in kinds.items() if sender == "o0"]
     assert max(dealt) == (1 if "o0" in task.trust.committee else 0)  # a sharing of zero at most
 
 
-def test_the_entitled_partys_part_does_not_touch_what_is_opened(in_threads):
+def test_the_entitled_partys_part_does_not_touch_what_is_opened():
     task = make_task(3)
     parts = random_parts(task, 6, 5)
-    first = execute(in_threads, task, parts)["o0"]
+    first = execute(task, parts)["o0"]
     moved = parts | {"o0": Parts(parts["o0"].ids, parts["o0"].values + 100)}
-    second = execute(in_threads, task, moved)["o0"]
+    second = execute(task, moved)["o0"]
     assert np.array_equal(first.others, second.others)
     np.testing.assert_allclose(second.scores - first.scores, 100)
 
@@ -138,31 +98,31 @@ def test_the_entitled_partys_part_does_not_touch_what_is_opened(in_threads):
 )
 def test_integers_keep_their_bounds_whatever_the_floats_are(values, low, width):
     part = Part("o1", (low,), (low + width,))
-    task = Scores((Part("o0", (0,), (0,)), part), Trust(("o0", "o1"), ("o0", "o1", COORDINATOR), 1), "o0", 2**30, 10)
+    task = Scores((Part("o0", (0,), (0,)), part), kit.trust_of(2), "o0", 2**30, 10)
     whole = quantise(np.array(values)[:, None], task, "o1")
     assert whole.dtype == np.int64
     assert all(low <= int(number) <= low + width for number in whole[:, 0])
 
 
-def test_scores_that_are_no_numbers_are_refused(in_threads):
+def test_scores_that_are_no_numbers_are_refused():
     task = make_task(3)
     parts = random_parts(task, 3, 0)
     parts["o1"].values[1, 0] = np.nan
     with pytest.raises(DataError, match="not all finite") as caught:
-        execute(in_threads, task, parts)
+        execute(task, parts)
     assert "nan" not in str(caught.value)
     short = random_parts(task, 3, 0) | {"o2": Parts(("a", "b", "c"), np.zeros((3, 1)))}
     with pytest.raises(DataError, match="2 numbers for each"):
-        execute(in_threads, task, short)
+        execute(task, short)
 
 
-def test_different_people_and_too_many_people_are_refused(in_threads):
+def test_different_people_and_too_many_people_are_refused():
     task = make_task(3)
     parts = random_parts(task, 3, 0)
     with pytest.raises(StudyError, match="different ids"):
-        execute(in_threads, task, parts | {"o2": Parts(("x", "y", "z"), parts["o2"].values)})
+        execute(task, parts | {"o2": Parts(("x", "y", "z"), parts["o2"].values)})
     with pytest.raises(CapacityError, match="raise rows_at_most"):
-        execute(in_threads, replace(task, rows_at_most=2), parts)
+        execute(replace(task, rows_at_most=2), parts)
 
 
 # --- what it costs
@@ -236,7 +196,7 @@ def test_no_two_people_are_told_apart_better_than_the_printed_epsilon_says():
 def test_the_multiples_of_the_range_on_the_theory_page_are_right():
     for epsilon, multiple in ((1, 3.7), (8, 0.6), (16, 0.34)):
         parts = (Part("o0", (0,), (0,)), Part("o1", (0,), (2**16,)))
-        ratio = Scores(parts, Trust(("o0", "o1"), ("o0", "o1", COORDINATOR), 1), "o0", 2**16, 10)
+        ratio = Scores(parts, kit.trust_of(2), "o0", 2**16, 10)
         noise = round((multiple * 2**16) ** 2 / 2)
         found = Statement.of(replace(ratio, noise=noise).events, ratio.trust, 1e-5).epsilon("o0")
         assert found == pytest.approx(epsilon, rel=0.02)
@@ -334,7 +294,7 @@ def test_tasks_that_make_no_sense():
         Part("o0", (1,), (0,))
 
 
-def test_nothing_can_be_revealed_that_was_not_planned(in_threads):
+def test_nothing_can_be_revealed_that_was_not_planned():
     task = make_task(3)
     role = Owner("o0", {}, task.committee, planned={replace(task, to="o1").event: 1})
     with pytest.raises(PrivacyError, match="not in the plan"):

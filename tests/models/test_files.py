@@ -1,0 +1,109 @@
+"""Models on disk: arrays beside the JSON, and nothing half-written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colonnade.errors import StudyError
+from colonnade.models.files import ARRAYS, read_arrays, read_json, write_arrays, write_whole
+
+HELD = {
+    "components": np.random.default_rng(1).normal(size=(4, 7)),
+    "counts": np.arange(5, dtype=np.int64) - 2**62,
+    "names": np.array(["a.é", "b", ""]),
+    "none": np.zeros((0, 3)),
+}
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / f"model{ARRAYS}"
+
+
+def names_in(folder):
+    return sorted(held.name for held in folder.iterdir())
+
+
+def test_arrays_come_back_as_they_were(path):
+    digest = write_arrays(path, HELD)
+    assert digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    found = read_arrays(path, digest)
+    assert list(found) == list(HELD)
+    for name, array in HELD.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array)
+    assert names_in(path.parent) == [path.name]
+
+
+def test_the_digest_depends_on_the_numbers(path):
+    assert write_arrays(path, HELD) != write_arrays(path, HELD | {"none": np.zeros((1, 3))})
+
+
+@pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: b"x" + content[1:]])
+def test_a_file_of_another_model_or_a_damaged_one_is_refused(path, change):
+    digest = write_arrays(path, HELD)
+    with pytest.raises(StudyError, match=r"model\.npz does not belong to the model beside it"):
+        read_arrays(path, "0" * 64)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(StudyError, match="or is damaged: copy both files together"):
+        read_arrays(path, digest)
+
+
+def test_a_missing_file_is_named(path):
+    with pytest.raises(StudyError, match=r"model\.npz, which belongs to the model, cannot be read: No such file"):
+        read_arrays(path, "0" * 64)
+
+
+def test_arrays_that_hold_anything_but_numbers_and_texts_are_refused(path):
+    with pytest.raises(StudyError, match="plain numbers and texts, and people is none"):
+        write_arrays(path, HELD | {"people": np.array([{"name": "Ann"}, None])})
+    assert names_in(path.parent) == []
+
+
+def test_pickles_that_somebody_put_there_are_not_opened(path):
+    np.savez(path, people=np.array([{"name": "Ann"}, None]))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        read_arrays(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here that is always full")
+@pytest.mark.parametrize("before", [None, b"the model before"])
+def test_on_a_full_disk_the_file_stays_what_it_was(path, before):
+    if before is not None:
+        path.write_bytes(before)
+    left = names_in(path.parent)
+    path.with_name(f"{path.name}.partial").symlink_to("/dev/full")
+    with pytest.raises(StudyError, match=r"model\.npz cannot be written: No space left on device"):
+        write_arrays(path, HELD)
+    assert names_in(path.parent) == left
+    assert before is None or path.read_bytes() == before
+    write_arrays(path, HELD)
+    assert names_in(path.parent) == [path.name]
+
+
+def test_where_nothing_can_be_written_it_is_said(tmp_path):
+    with pytest.raises(StudyError, match=r"absent/model\.json cannot be written: No such file"):
+        write_whole(tmp_path / "absent" / "model.json", b"{}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"{", "it is not JSON"), (b"\xff", "it is not JSON"), (b"[1]", "is not a model file$"), (None, "cannot be read")],
+)
+def test_what_is_no_model_is_refused(tmp_path, content, message):
+    path = tmp_path / "model.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StudyError, match=message):
+        read_json(path)
+
+
+def test_json_comes_back_as_it_was(tmp_path):
+    content = {"kind": "pca", "numbers": [1, 2.5, None], "é": {"x": True}}
+    write_whole(tmp_path / "model.json", json.dumps(content).encode())
+    assert read_json(tmp_path / "model.json") == content

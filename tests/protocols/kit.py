@@ -1,0 +1,327 @@
+"""What tests of protocols share: rows in memory, a small task of each protocol, and a run in which everybody plays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.errors import PeerLost, PeerStopped
+from colonnade.privacy import Trust
+from colonnade.privacy.noise import rounding
+from colonnade.protocols.directions import programs as directions
+from colonnade.protocols.directions.task import Directions
+from colonnade.protocols.exchange.bounds import Side
+from colonnade.protocols.exchange.task import Exchange
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.gradients.task import Gradients
+from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
+from colonnade.protocols.losses.labels import family_for
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.polynomial import programs as polynomial
+from colonnade.protocols.polynomial.expressions import parse
+from colonnade.protocols.polynomial.task import Holding, Polynomials, frozen
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.rows import Block
+from colonnade.protocols.scores.task import Part, Scores
+from colonnade.protocols.session import Played, play
+from colonnade.protocols.task import Playable
+from colonnade.tables import flag
+from colonnade.tables.places import Places
+from colonnade.wire import Room
+
+Array = np.ndarray[Any, Any]
+Program = Callable[[Any], Any]
+LAWS = ("skellam", "discrete-gaussian", "discrete-laplace")
+SEATINGS = (
+    (2, None, 1),  # two owners, and the coordinator has a seat
+    (3, None, 1),
+    (4, None, 1),
+    (4, ("o3", "o1", COORDINATOR), 1),
+    (5, None, 2),
+    (7, None, 3),
+    (7, None, 1),
+    (9, ("o0", "o1", "o2", "o3", "o4"), 2),  # most owners have no seat
+)
+"""Owners, seats and threshold of committees that differ in what can go wrong."""
+
+
+class Rows:
+    """Encoded rows with ids, as a table would give them; those of people who are hidden are in slots."""
+
+    def __init__(self, values: Any, ids: Sequence[str] | None = None, places: Places | None = None) -> None:
+        self.values = np.asarray(values, dtype=float)
+        self.ids = [f"p{i:06d}" for i in range(len(self.values))] if ids is None else ids
+        self.places = places
+
+    def blocks(self, rows: int, /) -> Iterator[Array]:
+        return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
+
+
+# --- who takes part
+
+
+def trust_of(owners: int | Sequence[str], seats: Sequence[str] | None = None, threshold: int = 1) -> Trust:
+    """Owners, and the committee that a study would have if nobody said anything else."""
+    names = tuple(f"o{i}" for i in range(owners)) if isinstance(owners, int) else tuple(owners)
+    return Trust(names, tuple(seats or (names[:7] if len(names) > 2 else (*names, COORDINATOR))), threshold)
+
+
+def blocks_of(owners: Sequence[str], widths: Sequence[int], clip: float = 1.0) -> tuple[Block, ...]:
+    """So many columns of each owner."""
+    return tuple(Block(o, tuple(f"c{i}" for i in range(w)), clip) for o, w in zip(owners, widths, strict=True))
+
+
+# --- a small task of each protocol
+
+
+def moments_task(
+    widths: Sequence[int] = (2, 2, 2), seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
+) -> Moments:
+    """Second moments of so many columns of each owner."""
+    trust = trust_of(len(widths), seats, threshold)
+    blocks = blocks_of(trust.owners, widths)
+    return replace(Moments(blocks, trust, 64, 32, rows_at_most=1000, noise=3 * len(widths)), **changes)
+
+
+def grouped_moments_task(
+    owners: int = 3, seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
+) -> Moments:
+    """Second moments where each owner has a number, a centred flag and a category of two values."""
+    trust = trust_of(owners, seats, threshold)
+    groups = ((1, Fraction(1)), (1, Fraction(1, 2)), (2, Fraction(1)))
+    blocks = tuple(Block(name, ("n", "f", "c=a", "c=b"), 1.5, groups) for name in trust.owners)
+    return replace(Moments(blocks, trust, 64, 32, 1000, noise=6 * owners), **changes)
+
+
+def grouped_rows(rng: np.random.Generator, rows: int) -> Array:
+    """Rows of an owner of :func:`grouped_moments_task`."""
+    hot = np.eye(2)[rng.integers(0, 2, rows)]
+    return np.column_stack([rng.uniform(-1, 1, rows), rng.choice([-0.5, 0.5], rows), hot])
+
+
+def directions_task(
+    widths: Sequence[int] = (4, 3, 5), seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
+) -> Directions:
+    """Three rounds of four directions."""
+    trust = trust_of(len(widths), seats, threshold)
+    task = Directions(
+        blocks_of(trust.owners, widths), trust, gamma=64, constant=32, rows_at_most=1000, directions=4, rounds=3,
+        noise=3 * len(widths), reach=1024,
+    )  # fmt: skip
+    return replace(task, **changes)
+
+
+def gradients_task(
+    widths: Sequence[int] = (2, 1, 2), seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
+) -> Gradients:
+    """Seven rounds over drawn batches of ten of forty people; the last owner has the labels."""
+    trust = trust_of(len(widths), seats, threshold)
+    task = Gradients(
+        blocks_of(trust.owners, widths), label_owner=trust.owners[-1], classes=1, trust=trust, gamma=64,
+        scale=1 / math.sqrt(len(widths) + 0.25), expansion=1, weight_bound=4.0, learning_rate=2.0, sampling="poisson",
+        rows=40, batch=10, rounds=7, noise=3 * len(widths), rows_at_most=1000, block_rows=16,
+    )  # fmt: skip
+    return replace(task, **changes)
+
+
+def polynomial_task(
+    widths: Sequence[int], expressions: Sequence[str], seats: Sequence[str] | None = None, threshold: int = 1,
+    clip: float = 1.0, **changes: Any,
+) -> Polynomials:  # fmt: skip
+    """Sums of these expressions in columns such as ``o0.c0``."""
+    trust = trust_of(len(widths), seats, threshold)
+    columns = blocks_of(trust.owners, widths)
+    holdings = tuple(
+        Holding(b.owner, b.columns, clip, len(b.columns), (False,) * len(b.columns)) for b in columns
+    )  # fmt: skip
+    names = [f"{held.owner}.{column}" for held in holdings for column in held.columns]
+    polynomials = tuple(frozen(parse(text, names)) for text in expressions)
+    task = Polynomials(holdings, trust, polynomials, gamma=32, rows_at_most=100, noise=4 * len(widths))
+    return replace(task, **changes)
+
+
+def scores_task(
+    owners: int, seats: Sequence[str] | None = None, threshold: int = 1, classes: int = 2, **changes: Any
+) -> Scores:
+    """Scores for the first owner; the bounds of no two owners and of no two classes are the same."""
+    trust, gamma = trust_of(owners, seats, threshold), 256
+    parts = tuple(
+        Part(o, tuple(-gamma * (i + 1) - k for k in range(classes)), (2 * gamma,) * classes)
+        for i, o in enumerate(trust.owners)
+    )
+    return replace(Scores(parts, trust, to=trust.owners[0], gamma=gamma, rows_at_most=1000), **changes)
+
+
+def exchange_task(
+    method: str = "alternating", owners: Sequence[str] = ("bank", "shop"), **changes: Any
+) -> Exchange:  # fmt: skip
+    """Two epochs of messages about forty people with two columns of each owner; nobody holds shares."""
+    alternating = method == "alternating"
+    given: dict[str, Any] = {
+        "blocks": tuple(Block(name, ("u", "v"), 1.0) for name in owners),
+        "sides": tuple(Side(name, 0.05, 1.0, 0.7) for name in owners),
+        "active": owners[0],
+        "family": family_for("logistic", flag()),
+        "trust": Trust(tuple(owners), (), 0),
+        "rows": 40,
+        "method": method,
+        "epochs": 2,
+        "batches": 1 if alternating else 3,
+        "message_clip": 2.0,
+        "learning_rate": 0.0 if alternating else 1.0,
+        "release_ridge": 0.5,
+    }
+    return Exchange(**given | changes)
+
+
+def kept_scores_task(*senders: Sender, rows_at_most: int = 100, **changes: Any) -> KeptScoresTask:
+    """Scores of new people for ``left`` by weights that the others kept."""
+    found = senders or (Sender("right", 3, 2.0, 1.5, 0.25),)
+    trust = Trust(("left", *(sender.owner for sender in found)), (), 0)
+    return KeptScoresTask(trust, "left", found, rows_at_most, **changes)
+
+
+# --- rows for a task
+
+
+def tables_of(task: Any, rows: int, seed: int = 5) -> dict[str, Array]:
+    """Random rows of every owner, within its bound."""
+    rng, tables = np.random.default_rng(seed), {}
+    for held in getattr(task, "holdings", None) or task.blocks:
+        values = rng.uniform(-1, 1, (rows, len(held.columns)))
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        tables[held.owner] = values * np.minimum(1, held.clip / np.maximum(norms, 1e-9)) * (1 - 1e-12)
+    return tables
+
+
+def integers(task: Any, tables: Mapping[str, Array]) -> dict[str, Array]:
+    """The integers that owners make of their rows, where rounding is to the nearest."""
+    return {name: np.rint(values * task.gamma).astype(np.int64) for name, values in tables.items()}
+
+
+# --- without chance
+
+
+def nearest(patch: pytest.MonkeyPatch) -> None:
+    """Round without coins."""
+    patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
+
+
+def no_noise(patch: pytest.MonkeyPatch) -> None:
+    """Leave the noise of every protocol out."""
+    patch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
+    patch.setattr(polynomial, "noise_share", lambda task, stream: np.zeros(len(task.polynomials), np.int64))
+    for programs in (directions, gradients):
+        patch.setattr(programs, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
+
+
+def noise_drawn(patch: pytest.MonkeyPatch, programs: ModuleType) -> list[Array]:
+    """The shares of noise that owners draw from now on, one after the other."""
+    name = "noise_shares" if hasattr(programs, "noise_shares") else "noise_share"
+    drawn: list[Array] = []
+    real = getattr(programs, name)
+    patch.setattr(programs, name, lambda *given, **named: drawn.append(real(*given, **named)) or drawn[-1])
+    return drawn
+
+
+# --- everybody plays
+
+
+class Watched:
+    """A link that takes down what arrives while a program runs."""
+
+    def __init__(self, link: Any, log: list[tuple[str, dict[str, Any]]]) -> None:
+        self.link, self.log, self.on = link, log, False
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        self.link.send(kind, **fields)
+
+    def recv(self, kind: str, /) -> dict[str, Any]:
+        fields = self.link.recv(kind)
+        if self.on:
+            self.log.append((kind, fields))
+        return fields
+
+
+Log = dict[tuple[str, str], list[tuple[str, dict[str, Any]]]]
+"""By sender and recipient, the kind and the fields of each message."""
+
+
+def outcomes(
+    task: Playable,
+    programs: Mapping[str, Program],
+    *,
+    log: Log | None = None,
+    progress: Callable[..., None] = lambda *step: None,
+    mute: Collection[str] = (),
+) -> dict[str, Played[Any] | BaseException]:
+    """Everybody's part in a thread, over channels: what it has in hand in the end, or why it has nothing.
+
+    ``progress`` is called with the name before the step; whoever is ``mute`` leaves without a word.
+    """
+    room = Room(programs)
+
+    def part(name: str) -> Played[Any] | BaseException:
+        place, watched = room.place(name), []
+        real = place.channel
+
+        def channel(peer: str) -> Watched:
+            watched.append(Watched(real(peer), log.setdefault((peer, name), [])))
+            return watched[-1]
+
+        def program(me: Any) -> Any:
+            for link in watched:
+                link.on = True
+            try:
+                return programs[name](me)
+            finally:
+                for link in watched:
+                    link.on = False
+
+        if log is not None:
+            place.channel = channel
+        if name in mute:
+            place.abort = lambda reason: None
+        try:
+            return play(place, task, program, lambda *step: progress(name, *step))
+        except BaseException as error:
+            return error
+
+    with ThreadPoolExecutor(len(programs)) as pool:
+        return dict(zip(programs, pool.map(part, programs), strict=True))
+
+
+def results(task: Playable, programs: Mapping[str, Program], **how: Any) -> dict[str, Any]:
+    """The same where all must succeed: everybody's result, or the first error that is not about somebody else's."""
+    ended = outcomes(task, programs, **how)
+    errors = [found for found in ended.values() if isinstance(found, BaseException)]
+    for error in sorted(errors, key=lambda error: isinstance(error, PeerStopped | PeerLost)):
+        raise error
+    return {name: found.result for name, found in ended.items()}
+
+
+def programs_of(module: Any, task: Any, held: Mapping[str, Any], labels: Array | None = None) -> dict[str, Program]:
+    """Every role of a protocol: arrays are an owner's rows, and labels go to the owner whom the task names."""
+    holder = getattr(task, "label_owner", None) or getattr(task, "active", None)
+
+    def owner(name: str) -> Program:
+        own = Rows(held[name]) if isinstance(held[name], np.ndarray) else held[name]
+        if labels is None:
+            return lambda me: module.owner(me, own, task)
+        return lambda me: module.owner(me, own, labels if name == holder else None, task)
+
+    return {name: owner(name) for name in task.owners} | {COORDINATOR: lambda me: module.coordinator(me, task)}
+
+
+def execute(module: Any, task: Any, held: Mapping[str, Any], labels: Array | None = None, **how: Any) -> dict[str, Any]:
+    """Run a protocol on what every owner holds; everybody's result."""
+    return results(task, programs_of(module, task, held, labels), **how)
