@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from colonnade import Federation, Party, Schema
+from colonnade.models import kinds
 
 EXTRA = 8
 
@@ -47,6 +50,23 @@ def aligned(
     apart = unaligned({name: tables[name] for name in schemas}, id, seed)
     parties = [Party(name, apart[name], schema=schema, id=id) for name, schema in schemas.items()]
     return Federation(parties, **arrangement).align(on=id, mode=mode)
+
+
+@pytest.fixture
+def new_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    """Writes a module ``new_kinds`` that can be imported; afterwards the list of kinds is as before."""
+
+    def write(text: str) -> Path:
+        (tmp_path / "new_kinds.py").write_text(text)
+        return tmp_path
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "new_kinds", raising=False)
+    kinds.rows()
+    monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
+    yield write
+    sys.modules.pop("new_kinds", None)
+    kinds._installed.cache_clear()
 
 
 @pytest.fixture(name="unaligned", scope="session")

@@ -7,10 +7,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from colonnade import Federation, Party, Schema, number
 from colonnade.errors import StudyError
+from colonnade.models import Estimator, kinds
 from colonnade.models.files import ARRAYS, read_arrays, read_json, write_arrays, write_whole
+from colonnade.models.kinds import Kind
 
 HELD = {
     "components": np.random.default_rng(1).normal(size=(4, 7)),
@@ -107,3 +111,56 @@ def test_json_comes_back_as_it_was(tmp_path):
     content = {"kind": "pca", "numbers": [1, 2.5, None], "é": {"x": True}}
     write_whole(tmp_path / "model.json", json.dumps(content).encode())
     assert read_json(tmp_path / "model.json") == content
+
+
+WIDE = """
+from colonnade.models.pca import PCA
+
+
+class Wide(PCA):
+    kind = "wide"
+
+    def arrays(self):
+        return {"components": self.components_}
+
+    def learned(self):
+        return super().learned() | {"components": []}
+
+    def restore(self, learned):
+        super().restore(learned | {"components": learned["arrays"]["components"].tolist()})
+"""
+
+
+@pytest.fixture
+def wide(new_kinds, tmp_path, stream):
+    """A model of a kind that keeps its components beside the JSON, and where it was saved."""
+    new_kinds(WIDE)
+    kinds.register(Kind("wide", "new_kinds:Wide"))
+    schema = Schema({f"c{k}": number(-1, 1) for k in range(3)}, clip=1.0)
+    rng = np.random.default_rng(2)
+    cells = {name: rng.uniform(-1, 1, 50) for name in schema.names}
+    table = pa.table({"id": list(map(str, range(50))), **cells})
+    people = Federation([Party(name, table, schema=schema, id="id") for name in ("left", "right")])
+    model = kinds.load("wide")(2, epsilon=50.0, rows_at_most=1000).simulate(people.tables(), people.roster, stream)
+    return model, model.save(tmp_path / "saved.json")
+
+
+def test_a_model_comes_back_with_the_arrays_beside_it(wide, tmp_path):
+    model, path = wide
+    assert read_json(path)["learned"]["components"] == []
+    assert read_json(path)["arrays"] == hashlib.sha256((tmp_path / "saved.npz").read_bytes()).hexdigest()
+    again = Estimator.load(path)
+    assert type(again) is type(model)
+    assert np.array_equal(again.components_, model.components_)
+    assert str(again.privacy_) == str(model.privacy_)
+
+
+def test_a_model_without_its_arrays_or_with_those_of_another_is_refused(wide, tmp_path):
+    model, path = wide
+    beside = tmp_path / "saved.npz"
+    write_arrays(beside, {"components": model.components_ + 1})
+    with pytest.raises(StudyError, match="does not belong to the model beside it"):
+        Estimator.load(path)
+    beside.unlink()
+    with pytest.raises(StudyError, match=r"saved\.npz, which belongs to the model, cannot be read"):
+        Estimator.load(path)

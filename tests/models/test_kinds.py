@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from colonnade.errors import StudyError
@@ -53,15 +51,8 @@ SECTION = "a section"
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
-    """A folder with a module of new kinds, and a list of kinds that is as before afterwards."""
-    (tmp_path / "new_kinds.py").write_text(NEW)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "new_kinds", raising=False)
-    kinds.rows()
-    monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
-    yield tmp_path
-    kinds._installed.cache_clear()
+def module(new_kinds):
+    return new_kinds(NEW)
 
 
 @pytest.mark.parametrize("row", kinds.rows(), ids=lambda row: row.kind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -30,6 +29,7 @@ from colonnade import (
 )
 from colonnade.errors import StudyError
 from colonnade.models import Estimator, KeptScores
+from tests.pages import Page
 
 pd = pytest.importorskip("pandas")
 
@@ -246,70 +246,54 @@ def test_importing_models_does_not_load_scikit_learn():
 # --- notebooks
 
 
-class Page(HTMLParser):
-    """The words and tags of a piece of HTML in which every tag is closed in turn."""
+class Piece(Page):
+    """A piece of HTML for a notebook: few kinds of tags, and nothing from elsewhere."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self.tags: list[str] = []
-        self.open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert not self.open
+        super().__init__(text)
         allowed = {"div", "details", "summary", "strong", "em", "table", "thead", "tbody", "tr", "th", "td", "p"}
-        assert set(self.tags) <= allowed
+        assert {tag for tag, _ in self.tags} <= allowed
+        assert {name for _, attrs in self.tags for name in attrs} <= {"style", "open"}
         assert not any(word in text for word in ("http", "src=", "href=", "url("))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert {name for name, _ in attrs} <= {"style", "open"}
-        self.tags.append(tag)
-        self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_shows_what_was_changed_and_what_it_cost(fitted, name):
     model = fitted[name]
-    page, before = Page(model._repr_html_()), Page(clone(model)._repr_html_())
-    assert page.words[:1] == before.words[:1] == [type(model).__name__]
-    assert "fitted" in page.words
-    assert "not fitted" in before.words
-    assert "observer" not in before.words
-    assert model.in_short in page.words
-    assert "epsilon" in page.words
+    page, before = Piece(model._repr_html_()), Piece(clone(model)._repr_html_())
+    assert page.text[:1] == before.text[:1] == [type(model).__name__]
+    assert "fitted" in page.text
+    assert "not fitted" in before.text
+    assert "observer" not in before.text
+    assert model.in_short in page.text
+    assert "epsilon" in page.text
     for row in model.privacy_.rows:
-        assert row.who in page.words
-    assert "delta" not in before.words  # it is the default
-    assert page.words.count("delta") == 1
+        assert row.who in page.text
+    assert "delta" not in before.text  # it is the default
+    assert page.text.count("delta") == 1
 
 
 def test_names_are_escaped_and_models_within_models_are_only_named(fitted):
-    page = Page(fitted["polynomial"]._repr_html_())
-    assert repr(PRODUCT) in page.words
-    assert "'court.1.y'" in Page(fitted["logistic"]._repr_html_()).words
-    words = Page(fitted["prediction"]._repr_html_()).words
+    page = Piece(fitted["polynomial"]._repr_html_())
+    assert repr(PRODUCT) in page.text
+    assert "'court.1.y'" in Piece(fitted["logistic"]._repr_html_()).text
+    words = Piece(fitted["prediction"]._repr_html_()).text
     assert words[words.index("model") + 1] == "LogisticRegression"
     assert not any(str(score) in "".join(words) for score in fitted["prediction"].scores_[:5].ravel())
     long = PolynomialSum(["left_a.a<b>"] * 40, epsilon=1.0)._repr_html_()
     assert len(long) < 1000
-    assert not Page(PCA(epsilon=1.0).set_params(epsilon="<script>alert()</script>")._repr_html_()).tags.count("script")
+    assert not Piece(PCA(epsilon=1.0).set_params(epsilon="<script>alert()</script>")._repr_html_()).all("script")
 
 
 def test_a_federation_shows_who_takes_part_and_nothing_of_their_tables(people):
-    page = Page(people._repr_html_())
+    page = Piece(people._repr_html_())
     told = "committee court.1, left_a, right-b; threshold 1"
-    assert page.words == [
+    assert page.text == [
         *("Federation", " ", "not aligned", "party", "columns", "court.1", "3 columns", "left_a", "1 column"),
         *("right-b", "2 columns", told),
     ]
     many = [Party(f"p{k}", None, schema=SCHEMAS["left_a"]) for k in range(60)]
-    assert "and 36 more" in Page(Federation(many)._repr_html_()).words
+    assert "and 36 more" in Piece(Federation(many)._repr_html_()).text
 
 
 def test_a_federation_says_that_it_is_aligned_but_not_how_many_are_in_common(aligned, people):
@@ -318,11 +302,11 @@ def test_a_federation_says_that_it_is_aligned_but_not_how_many_are_in_common(ali
         apart = aligned(tables, SCHEMAS, "id")
         if hidden:
             apart.align(on="id", mode="helper", hidden=True)
-        page = Page(apart._repr_html_())
-        assert text in page.words
-        assert str(ROWS) not in " ".join(page.words)
+        page = Piece(apart._repr_html_())
+        assert text in page.text
+        assert str(ROWS) not in " ".join(page.text)
 
 
 def test_a_party_shows_its_public_columns(people):
-    words = Page(people.parties["left_a"]._repr_html_()).words
+    words = Piece(people.parties["left_a"]._repr_html_()).text
     assert words == ["Party left_a", " ", "1 column", "column", "kind", "a<b>", "number"]

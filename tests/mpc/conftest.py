@@ -1,11 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from colonnade.mpc import Committee, Hand
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
+
+
+def make(size: int, threshold: int, primes: Sequence[int] = PRIMES[:2]) -> Committee:
+    return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(primes))
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,9 @@ from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
 from colonnade.mpc.shamir import complete, interpolate
 from colonnade.randomness import Stream, new_key
 
+from .conftest import make
+
 shapes = st.tuples(st.integers(3, 7), st.integers(1, 3)).filter(lambda s: 2 * s[1] < s[0])
-
-
-def make(size, threshold, primes=PRIMES[:2]):
-    return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(primes))
 
 
 @settings(max_examples=25, deadline=None)

@@ -9,16 +9,13 @@ import pytest
 from scipy import stats
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc import PRIMES, Committee, ResidueSystem
 from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import combine, interpolate
 from colonnade.randomness import Stream
 
+from .conftest import make
+
 SIZES = [(3, 1), (4, 1), (5, 1), (5, 2), (7, 3)]
-
-
-def make(size, threshold, primes=PRIMES[:2]):
-    return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(primes))
 
 
 def with_keys(committee, keys):

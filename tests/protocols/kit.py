@@ -134,15 +134,17 @@ def gradients_task(
 
 
 def polynomial_task(
-    widths: Sequence[int], expressions: Sequence[str], seats: Sequence[str] | None = None, threshold: int = 1,
-    clip: float = 1.0, **changes: Any,
-) -> Polynomials:  # fmt: skip
+    widths: Sequence[int],
+    expressions: Sequence[str],
+    seats: Sequence[str] | None = None,
+    threshold: int = 1,
+    clip: float = 1.0,
+    **changes: Any,
+) -> Polynomials:
     """Sums of these expressions in columns such as ``o0.c0``."""
     trust = trust_of(len(widths), seats, threshold)
     columns = blocks_of(trust.owners, widths)
-    holdings = tuple(
-        Holding(b.owner, b.columns, clip, len(b.columns), (False,) * len(b.columns)) for b in columns
-    )  # fmt: skip
+    holdings = tuple(Holding(b.owner, b.columns, clip, len(b.columns), (False,) * len(b.columns)) for b in columns)
     names = [f"{held.owner}.{column}" for held in holdings for column in held.columns]
     polynomials = tuple(frozen(parse(text, names)) for text in expressions)
     task = Polynomials(holdings, trust, polynomials, gamma=32, rows_at_most=100, noise=4 * len(widths))
@@ -161,9 +163,7 @@ def scores_task(
     return replace(Scores(parts, trust, to=trust.owners[0], gamma=gamma, rows_at_most=1000), **changes)
 
 
-def exchange_task(
-    method: str = "alternating", owners: Sequence[str] = ("bank", "shop"), **changes: Any
-) -> Exchange:  # fmt: skip
+def exchange_task(method: str = "alternating", owners: Sequence[str] = ("bank", "shop"), **changes: Any) -> Exchange:
     """Two epochs of messages about forty people with two columns of each owner; nobody holds shares."""
     alternating = method == "alternating"
     given: dict[str, Any] = {

@@ -10,9 +10,9 @@ from colonnade.models import Roster
 from colonnade.models.glm.model import GLM
 from colonnade.privacy.statement import rounded_up
 from colonnade.tables import population
+from tests.pages import Page
 
 from .conftest import make_run, rendered
-from .test_page import Page
 
 PARTIES = ("bank", "shop", "clinic")
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import copy
 import math
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -20,47 +19,11 @@ from colonnade.report.components import SECTION, noise_edge
 from colonnade.report.section import Section
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key
+from tests.pages import Page
 
 from .conftest import COLUMNS, as_fitted, make_model, make_run, make_statement, rendered
 
-VOID = {"meta", "wbr"}
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=http://evil.example/x>"
-
-
-class Page(HTMLParser):
-    """A strict reader: every element must be closed in order, every id used once."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.headings: list[int] = []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        assert len({name for name, _ in attrs}) == len(attrs)
-        self.tags.append((tag, dict(attrs)))
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append(int(tag[1]))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not self.open or self.open[-1] != "style":
-            self.text.append(data)
-
-    def all(self, name):
-        return [attrs for tag, attrs in self.tags if tag == name]
-
-    @property
-    def words(self) -> str:
-        return " ".join(" ".join(self.text).split())
 
 
 @pytest.fixture

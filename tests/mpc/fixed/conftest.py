@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from colonnade.mpc import PRIMES, Committee, ResidueSystem
+from colonnade.mpc import PRIMES
 from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.fixed.binary import BitHand
 
-
-def make(size: int, threshold: int) -> Committee:
-    return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(PRIMES[:1]))
+from ..conftest import make
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +17,7 @@ def seats(in_threads: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     """Run one program at every seat, with its hand for bits; it may look at ``hand.links``."""
 
     def run(size: int, threshold: int, program: Callable[[BitHand], Any]) -> dict[str, Any]:
-        committee = make(size, threshold)
+        committee = make(size, threshold, PRIMES[:1])
 
         def bind(name: str) -> Callable[..., Any]:
             def play(links: Any) -> Any:

@@ -12,18 +12,20 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc import PRIMES, Committee, ResidueSystem
+from colonnade.mpc import PRIMES
 from colonnade.mpc.fixed import arithmetic as fixedpoint, functions
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.fixed.binary import BitHand
 from colonnade.mpc.fixed.masks import Masks, system_for
+
+from ..conftest import make as committee_of
 
 COMMITTEES = [(3, 1, 6), (4, 1, 6), (5, 2, 6)]
 few = settings(max_examples=12, deadline=None)
 
 
 def make(size=3, threshold=1, primes=6):
-    return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(PRIMES[:primes]))
+    return committee_of(size, threshold, PRIMES[:primes])
 
 
 def compute(play, program, *inputs, committee=None, fraction=20, bits=30):

@@ -12,8 +12,8 @@ from colonnade.mpc.common import groups
 from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
 
+from ..conftest import make
 from .bits import join_bits, random_bits
-from .conftest import make
 
 COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3)]
 FIELDS = [BinaryField(2), BinaryField(3)]
