@@ -29,16 +29,20 @@ _CHUNK = 1 << 14
 _LONGEST_VERDICT = 500
 
 
-class Rows(Protocol):
-    """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
+class Listed(Protocol):
+    """Rows with ids, or with slots in a universe."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """The sorted ids."""
+        """The ids of the rows, sorted."""
 
     @property
     def places(self) -> Places | None:
         """The slots of the rows, in their order, where nobody knows whom all owners hold."""
+
+
+class Rows(Listed, Protocol):
+    """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
         """The encoded rows in that order, some at a time."""
@@ -68,11 +72,6 @@ class JointRows(Task):
         """Who holds columns, in order."""
         return tuple(block.owner for block in self.blocks)
 
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Who learns the result."""
-        return (*self.owners, COORDINATOR)
-
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns of the joint matrix, without the constant."""
@@ -83,17 +82,15 @@ class JointRows(Task):
         """The columns of the joint matrix, with the constant as the last one."""
         return len(self.names) + 1
 
+    def block(self, owner: str) -> Block:
+        """The columns of one owner."""
+        return self.blocks[self.owners.index(owner)]
 
-class Listed(Protocol):
-    """Rows with ids, or with places in a universe."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The rows' ids, in order."""
-
-    @property
-    def places(self) -> Places | None:
-        """The rows' slots, where members are hidden."""
+    def span(self, owner: str) -> slice:
+        """Where the columns of one owner stand in the joint matrix."""
+        index = self.owners.index(owner)
+        start = sum(len(block.columns) for block in self.blocks[:index])
+        return slice(start, start + len(self.blocks[index].columns))
 
 
 class KnownPeople:

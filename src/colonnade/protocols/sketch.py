@@ -52,6 +52,7 @@ class Sketch(Priced, Adjustable):
         "somebody keeps each person's contribution within the clip: no code of ours does, for a sketch"
     )
     rows_fixed: ClassVar[bool] = True
+    why_no_rounds = None
 
     @property
     def priced(self) -> Sketch:
@@ -77,10 +78,6 @@ class Sketch(Priced, Adjustable):
     def number_of_rounds(self) -> int:
         """How often a noisy sum is opened."""
         return self.rounds
-
-    @property
-    def why_no_rounds(self) -> None:
-        """Rounds can be counted."""
 
     @property
     def rows_between(self) -> tuple[int, int]:

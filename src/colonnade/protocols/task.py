@@ -9,21 +9,32 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee
 from colonnade.privacy import Trust
+from colonnade.privacy.additive import Law
 from colonnade.privacy.events import Event
 from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.cost import BASE_MEMORY, WORD, Cells, Load, seconds_on_wire, seconds_per_cell
+from colonnade.protocols.roles import COORDINATOR
 
 
-class Playable(ABC):
-    """What a session needs: who takes part, on which committee, and what may be revealed."""
+class Revealing(ABC):
+    """Whoever is trusted with what, and what is revealed."""
 
     trust: Trust
+
+    @property
+    @abstractmethod
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed."""
+
+
+class Playable(Revealing):
+    """What a session needs: who takes part, on which committee, and what may be revealed."""
 
     @property
     @abstractmethod
@@ -36,31 +47,20 @@ class Playable(ABC):
         """Seats, threshold and arithmetic; without seats nobody holds shares."""
 
     @property
-    @abstractmethod
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
-
-    @property
     def openings(self) -> Mapping[Event, int]:
         """How often numbers of each event are opened or told."""
         return Counter(self.events)
 
 
-class Priced(ABC):
-    """What can be priced before anybody says yes, whether or not there is a program for it."""
+class Priced(Revealing):
+    """What can be priced before anybody agrees to it, whether or not there is a program for it."""
 
-    trust: Trust
     clipped: ClassVar[str] = CLIPPED
     """The assumption of the privacy statement that says who keeps rows within their bounds."""
     rows_fixed: ClassVar[bool] = False
     """Whether the study states the exact number of rows, because the price rests on it."""
     released: ClassVar[str] = "releases no second moments"
-    """What is released, as the end of a sentence that begins with the study; said where it cannot be planned."""
-
-    @property
-    @abstractmethod
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
+    """What is released, as the end of a sentence that begins with the study; used where it cannot be planned."""
 
     @property
     @abstractmethod
@@ -85,10 +85,12 @@ class Priced(ABC):
 class Task(Playable, Priced):
     """A task that can be run."""
 
+    noise: int
+
     @property
-    @abstractmethod
     def everyone(self) -> tuple[str, ...]:
         """Who learns the result."""
+        return (*self.owners, COORDINATOR)
 
     @property
     @abstractmethod
@@ -102,7 +104,7 @@ class Task(Playable, Priced):
 
     @property
     @abstractmethod
-    def law(self) -> str:
+    def law(self) -> Law:
         """The law of the noise."""
 
     @property
@@ -124,6 +126,16 @@ class Task(Playable, Priced):
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """Plain values about the task, for the record of a run and whoever reads it."""
+
+    @property
+    def noise_facts(self) -> dict[str, Any]:
+        """The facts about the noise, which every task has."""
+        return {"law": self.law, "noise": str(self.noise), "noise_std": self.noise_std}
+
+    def with_noise(self, noise: int) -> Self:
+        """The same with other noise."""
+        changed: dict[str, Any] = {"noise": noise}
+        return replace(self, **changed)  # type: ignore[type-var]  # every task is a dataclass
 
     @abstractmethod
     def cells(self, name: str, rows: int) -> Cells:
@@ -156,20 +168,12 @@ class Task(Playable, Priced):
 class Adjustable(ABC):
     """A task whose noise is given: by the error that is wanted, or as a multiple of the sensitivity."""
 
-    @property
-    def error_on(self) -> str:
-        """Which number the error is about."""
-        return "mean"
-
-    @property
-    def why_no_rounds(self) -> str | None:
-        """Why rounds cannot be counted, as the end of a sentence that begins with the study."""
-        return "makes one release"
-
-    @property
-    def why_no_rows(self) -> str | None:
-        """Why rows cannot be counted, as a sentence that names the study by ``{study}``."""
-        return None
+    error_on: ClassVar[str] = "mean"
+    """Which number the error is about."""
+    why_no_rounds: ClassVar[str | None] = "makes one release"
+    """Why rounds cannot be counted, as the end of a sentence that begins with the study."""
+    why_no_rows: ClassVar[str | None] = None
+    """Why rows cannot be counted, as a sentence that names the study by ``{study}``."""
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ from colonnade.privacy.noise import rounding
 from colonnade.protocols.directions import programs as power, task as power_task
 from colonnade.protocols.directions.search import Asked, beginning
 from colonnade.protocols.directions.task import Directions, reach_for
-from colonnade.protocols.moments.task import Moments, calibrated
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.rows import Block
 from colonnade.protocols.session import play
@@ -318,7 +318,7 @@ def test_all_rounds_cost_what_one_release_of_all_moments_costs():
     budgets = parse_budgets({"analyst": 1.0, "party": 2.0}, 1e-5, task.trust)
     found = task.calibrated(budgets)
     law = "discrete-gaussian"
-    full = calibrated(Moments(task.blocks, task.trust, 2**12, 2**11, 1000, noise=3, law=law), budgets)
+    full = Moments(task.blocks, task.trust, 2**12, 2**11, 1000, noise=3, law=law).calibrated(budgets)
     assert 1 < found.noise_std / full.noise_std < 1.01
     more = replace(task, rounds=12).calibrated(budgets)
     assert more.noise_std == pytest.approx(found.noise_std, rel=1e-6)

@@ -22,7 +22,8 @@ from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.privacy.noise import rounding
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.tables import Schema, category, flag, number, read_table
 from colonnade.tables.places import Places

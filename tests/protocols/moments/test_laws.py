@@ -19,7 +19,8 @@ from colonnade.privacy.noise.strips import strips
 from colonnade.privacy.observers import most_known
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.study.plan import MomentsOf
 
@@ -287,7 +288,7 @@ def test_calibrated_noise_keeps_the_budgets_and_no_less_would(law):
     task = make_task(law)
     budgets = parse_budgets(0.5, 1e-6, task.trust)
     draft = replace(task, known=most_known(task.trust, budgets))
-    found = calibrated(draft, budgets)
+    found = draft.calibrated(budgets)
     assert found.noise % found.parts == 0
 
     def worst(noise):
@@ -323,7 +324,7 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(PrivacyError, match="several releases"):
         _ = named.event
     with pytest.raises(PrivacyError, match="none left to choose"):
-        calibrated(named, parse_budgets(1.0, 1e-5))
+        named.calibrated(parse_budgets(1.0, 1e-5))
 
 
 def test_facts_and_loads():

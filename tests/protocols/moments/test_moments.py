@@ -11,7 +11,8 @@ from colonnade.privacy import Trust
 from colonnade.privacy.noise import rounding
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 
 

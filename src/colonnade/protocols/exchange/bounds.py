@@ -9,7 +9,7 @@ from typing import Literal
 from colonnade.privacy.sensitivity import alternating, exchange, float_up, root_up
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.messages import Told
-from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.rows import JointRows
 
 HEARD = 3.0  # what the active party received is brought to deviation 1 and clipped to this
 _SLACK = Fraction(1, 1 << 12)
@@ -47,18 +47,9 @@ class Bounded(Told, JointRows):
     release_ridge: float
     intercept: float
 
-    @property
-    def passives(self) -> tuple[str, ...]:
-        """The owners without the label."""
-        return tuple(owner for owner in self.owners if owner != self.active)
-
     def side(self, owner: str) -> Side:
         """One owner's parameters."""
         return self.sides[self.owners.index(owner)]
-
-    def block(self, owner: str) -> Block:
-        """One owner's columns."""
-        return self.blocks[self.owners.index(owner)]
 
     @property
     def batch_size(self) -> int:

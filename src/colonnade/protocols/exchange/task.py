@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.privacy import Budget, Event, Trust
-from colonnade.privacy.calibrate import with_least_noise
-from colonnade.privacy.noise.grid import Grid
-from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
+from colonnade.privacy import Event, Trust
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.bounds import Bounded, Method, Side
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.messages import NOISE_UNIT, own_noise, told
@@ -69,8 +67,8 @@ class Exchange(Bounded):
     bits: int = 28
 
     rows_fixed: ClassVar[bool] = True
-    told_number: ClassVar[str] = "slope"
-    why_no_rounds: ClassVar[str] = "has as many rounds as suit its noise"
+    error_on = "slope"
+    why_no_rounds = "has as many rounds as suit its noise"
     rows_key: ClassVar[str] = "rows"
 
     def __post_init__(self) -> None:
@@ -119,11 +117,6 @@ class Exchange(Bounded):
 
     # --- noise and events
 
-    @property
-    def grid(self) -> Grid:
-        """On which multiples all numbers are sent."""
-        return Grid(self.bits)
-
     def numbers(self, owner: str) -> int:
         """How many numbers an owner sends in all messages, at most."""
         return self.rows * self.epochs
@@ -158,11 +151,11 @@ class Exchange(Bounded):
 
     def message_deviation(self, owner: str) -> float:
         """The standard deviation of the noise on each number an owner sends."""
-        return float(math.sqrt(self.message_variance(owner)) / (1 << self.bits))
+        return self.deviation_of(self.message_variance(owner))
 
     def weights_deviation(self, owner: str) -> float:
         """The standard deviation of the noise on each weight an owner releases."""
-        return float(math.sqrt(self.weights_variance(owner)) / (1 << self.bits))
+        return self.deviation_of(self.weights_variance(owner))
 
     def message_event(self, owner: str) -> Event:
         """What all messages of an owner tell about its columns, to whoever receives or infers them."""
@@ -202,12 +195,6 @@ class Exchange(Bounded):
         times = {self.message_event(owner): sent if owner == self.active else answers for owner in self.owners}
         return times | {self.weights_event(owner): 1 for owner in self.owners if self.release}
 
-    def calibrated(self, budgets: tuple[Budget, ...]) -> Exchange:
-        """The same with the least noise that keeps every budget."""
-        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
-        _ = calibrated.bound  # refused now, not in the middle
-        return calibrated
-
     # --- what sessions, studies and records ask
 
     @property
@@ -221,7 +208,7 @@ class Exchange(Bounded):
         return self.rows
 
     @property
-    def times_told(self) -> int:
+    def number_of_rounds(self) -> int:
         """How often slopes are told."""
         return len(self.steps)
 
@@ -248,12 +235,8 @@ class Exchange(Bounded):
         """How often everybody waits for somebody."""
         return 8 + 2 * len(self.steps) + int(self.release)
 
-    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
-        """Bytes, memory and seconds of each participant."""
-        pace = seconds_per_draw()
-        return tuple(self._load(name, rows, pace) for name in participants)
-
-    def _load(self, name: str, rows: int, pace: float) -> Load:
+    def load(self, name: str, rows: int, pace: float) -> Load:
+        """Bytes, memory and seconds of one participant; one number of noise takes ``pace`` seconds."""
         owns = name in self.owners
         width, numbers = (len(self.block(name).columns) + 1, self.numbers(name)) if owns else (0, 0)
         sent = NUMBER * self.sent_by(name)
@@ -283,10 +266,7 @@ class Exchange(Bounded):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            "noise_std": self.noise_std,
+        return self.noise_facts | {
             "deviations": {owner: self.message_deviation(owner) for owner in self.owners},
             "columns": len(self.names),
             "family": self.family.name,

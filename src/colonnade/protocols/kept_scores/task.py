@@ -8,17 +8,15 @@ blurred ones. What is left to protect is then one score of each new person.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.privacy import Budget, Event, Trust
-from colonnade.privacy.calibrate import with_least_noise
-from colonnade.privacy.noise.grid import Grid
-from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
+from colonnade.privacy import Event, Trust
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.task import STEPS
 from colonnade.protocols.messages import NOISE_UNIT, Told, own_noise, told
 
@@ -70,9 +68,9 @@ class KeptScoresTask(Told):
     model: str = ""
     names: tuple[str, ...] = ()
 
-    told_number: ClassVar[str] = "score"
-    why_no_rounds: ClassVar[str] = "makes one release"
-    rows_key: ClassVar[str] = "rows_at_most"
+    error_on = "score"
+    rows_key = "rows_at_most"
+    message_rounds = 7  # ready, go; salt, digests, verdict; scores
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(sender.owner for sender in self.senders) != self.passives:
@@ -93,21 +91,11 @@ class KeptScoresTask(Told):
         """Who learns the result."""
         return (self.active,)
 
-    @property
-    def passives(self) -> tuple[str, ...]:
-        """The owners whose scores are sent."""
-        return tuple(owner for owner in self.owners if owner != self.active)
-
     def sender(self, owner: str) -> Sender:
         """One owner's bounds."""
         return self.senders[self.passives.index(owner)]
 
     # --- noise and events
-
-    @property
-    def grid(self) -> Grid:
-        """On which multiples scores and blurred weights lie."""
-        return Grid(self.bits)
 
     def _score_square(self, owner: str) -> int:
         """Given the blurred weights, only the person's own score moves."""
@@ -128,11 +116,11 @@ class KeptScoresTask(Told):
 
     def deviation(self, owner: str) -> float:
         """The standard deviation of the noise on each score."""
-        return float(math.sqrt(self.score_variance(owner)) / (1 << self.bits))
+        return self.deviation_of(self.score_variance(owner))
 
     def blur(self, owner: str) -> float:
         """About the deviation that blurred weights give to a score: for a row of half the square of its bound."""
-        each = math.sqrt(self.weights_variance(owner)) / (1 << self.bits)
+        each = self.deviation_of(self.weights_variance(owner))
         return float(self.sender(owner).row_norm * each * math.sqrt(0.5))
 
     def score_event(self, owner: str) -> Event:
@@ -158,28 +146,12 @@ class KeptScoresTask(Told):
         """How often each event's numbers are told; blurred weights never are."""
         return {self.score_event(owner): 1 for owner in self.passives}
 
-    def calibrated(self, budgets: tuple[Budget, ...]) -> KeptScoresTask:
-        """The same with the least noise that keeps every budget."""
-        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
-        _ = calibrated.bound  # refused now, not in the middle
-        return calibrated
-
     # --- what sessions, studies and records ask
 
     @property
     def rows_limit(self) -> int:
         """As many as were allowed."""
         return self.rows_at_most
-
-    @property
-    def times_told(self) -> int:
-        """Every score is told once."""
-        return 1
-
-    @property
-    def message_rounds(self) -> int:
-        """How often everybody waits for somebody."""
-        return 7  # ready, go; salt, digests, verdict; scores
 
     @property
     def bound(self) -> int:
@@ -196,14 +168,11 @@ class KeptScoresTask(Told):
         """The largest standard deviation of the noise on one party's score."""
         return max(self.deviation(owner) for owner in self.passives)
 
-    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
-        """Bytes, memory and seconds of each participant."""
-        pace = seconds_per_draw()
+    def load(self, name: str, rows: int, pace: float) -> Load:
+        """Bytes, memory and seconds of one participant; one number of noise takes ``pace`` seconds."""
         widths = {sender.owner: sender.weights - 1 for sender in self.senders}
         widths[self.active] = len(self.names) - sum(widths.values())
-        return tuple(self._load(name, widths.get(name, 0), rows, pace) for name in participants)
-
-    def _load(self, name: str, width: int, rows: int, pace: float) -> Load:
+        width = widths.get(name, 0)
         sent, drawn = (NUMBER * rows, rows + width) if name in self.passives else (0, 0)
         memory = BASE_MEMORY + (NUMBER * rows * (3 * width + 4) if name in self.owners else 0)
         seconds = pace * drawn + seconds_on_wire(sent, self.message_rounds)
@@ -212,10 +181,7 @@ class KeptScoresTask(Told):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            "noise_std": self.noise_std,
+        return self.noise_facts | {
             "deviations": {owner: self.deviation(owner) for owner in self.passives},
             "blurs": {owner: self.blur(owner) for owner in self.passives},
             "to": self.active,

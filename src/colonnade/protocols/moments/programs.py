@@ -24,7 +24,8 @@ from colonnade.errors import ProtocolError, StudyError
 from colonnade.mpc import Shares, beside
 from colonnade.protocols.moments.hidden import HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_count, compare_rows
 from colonnade.randomness import Stream

@@ -58,7 +58,7 @@ def _least_noise(draft: Moments, owner: str, budget: Budget) -> int:
     def events(noise: int) -> Sequence[Event]:
         return _normal(replace(draft, noise=noise), owner)
 
-    return least_noise(events, draft.trust, [budget], owners=draft.parts)
+    return least_noise(events, draft.trust, [budget], owners=draft.additive.parts)
 
 
 def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
