@@ -151,6 +151,10 @@ class Role:
             self.hand.tell_opened(opened, to)
         return opened
 
+    def dealt_by(self, owner: str, shape: Sequence[int], mine: Shares | None) -> Shares:
+        """The shares that an owner dealt to this seat: ``mine`` if that is this participant, else they are received."""
+        return mine if owner == self.name and mine is not None else self.hand.receive(owner, shape)
+
     def tell(self, to: Sequence[str], kind: str, values: Integers, *, event: Event) -> None:
         """Send noised integers that this party made itself, the same to everyone in ``to``.
 

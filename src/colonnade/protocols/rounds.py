@@ -72,7 +72,7 @@ def _dealt(me: Role, owners: Sequence[str], shape: tuple[int, int], draw: Drawn 
     if not me.hand.seated:
         return None
     with me.meter.phase("receive"):
-        noise = [mine if name == me.name and mine else me.hand.receive(name, shape) for name in owners]
+        noise = [me.dealt_by(name, shape, mine) for name in owners]
         return me.hand.add([*noise, me.hand.zero(shape, me.opening_degree)])
 
 

@@ -112,10 +112,10 @@ class KnownPeople:
         return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
-def agree_on_rows(me: Owner, owners: Sequence[str], rows: Listed) -> int:
-    """An owner's side: the common number of rows or slots, or a :class:`StudyError` at everyone."""
+def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) -> int:
+    """An owner's side: the common number of rows or slots, or an error at everyone; with ``hidden`` all lists count."""
     size, ids = _described(rows)
-    first, *rest = owners
+    first, *rest = task.owners
     if me.name == first:
         salt = new_key()
         for owner in rest:
@@ -126,19 +126,19 @@ def agree_on_rows(me: Owner, owners: Sequence[str], rows: Listed) -> int:
     problem = str(me.link(COORDINATOR).recv("rows-verdict")["problem"])
     if problem:
         raise StudyError(problem[:_LONGEST_VERDICT])
-    return size
+    return _checked(size, task.rows_limit, hidden)
 
 
-def compare_rows(me: Coordinator, owners: Sequence[str]) -> int:
+def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
-    answers = {owner: me.link(owner).recv("rows") for owner in owners}
-    first = owners[0]
+    answers = {owner: me.link(owner).recv("rows") for owner in task.owners}
+    first = task.owners[0]
     problem = next((mismatch(first, answers[first], o, a) for o, a in answers.items() if a != answers[first]), "")
-    for owner in owners:
+    for owner in task.owners:
         me.link(owner).send("rows-verdict", problem=problem)
     if problem:
         raise StudyError(problem)
-    return int(answers[first]["rows"])
+    return _checked(int(answers[first]["rows"]), task.rows_limit, hidden)
 
 
 def _described(rows: Listed) -> tuple[int, Sequence[str]]:
@@ -154,8 +154,8 @@ def block_sizes(rows: int, step: int) -> list[int]:
     return [min(step, rows - start) for start in range(0, rows, step)]
 
 
-def check_count(rows: int, most: int, hidden: bool = False) -> None:
-    """Refuse a number of rows for which the arithmetic was not sized; where members are hidden all lists count."""
+def _checked(rows: int, most: int, hidden: bool) -> int:
+    """The number of rows, if the task allows so many."""
     if not rows:
         raise CapacityError("the tables have no rows in common, so there is nothing to compute")
     if hidden and rows > most:
@@ -165,6 +165,7 @@ def check_count(rows: int, most: int, hidden: bool = False) -> None:
         )
     if rows > most:
         raise CapacityError(f"the tables have {rows} rows and the study allows 1 to {most}: raise rows_at_most")
+    return rows
 
 
 def digest(salt: bytes, ids: Sequence[str]) -> bytes:

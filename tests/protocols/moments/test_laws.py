@@ -22,7 +22,6 @@ from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
-from colonnade.study.plan import MomentsOf
 
 LAWS = ("skellam", "discrete-gaussian", "discrete-laplace")
 HALF = Fraction(1, 2)
@@ -289,7 +288,7 @@ def test_calibrated_noise_keeps_the_budgets_and_no_less_would(law):
     budgets = parse_budgets(0.5, 1e-6, task.trust)
     draft = replace(task, known=most_known(task.trust, budgets))
     found = draft.calibrated(budgets)
-    assert found.noise % found.parts == 0
+    assert found.noise % found.additive.parts == 0
 
     def worst(noise):
         events = replace(draft, noise=noise).events
@@ -297,7 +296,7 @@ def test_calibrated_noise_keeps_the_budgets_and_no_less_would(law):
         return max(epsilon(views(events, observer, task.trust), 1e-6).epsilon for observer in seen)
 
     assert worst(found.noise) <= 0.5
-    assert worst(found.noise * 999 // 1000 // found.parts * found.parts) > 0.5
+    assert worst(found.noise * 999 // 1000 // found.additive.parts * found.additive.parts) > 0.5
 
 
 def test_laplace_noise_is_pure_and_costs_its_scale():
@@ -355,7 +354,7 @@ def test_the_agreement_tells_laws_groups_and_scales_apart():
 
 @pytest.mark.parametrize("law", LAWS)
 def test_noise_by_its_error_or_as_a_multiple(law):
-    plan = MomentsOf(make_task(law, known=1), rows=1000)
+    plan = make_task(law, known=1).adjustable(1000)
     by_error = plan.with_error(0.5)
     assert 0.49 < by_error.error <= 0.5
     by_multiple = plan.with_multiplier(2.0)

@@ -24,37 +24,33 @@ from colonnade.protocols.directions.search import Asked, IntegerDirections, Nois
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
-from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream
 
 
 def owner(me: Owner, table: Rows, task: Directions) -> NoisyProducts:
     """An owner's program."""
     stream = Stream.fresh()
-    rows = agree_on_rows(me, task.owners, table)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, table)
     seat = Seat(me, task, rows) if me.hand.seated else None
-    block = task.blocks[task.owners.index(me.name)]
-    blocks, total = table.blocks(task.rows_dealt), -(-rows // task.rows_dealt)
-    for index in range(total):
+    block, blocks = task.block(me.name), table.blocks(task.rows_dealt)
+    for size in Rounds(block_sizes(rows, task.rows_dealt), me.progress, "deal"):
         with me.meter.phase("encode"):
             whole = quantise(next(blocks), block, task, stream)
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
         if seat:
-            seat.take_in(index, mine)
-        me.progress("deal", index + 1, total)
+            seat.take_in(size, mine)
     return _search(me, task, seat, stream)
 
 
 def coordinator(me: Coordinator, task: Directions) -> NoisyProducts:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
+    rows = compare_rows(me, task)
     seat = Seat(me, task, rows) if me.hand.seated else None
     if seat:
-        for index in range(-(-rows // task.rows_dealt)):
-            seat.take_in(index, None)
+        for size in block_sizes(rows, task.rows_dealt):
+            seat.take_in(size, None)
     return _search(me, task, seat, None)
 
 
@@ -96,24 +92,20 @@ class Seat:
     """A committee member's work: it keeps the shares of all rows, and multiplies them by directions."""
 
     def __init__(self, me: Role, task: Directions, rows: int) -> None:
-        self.me, self.task, self.rows = me, task, rows
-        # A share is below 2^22, so half the memory does.
+        self.me, self.task = me, task
+        # A share is below 2^22, so 32 bits are enough.
         self.kept: list[NDArray[np.int32]] = []
         expect(2 * task.rounds * task.directions * rows * task.width * len(task.committee.system.primes))
         self._rows: HeldRows | None = None
 
-    def take_in(self, index: int, mine: Shares | None) -> None:
-        """The shares of one block of rows of every owner."""
-        task, start = self.task, 0
-        rows = min(self.rows - index * task.rows_dealt, task.rows_dealt)
+    def take_in(self, rows: int, mine: Shares | None) -> None:
+        """Keep the shares of the next block of rows of every owner."""
+        task = self.task
         block = np.empty((len(task.committee.system.primes), rows, task.width), dtype=np.int32)
         with self.me.meter.phase("receive"):
             for part in task.blocks:
-                width = len(part.columns)
-                own = mine if part.owner == self.me.name else None
-                shares = own or self.me.hand.receive(part.owner, (rows, width))
-                block[:, :, start : start + width] = shares.values
-                start += width
+                shares = self.me.dealt_by(part.owner, (rows, len(part.columns)), mine)
+                block[:, :, task.span(part.owner)] = shares.values
         block[:, :, -1:] = task.committee.system.constant(task.constant, 3)
         self.kept.append(block)
 

@@ -20,7 +20,7 @@ from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rounds import Draw, EarlyStop, NextNoise, Rounds
-from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream, new_key
 
 Integers = NDArray[np.int64]
@@ -55,7 +55,7 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
 
 def coordinator(me: Coordinator, task: Exchange) -> Outcome:
     """The coordinator's program: it relays, and learns what is released."""
-    check_count(compare_rows(me, task.owners), task.rows)
+    compare_rows(me, task)
     fit = _named(me, task)
     for _ in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if not me.link(task.active).recv("step")["more"]:
@@ -240,6 +240,4 @@ def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -
         )
     if labels is not None and labels.shape != (mine,):
         raise DataError(f"{me.name} must have one label for each of its rows")
-    rows = agree_on_rows(me, task.owners, features)
-    check_count(rows, task.rows)
-    return rows
+    return agree_on_rows(me, task, features)

@@ -26,40 +26,38 @@ from colonnade.protocols.gradients.batches import batch_secret, batches
 from colonnade.protocols.gradients.descent import Descent, Learned
 from colonnade.protocols.gradients.integers import noise_shares, quantise, scores
 from colonnade.protocols.gradients.task import Gradients
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
-from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Block, Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream, new_key
 
 
 def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: Gradients) -> Learned:
     """An owner's program; ``labels`` are zeros and ones in the order of the ids, at the label's owner."""
     stream = Stream.fresh()
-    rows = agree_on_rows(me, task.owners, features)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, features)
     secret = _share_draw(me, features.ids, task)
     seat = Seat(me, task, rows) if me.hand.seated else None
-    block = task.blocks[task.owners.index(me.name)]
-    for index, values in enumerate(_pieces(features, labels, block, task)):
+    block = task.block(me.name)
+    for values in _pieces(features, labels, block, task):
         with me.meter.phase("encode"):
             whole = quantise(values, block, task, stream)
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
         if seat:
-            seat.take_in(index, mine)
+            seat.take_in(len(values), mine)
     return _iterate(me, task, seat, secret, stream)
 
 
 def coordinator(me: Coordinator, task: Gradients) -> Learned:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
+    rows = compare_rows(me, task)
     if not me.hand.seated:
         return _iterate(me, task, None, b"", None)
     secret = bytes(me.link(task.owners[0]).recv("draw")["secret"])
     seat = Seat(me, task, rows)
-    for index in range(-(-rows // task.block_rows)):
-        seat.take_in(index, None)
+    for size in block_sizes(rows, task.block_rows):
+        seat.take_in(size, None)
     return _iterate(me, task, seat, secret, None)
 
 
@@ -100,28 +98,26 @@ class Seat:
     """
 
     def __init__(self, me: Role, task: Gradients, rows: int) -> None:
-        self.me, self.task, self.rows = me, task, rows
+        self.me, self.task, self.rows, self.taken = me, task, rows, 0
         primes = len(task.committee.system.primes)
-        # A share is below 2^22, so half the memory does; all of a person's lie together, to be fetched at once.
+        # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
         self.kept = np.zeros((rows, primes, task.width + task.classes), dtype=np.int32)
         self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 1)
         self._batch = np.zeros((0, primes, task.width + task.classes))
 
-    def take_in(self, index: int, mine: Shares | None) -> None:
-        """The shares of one block of rows of every owner."""
-        task, start = self.task, 0
-        span = slice(index * task.block_rows, min(self.rows, (index + 1) * task.block_rows))
+    def take_in(self, rows: int, mine: Shares | None) -> None:
+        """Keep the shares of the next block of rows of every owner."""
+        task, here = self.task, slice(self.taken, self.taken + rows)
+        self.taken += rows
         with self.me.meter.phase("receive"):
             for block in task.blocks:
                 width = len(block.columns)
                 whole = width + (task.classes if block.owner == task.label_owner else 0)
-                own = mine if block.owner == self.me.name else None
-                shares = own or self.me.hand.receive(block.owner, (span.stop - span.start, whole))
-                self.kept[span, :, start : start + width] = shares.values[:, :, :width].transpose(1, 0, 2)
+                shares = self.me.dealt_by(block.owner, (rows, whole), mine)
+                self.kept[here, :, task.span(block.owner)] = shares.values[:, :, :width].transpose(1, 0, 2)
                 if block.owner == task.label_owner:
                     labels = Shares(shares.values[:, :, width:], shares.degree)
-                    self.kept[span, :, task.width :] = self._label_part(labels).values.transpose(1, 0, 2)
-                start += width
+                    self.kept[here, :, task.width :] = self._label_part(labels).values.transpose(1, 0, 2)
 
     def gradient(self, batch: NDArray[np.int64], weights: NDArray[np.int64]) -> Shares:
         """The batch's gradient on shares, at the degree of a product of two inputs."""
@@ -176,7 +172,7 @@ def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream:
 def _open(me: Role, total: Shares, mask: Shares, task: Gradients) -> NDArray[Any]:
     seats, shape = task.trust.committee, (task.entries,)
     opened = me.reveal(
-        total, to=seats, event=task.event, shape=shape, bound=task.bound, mask=mask, through=_speaker(task)
+        total, to=seats, event=task.event, shape=shape, bound=task.bound, mask=mask, through=task.speaker
     )
     if opened is None:
         raise ProtocolError(f"{me.name} is not among those who may know the result")
@@ -185,7 +181,7 @@ def _open(me: Role, total: Shares, mask: Shares, task: Gradients) -> NDArray[Any
 
 def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
     """Whoever has no seat gets the weights from the first owner that has one."""
-    speaker = _speaker(task)
+    speaker = task.speaker
     if learned is None:
         weights = me.link(speaker).recv("weights")["weights"]
         if not isinstance(weights, np.ndarray) or weights.shape != (task.classes, task.width):
@@ -197,10 +193,6 @@ def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
             if name not in task.trust.committee:
                 me.link(name).send("weights", weights=learned.weights)
     return learned
-
-
-def _speaker(task: Gradients) -> str:
-    return next(name for name in task.trust.committee if name != COORDINATOR)
 
 
 def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:

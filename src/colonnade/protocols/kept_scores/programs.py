@@ -18,7 +18,7 @@ from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
 from colonnade.randomness import Stream
 
 Vector = NDArray[np.float64]
@@ -73,8 +73,7 @@ def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
     if me.name != task.active:
         with me.meter.phase("noise"):
             told = noised(new, me.name, task, Stream.fresh())
-    rows = agree_on_rows(me, task.owners, new)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, new)
     me.progress("scores", 0, 1)
     if told is not None:
         me.tell((task.active,), "scores", told, event=task.score_event(me.name))
@@ -87,7 +86,7 @@ def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
 
 def coordinator(me: Coordinator, task: KeptScoresTask) -> None:
     """The coordinator's program: it compares digests of ids."""
-    check_count(compare_rows(me, task.owners), task.rows_at_most)
+    compare_rows(me, task)
 
 
 def simulate(new: Mapping[str, New], task: KeptScoresTask, stream: Stream) -> Answers:

@@ -45,10 +45,7 @@ class HiddenSeat:
 
     def _received(self, slots: int, mine: Shares | None) -> tuple[Shares, Shares]:
         """The rows of all owners side by side, and their bits."""
-        shares = []
-        for block in self.task.blocks:
-            shape = (slots, len(block.columns) + 1)
-            shares.append(mine if block.owner == self.me.name and mine else self.hand.receive(block.owner, shape))
+        shares = [self.me.dealt_by(block.owner, (slots, len(block.columns) + 1), mine) for block in self.task.blocks]
         rows, bits = ([share.columns(part) for share in shares] for part in (slice(0, -1), slice(-1, None)))
         return beside(*rows), beside(*bits)
 
@@ -70,7 +67,5 @@ class HiddenSeat:
         task, hand = self.task, self.hand
         rows, columns = np.triu_indices(task.width)
         upper = Shares(self.sums.values[:, rows, columns], self.sums.degree)
-        parts = [hand.multiply(upper, Shares(hand.system.split(task.weights), 0))]
-        for owner in task.owners:
-            parts.append(mine if owner == self.me.name and mine else hand.receive(owner, (task.entries,)))
-        return hand.add(parts)
+        weighted = hand.multiply(upper, Shares(hand.system.split(task.weights), 0))
+        return hand.add([weighted, *(self.me.dealt_by(owner, (task.entries,), mine) for owner in task.owners)])

@@ -21,7 +21,7 @@ class OwnBlock:
         self.task = task
         self.span = task.span(owner)
         self.first = owner == task.owners[0]
-        block = task.blocks[task.owners.index(owner)]
+        block = task.block(owner)
         self.limit = task.block_norm_squared(block)
         self.groups = task.limits.groups(block) if task.laplace else ()
         width = self.span.stop - self.span.start

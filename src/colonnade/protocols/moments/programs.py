@@ -27,7 +27,8 @@ from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_sha
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_count, compare_rows
+from colonnade.protocols.rounds import Rounds
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream
 
 _FEW = 8
@@ -39,12 +40,11 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
     _check_places(table, task)
-    rows = agree_on_rows(me, task.owners, table)
-    check_count(rows, task.rows_at_most, task.hidden)
+    rows = agree_on_rows(me, task, table, hidden=task.hidden)
     own = OwnBlock(task, me.name)
     seat = _seat(me, task)
-    blocks, sizes = own.blocks(table, stream), block_sizes(rows, task.rows_per_block)
-    for index, size in enumerate(sizes):
+    blocks = own.blocks(table, stream)
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         with me.meter.phase("encode"):
             whole = next(blocks)
         with me.meter.phase("deal"):
@@ -54,7 +54,6 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
                 own.add(whole)
         if seat:
             seat.multiply(size, mine)
-        me.progress("multiply", index + 1, len(sizes))
     with me.meter.phase("deal"):
         mine = me.hand.deal(own.entries() + noise)
     return _open(me, seat.total(mine) if seat else None, task)
@@ -62,15 +61,12 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
 
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most, task.hidden)
+    rows = compare_rows(me, task, hidden=task.hidden)
     seat = _seat(me, task)
     if seat is None:
         return _open(me, None, task)
-    sizes = block_sizes(rows, task.rows_per_block)
-    for index, size in enumerate(sizes):
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         seat.multiply(size, None)
-        me.progress("multiply", index + 1, len(sizes))
     return _open(me, seat.total(None), task)
 
 
@@ -114,12 +110,9 @@ class Seat:
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every owner and add its products between owners."""
-        blocks, hand = self.task.blocks, self.me.hand
+        hand = self.me.hand
         with self.me.meter.phase("receive"):
-            shares = [
-                mine if block.owner == self.me.name and mine else hand.receive(block.owner, (rows, len(block.columns)))
-                for block in blocks
-            ]
+            shares = [self.me.dealt_by(block.owner, (rows, len(block.columns)), mine) for block in self.task.blocks]
         with self.me.meter.phase("multiply"):
             for left, right in self.pairs:
                 product = hand.inner(beside(*shares[left]), beside(*shares[right]))
@@ -135,10 +128,8 @@ class Seat:
         me, task = self.me, self.task
         rows, columns = np.triu_indices(task.width)
         products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
-        parts = [products if task.laplace else me.hand.scale(products, 2)]
-        for owner in task.owners:
-            parts.append(mine if owner == me.name and mine else me.hand.receive(owner, (task.entries,)))
-        return me.hand.add(parts)
+        dealt = [me.dealt_by(owner, (task.entries,), mine) for owner in task.owners]
+        return me.hand.add([products if task.laplace else me.hand.scale(products, 2), *dealt])
 
 
 def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.mpc import Shares
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
 from colonnade.protocols.scores.task import Scores
 from colonnade.randomness import Stream
 
@@ -57,8 +57,7 @@ def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
             whole = quantise(parts.values, task, me.name)
         with me.meter.phase("noise"):
             whole += noise_share(task, len(whole), Stream.fresh())
-    rows = agree_on_rows(me, task.owners, parts)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, parts)
     mine = None
     if whole is not None:
         with me.meter.phase("deal"):
@@ -69,9 +68,7 @@ def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
 
 def coordinator(me: Coordinator, task: Scores) -> None:
     """The coordinator's program: it compares digests of ids and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
-    _open(me, rows, None, task)
+    _open(me, compare_rows(me, task), None, task)
 
 
 def reference(parts: Mapping[str, NDArray[np.float64]], task: Scores) -> NDArray[np.int64]:
@@ -112,9 +109,7 @@ def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.
     shape, total = (rows, task.classes), None
     if me.hand.seated:
         with me.meter.phase("receive"):
-            total = me.hand.add(
-                [mine if name == me.name and mine else me.hand.receive(name, shape) for name in task.dealers]
-            )
+            total = me.hand.add([me.dealt_by(name, shape, mine) for name in task.dealers])
     me.progress("open", 0, 1)
     with me.meter.phase("open"):
         opened = me.reveal(
