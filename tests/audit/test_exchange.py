@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from colonnade.audit import Change, ProbeReport, games, profile_audit, sensitivity_probe, subject, twins
-from colonnade.audit.exchange_messages import Transcript, ends
-from colonnade.audit.exchange_scripts import scores_told, slopes_told
+from colonnade.audit.exchange_messages import Transcript, ends, scores_told, slopes_told
 from colonnade.audit.verdict import judge
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian

@@ -1,12 +1,13 @@
 """Games of models learned over noised messages, with the protocol's own sides, grid and noise.
 
-Whoever looks also writes the script: the active party what the others receive, or all the others together what it
-receives. One person's row is turned around, with every number that the others' rows and the script can make of it.
+The bounds on messages hold for anything that a side receives. So the others need not be played: what they send is
+written down before, as a script, and both neighbouring tables meet the same script. The observer is who wrote it: the
+active party what the others receive, or all the others together what it receives. One person's row is turned around.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,12 +15,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.exchange_scripts import Matrix, Script, Told, Vector, scores_told, slopes_told
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.bounds import Side
+from colonnade.protocols.exchange.fits import Matrix, Vector
+from colonnade.protocols.exchange.sides import active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.kept_scores import programs as exchange_ask
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
@@ -29,11 +31,43 @@ from colonnade.randomness import Stream
 from colonnade.tables import flag
 
 Integers = NDArray[np.int64]
+Script = NDArray[np.float64]
+"""What a side receives: a number for each step and row, of which a step uses those of its batch."""
 
 _MOST_NUMBERS = 16
 _NEARLY_ALL = 0.99  # of what a transcript shows; numbers that hardly move are not worth drawing noise for
 _LOUD = 1000.0  # what a side receives of the changed row, in clips: noise may be as large
 _DEAFENING = 1e6
+
+
+@dataclass(frozen=True)
+class Told:
+    """All messages of one side in their order, and the weights that it would release in the end."""
+
+    messages: Vector
+    weights: Vector
+
+
+def scores_told(rows: Matrix, owner: str, slopes: Script, task: Exchange) -> Told:
+    """What a passive party with these rows tells, before noise, when it receives these slopes."""
+    side, told = passive_side(exchange.with_constant(rows, owner, task), owner, task), []
+    for step in task.steps:
+        side.take(step.batch, slopes[step.number, step.batch :: task.batches])
+        if step.answer is not None:
+            told.append(side.scores(step.answer))
+    return Told(np.concatenate(told), side.weights)
+
+
+def slopes_told(rows: Matrix, labels: Vector, scores: Mapping[str, Script], task: Exchange) -> Told:
+    """What the active party with these rows and labels tells, before noise, when it receives these scores."""
+    side, told = active_side(exchange.with_constant(rows, task.active, task), labels, task), []
+    for step in task.steps:
+        told.append(side.slopes(step.batch))
+        side.learn(step.answer)
+        if step.answer is not None:
+            for party, script in scores.items():
+                side.hear(party, step.answer, script[step.number, step.answer :: task.batches])
+    return Told(np.concatenate(told), side.released())
 
 
 @dataclass(frozen=True)
@@ -209,7 +243,7 @@ def _calibrated(sides: tuple[Side, ...], **given: object) -> Exchange:
 )
 def fit_games(task: Exchange) -> Iterator[Game]:
     """The party with the label against the others' columns, and the others together against its own."""
-    yield from _games("glm-alternating", task)
+    return _games("glm-alternating", task)
 
 
 @register(
@@ -219,31 +253,17 @@ def fit_games(task: Exchange) -> Iterator[Game]:
     plays=lambda task: isinstance(task, Exchange) and task.method == "gradient",
 )
 def descent_games(task: Exchange) -> Iterator[Game]:
-    """The party with the label against the others' columns, and the others together against its own."""
-    yield from _games("glm-gradient", task)
+    """The same for gradient descent."""
+    return _games("glm-gradient", task)
 
 
 def _games(subject: str, task: Exchange) -> Iterator[Game]:
     released = " and released weights" if task.release else ""
     active, others = Observer.party(task.active), Observer.coalition(*task.passives)
-    yield Game(
-        subject,
-        active,
-        f"a row turned around in the others' columns; all their scores{released}",
-        task.events,
-        task.trust,
-        Transcript.of(task, task.passives),
-        part="scores",
-    )
-    yield Game(
-        subject,
-        others,
-        f"a row turned around with its label; all slopes{released}",
-        task.events,
-        task.trust,
-        Transcript.of(task, (task.active,)),
-        part="slopes",
-    )
+    story = f"a row turned around in the others' columns; all their scores{released}"
+    yield Game(subject, active, story, task.events, task.trust, Transcript.of(task, task.passives), "scores")
+    story = f"a row turned around with its label; all slopes{released}"
+    yield Game(subject, others, story, task.events, task.trust, Transcript.of(task, (task.active,)), "slopes")
 
 
 # --- scores of new people

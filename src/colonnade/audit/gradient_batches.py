@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, register
+from colonnade.audit.registry import Game, observers, register
 from colonnade.privacy import Observer, Trust, parse_budgets
-from colonnade.privacy.events import alike
 from colonnade.protocols.gradients import integers
 from colonnade.protocols.gradients.batches import batches
 from colonnade.protocols.gradients.programs import reference
@@ -138,13 +137,9 @@ def _example() -> Gradients:
 )
 def sqm_games(task: Gradients) -> Iterator[Game]:
     """Nobody or somebody for the analyst; another label, or other columns, for whoever does not hold them."""
-    key = alike([(task.event, task.trust)])
-    for observer in task.trust.standard_observers(lambda name: (key(name), name == task.label_owner)):
-        if task.trust.broken(observer) is not None:
-            continue
+    for observer, noisy in observers(task, lambda owner: owner == task.label_owner):
         fixed = task.sampling == "disjoint"
         known = fixed or bool(set(observer.names) & set(task.coins))
-        noisy = tuple(owner for owner in task.owners if owner not in observer.names)
         people, tables = _neighbours(task, observer)
         coins = "in turn" if fixed else f"{'known' if known else 'secret'} coins"
         story = f"{tables}; the gradients of {task.rounds} batches, {coins}"

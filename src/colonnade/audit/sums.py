@@ -13,11 +13,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, register
+from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.models import Roster
 from colonnade.models.polynomial import PolynomialSum
 from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
-from colonnade.privacy.events import alike
 from colonnade.protocols.polynomial import integers
 from colonnade.protocols.polynomial.programs import reference
 from colonnade.protocols.polynomial.task import Polynomials
@@ -108,14 +107,10 @@ def _plays_polynomials(task: object) -> bool:
 @register("polynomial", "sums of a polynomial, opened once", _polynomial_example, plays=_plays_polynomials)
 def polynomial_games(task: Polynomials) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
-    for observer in task.trust.standard_observers(alike([(event, task.trust) for event in task.events])):
-        if task.trust.broken(observer) is None:
-            values = _polynomial_neighbours(task, observer)
-            noisy = tuple(owner for owner in task.owners if owner not in observer.names)
-            tables = "no row, or one" if observer == Observer.analyst() else "a row, or another in the others' columns,"
-            sampler = Weighed(values, partial(_polynomial_noise, task), noisy)
-            story = f"{tables} at its bounds; the {len(task.polynomials)} opened sums"
-            yield Game("polynomial", observer, story, task.events, task.trust, sampler)
+    for observer, noisy in observers(task):
+        sampler = Weighed(_polynomial_neighbours(task, observer), partial(_polynomial_noise, task), noisy)
+        story = f"{two_tables(observer)} at its bounds; the {len(task.polynomials)} opened sums"
+        yield Game("polynomial", observer, story, task.events, task.trust, sampler)
 
 
 def _polynomial_noise(task: Polynomials, count: int, stream: Stream) -> NDArray[np.int64]:

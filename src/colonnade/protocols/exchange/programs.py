@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveDescent, PassiveFit
+from colonnade.protocols.exchange.sides import Active, KeptWeights, Passive, active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
@@ -49,8 +49,8 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
             return own_noise(name, variance).draw((count,), stream)
 
     if labels is not None:
-        return _active(me, _active_side(held, labels, task), task, draw)
-    return _passive(me, _passive_side(held, me.name, task), task, draw)
+        return _active(me, active_side(held, labels, task), task, draw)
+    return _passive(me, passive_side(held, me.name, task), task, draw)
 
 
 def coordinator(me: Coordinator, task: Exchange) -> Outcome:
@@ -77,8 +77,8 @@ def reference(
     tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, draw: Draw
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
     """The protocol in the clear, without messages: with the same noise it ends with the same numbers."""
-    active = _active_side(with_constant(tables[task.active], task.active, task), labels, task)
-    others = {name: _passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
+    active = active_side(with_constant(tables[task.active], task.active, task), labels, task)
+    others = {name: passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
     calm = EarlyStop(task.patience, task.batches)
     for step in task.steps:
         slopes = noised(active.slopes(step.batch), task.active, task, draw)
@@ -118,15 +118,7 @@ def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Int
     return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))
 
 
-def _active_side(rows: NDArray[np.float64], labels: Vector, task: Exchange) -> ActiveFit | ActiveDescent:
-    return ActiveFit(rows, labels, task) if task.method == "alternating" else ActiveDescent(rows, labels, task)
-
-
-def _passive_side(rows: NDArray[np.float64], name: str, task: Exchange) -> PassiveFit | PassiveDescent:
-    return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
-
-
-def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
+def _active(me: Owner, side: Active, task: Exchange, draw: Draw) -> Outcome:
     event, total, calm = task.message_event(me.name), len(task.steps), EarlyStop(task.patience, task.batches)
     fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
     for name in others:
@@ -161,7 +153,7 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
     return Outcome(kept, opened | {me.name: unfolded}, fit)
 
 
-def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw: Draw) -> Outcome:
+def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
     event, fit = task.message_event(me.name), _named(me, task)
     ahead = NextNoise(me.name, task.message_variance(me.name), draw)
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):

@@ -6,6 +6,7 @@ Nothing here sends, draws noise or sees another party's columns.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -37,41 +38,45 @@ class KeptWeights:
     expected: Mapping[str, Vector] = field(default_factory=dict)
 
 
-class PassiveFit:
-    """A passive party of an alternating exchange."""
-
-    def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
-        self.rows, self.task, self.side = rows, task, task.side(owner)
-        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, task.slack(owner))
-        self._fit = BallFit.of(rows, *bounds)
-        self.weights = np.zeros(rows.shape[1])
-
-    def take(self, batch: int, slopes: Vector) -> None:
-        """Fit to slopes as they came, noise and all; what is too long is clipped first."""
-        clipped = np.clip(slopes, -self.task.message_clip, self.task.message_clip)
-        self.weights = self._fit.minimise(self.rows.T @ clipped / len(self.rows), self.weights)
-
-    def scores(self, batch: int) -> Vector:
-        """The scores of all rows."""
-        return np.clip(self.rows @ self.weights, -self.side.score_clip, self.side.score_clip)
-
-
-class PassiveDescent:
-    """A passive party of gradient descent."""
+class Passive(ABC):
+    """A passive party: from slopes that it receives to weights, and to the scores that it sends."""
 
     def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
         self.rows, self.task, self.side = rows, task, task.side(owner)
         self.weights = np.zeros(rows.shape[1])
 
     def take(self, batch: int, slopes: Vector) -> None:
-        """One step against slopes as they came; what is too long is clipped first."""
+        """Learn from one batch's slopes, with their noise; those beyond the clip are clipped first."""
         clipped = np.clip(slopes, -self.task.message_clip, self.task.message_clip)
-        self.weights = stepped(self.weights, clipped @ self.rows[batch :: self.task.batches], self.side, self.task)
+        self.weights = self._learned(self.rows[batch :: self.task.batches], clipped)
+
+    @abstractmethod
+    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
+        """The next weights, from the slopes of these rows."""
 
     def scores(self, batch: int) -> Vector:
-        """The scores of one batch."""
+        """The scores of one batch, within their clip."""
         found = self.rows[batch :: self.task.batches] @ self.weights
         return np.clip(found, -self.side.score_clip, self.side.score_clip)
+
+
+class PassiveFit(Passive):
+    """A passive party of an alternating exchange, where the one batch is all rows."""
+
+    def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
+        super().__init__(rows, owner, task)
+        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, task.slack(owner))
+        self._fit = BallFit.of(rows, *bounds)
+
+    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
+        return self._fit.minimise(rows.T @ slopes / len(rows), self.weights)
+
+
+class PassiveDescent(Passive):
+    """A passive party of gradient descent."""
+
+    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
+        return stepped(self.weights, slopes @ rows, self.side, self.task)
 
 
 def stepped(weights: Vector, total: Vector, side: Side, task: Exchange) -> Vector:
@@ -109,13 +114,29 @@ class Heard:
         return cls(column, found.middle, found.signal, found.share, whole / found.signal, side.factor)
 
 
-class _Active:
-    """What both kinds of active party have in common: scores of all rows as last received, and the last fit."""
+class Active(ABC):
+    """The active party: from scores that it receives and its labels to the slopes that it sends, and to its weights."""
 
     def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
         self.rows, self.labels, self.task = rows, labels, task
         self.side, self.family = task.side(task.active), task.family
         self.received: dict[str, Vector] = {}
+
+    @abstractmethod
+    def slopes(self, batch: int) -> Vector:
+        """The slopes of one batch at the present weights."""
+
+    @abstractmethod
+    def learn(self, following: int | None) -> None:
+        """Learn from the batch whose slopes were made last; ``following`` is the batch whose slopes are made next."""
+
+    @abstractmethod
+    def released(self) -> Vector:
+        """The weights to be released, before noise."""
+
+    @abstractmethod
+    def unfolded(self, weights: Vector) -> KeptWeights:
+        """Released weights, with their noise, as a model."""
 
     def hear(self, party: str, batch: int, scores: Vector) -> None:
         """Keep a batch's scores, noise and all."""
@@ -156,7 +177,7 @@ class _Active:
         return np.asarray(found, dtype=np.float64)
 
 
-class ActiveFit(_Active):
+class ActiveFit(Active):
     """The active party of an alternating exchange."""
 
     def slopes(self, batch: int) -> Vector:
@@ -183,7 +204,7 @@ class ActiveFit(_Active):
         return replace(found, weights=np.append(weights[:own], weights[own:] * left)).kept(self)
 
 
-class ActiveDescent(_Active):
+class ActiveDescent(Active):
     """The active party of gradient descent."""
 
     def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
@@ -215,7 +236,17 @@ class ActiveDescent(_Active):
         return KeptWeights(self.task.active, weights, dict.fromkeys(self.task.passives, 1.0))
 
 
-def _gentle(side: _Active) -> float:
+def active_side(rows: Matrix, labels: Vector, task: Exchange) -> Active:
+    """The active party of the task's method."""
+    return ActiveFit(rows, labels, task) if task.method == "alternating" else ActiveDescent(rows, labels, task)
+
+
+def passive_side(rows: Matrix, name: str, task: Exchange) -> Passive:
+    """A passive party of the task's method."""
+    return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
+
+
+def _gentle(side: Active) -> float:
     """The penalty of a fit that nobody else sees: that of the steps, or just enough to make it unique."""
     steps = side.side.ridge + side.task.prox_ridge if side.task.method == "gradient" else 0.0
     return max(steps, 1.0 / len(side.rows))
@@ -229,7 +260,7 @@ class Fit:
     scores: Vector
     heard: Mapping[str, Heard]
 
-    def kept(self, side: _Active) -> KeptWeights:
+    def kept(self, side: Active) -> KeptWeights:
         """The same as weights of the scores themselves, which are not blurred by noise."""
         own = len(self.weights) - len(self.heard)
         weights = self.weights[:own].copy()
@@ -260,7 +291,7 @@ def _whole(received: Vector) -> Vector:
     return np.where(missing, received[~missing].mean(), received) if missing.any() else received
 
 
-def _heard(side: _Active) -> dict[str, Heard]:
+def _heard(side: Active) -> dict[str, Heard]:
     return {
         party: Heard.of(_whole(side.received[party]), side.task.message_deviation(party), side.task.side(party))
         for party in side.task.passives
