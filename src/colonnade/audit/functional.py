@@ -102,11 +102,12 @@ def _example() -> Moments:
     return task
 
 
-def _plays(task: object) -> bool:
-    return isinstance(task, Moments) and task.laplace
-
-
-@register("functional", "coefficients of a regression with Laplace noise, opened once", _example, plays=_plays)
+@register(
+    "functional",
+    "coefficients of a regression with Laplace noise, opened once",
+    _example,
+    plays=lambda task: isinstance(task, Moments) and task.laplace,
+)
 def functional_games(task: Moments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
     for observer, noisy in observers(task):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.audit.neighbours import at_bounds
 from colonnade.audit.registry import Game, observers, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.protocols.gradients import integers
@@ -67,23 +68,16 @@ class OpenedGradients:
         """The person's integer gradient, its row rounded by each owner anew for every run."""
         if person is None:
             return np.zeros((count, self.task.entries))
-        parts = []
-        for block in self.task.blocks:
-            row = np.zeros((count, len(block.columns)))
-            row[:, :1] = -block.clip if block.owner in person.turned else block.clip
-            parts.append(integers.quantise(row, block, self.task, stream))
-        whole = np.hstack([*parts, np.full((count, 1), float(self.task.constant))])
+        task, rows = self.task, np.tile(at_bounds(self.task, person.turned), (count, 1))
+        parts = [integers.quantise(rows[:, task.span(block.owner)], block, task, stream) for block in task.blocks]
+        whole = np.hstack([*parts, np.full((count, 1), float(task.constant))])
         return (whole[:, :, None] * self._scores(person)).reshape(count, -1)
 
     def _mean(self, person: Person | None) -> NDArray[np.float64]:
         if person is None:
             return np.zeros(self.task.entries)
-        values: list[float] = []
-        for block in self.task.blocks:
-            values += [-block.clip if block.owner in person.turned else block.clip, *[0.0] * len(block.columns)][
-                : len(block.columns)
-            ]
-        row = np.append(np.array(values) * self.task.gamma * self.task.scale, float(self.task.constant))
+        values = np.array(at_bounds(self.task, person.turned))
+        row = np.append(values * self.task.gamma * self.task.scale, float(self.task.constant))
         return (row[:, None] * self._scores(person)).reshape(-1)
 
     def _scores(self, person: Person) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from colonnade.privacy import Observer
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.rows import JointRows
 from colonnade.randomness import Stream
 
 Person = tuple[float, ...]
@@ -70,7 +71,7 @@ def furthest(task: Moments | Directions, observer: Observer) -> tuple[Person | N
     return whole, max([tuple(mixed), *turned], key=lambda person: _distance(task, whole, person))
 
 
-def at_bounds(task: Moments | Directions, turned: Collection[str] = (), column: int = 0) -> Person:
+def at_bounds(task: JointRows, turned: Collection[str] = (), column: int = 0) -> Person:
     """A person whose value in one column of each owner is the owner's clip, with a minus at the owners ``turned``."""
     row: list[float] = []
     for block in task.blocks:

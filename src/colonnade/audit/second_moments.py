@@ -74,11 +74,12 @@ def _example() -> Moments:
     return task
 
 
-def _plays(task: object) -> bool:
-    return isinstance(task, Moments) and not task.laplace
-
-
-@register("pca", "second moments of everyone's columns, opened once", _example, plays=_plays)
+@register(
+    "pca",
+    "second moments of everyone's columns, opened once",
+    _example,
+    plays=lambda task: isinstance(task, Moments) and not task.laplace,
+)
 def pca_games(task: Moments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
     for observer, noisy in observers(task):

@@ -100,21 +100,22 @@ def _polynomial_example() -> Polynomials:
     return task
 
 
-def _plays_polynomials(task: object) -> bool:
-    return isinstance(task, Polynomials)
-
-
-@register("polynomial", "sums of a polynomial, opened once", _polynomial_example, plays=_plays_polynomials)
+@register(
+    "polynomial",
+    "sums of a polynomial, opened once",
+    _polynomial_example,
+    plays=lambda task: isinstance(task, Polynomials),
+)
 def polynomial_games(task: Polynomials) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
+
+    def share(count: int, stream: Stream) -> NDArray[np.int64]:
+        return integers.noise_share(task, stream, (count,))
+
     for observer, noisy in observers(task):
-        sampler = Weighed(_polynomial_neighbours(task, observer), partial(_polynomial_noise, task), noisy)
+        sampler = Weighed(_polynomial_neighbours(task, observer), share, noisy)
         story = f"{two_tables(observer)} at its bounds; the {len(task.polynomials)} opened sums"
         yield Game("polynomial", observer, story, task.events, task.trust, sampler)
-
-
-def _polynomial_noise(task: Polynomials, count: int, stream: Stream) -> NDArray[np.int64]:
-    return integers.noise_share(task, stream, (count,))
 
 
 # --- joint scores
@@ -132,11 +133,12 @@ def _scores_example() -> Scores:
     return task(least_noise(lambda noise: task(noise).events, trust, budgets, owners=2))
 
 
-def _plays_scores(task: object) -> bool:
-    return isinstance(task, Scores) and not task.exact
-
-
-@register("prediction", "one person's joint score, opened to one party", _scores_example, plays=_plays_scores)
+@register(
+    "prediction",
+    "one person's joint score, opened to one party",
+    _scores_example,
+    plays=lambda task: isinstance(task, Scores) and not task.exact,
+)
 def prediction_games(task: Scores) -> Iterator[Game]:
     """The party that is told, alone and with the coordinator: one end of the others' scores, or the other."""
     values = tuple(
@@ -145,10 +147,6 @@ def prediction_games(task: Scores) -> Iterator[Game]:
     )
     for observer in (Observer.party(task.to), Observer.coalition(task.to, "coordinator")):
         if task.trust.broken(observer) is None:
-            sampler = Weighed((values[0], values[1]), partial(_scores_noise, task), task.dealers)
+            sampler = Weighed((values[0], values[1]), partial(scores.noise_share, task), task.dealers)
             story = "the others' columns at one end or the other; the opened score"
             yield Game("prediction", observer, story, task.events, task.trust, sampler)
-
-
-def _scores_noise(task: Scores, count: int, stream: Stream) -> NDArray[np.int64]:
-    return scores.noise_share(task, count, stream)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from colonnade.errors import StudyError
+from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, Event, Sensitivity
 from colonnade.privacy.additive import AdditiveNoise
@@ -56,6 +56,13 @@ class Told(Task, Adjustable):
     def deviation_of(self, variance: int) -> float:
         """The standard deviation of noise whose variance is given in squared steps of the grid."""
         return float(math.sqrt(variance) / (1 << self.bits))
+
+    def bound_of(self, largest: float, variance: int, advice: str) -> int:
+        """The largest magnitude of a number that is sent, from that of a value and the largest variance of noise."""
+        bound = math.ceil(largest * (1 << self.bits)) + own_noise(self.active, variance).reach(spare=1)
+        if bound >= 2**62:
+            raise CapacityError(f"such noise does not fit 64-bit integers: {advice}")
+        return bound
 
     def cells(self, name: str, rows: int) -> Cells:
         """Nothing is shared."""

@@ -37,9 +37,9 @@ class Playable(Revealing):
     """What a session needs: who takes part, on which committee, and what may be revealed."""
 
     @property
-    @abstractmethod
     def owners(self) -> tuple[str, ...]:
         """Who holds columns, in order; the first of them draws what all must share."""
+        return self.trust.owners
 
     @property
     @abstractmethod

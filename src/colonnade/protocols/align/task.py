@@ -74,11 +74,6 @@ class Aligning(Playable):
         self.plan  # noqa: B018 - checks the keys
 
     @property
-    def owners(self) -> tuple[str, ...]:
-        """Who brings a list."""
-        return self.trust.owners
-
-    @property
     def leaders(self) -> tuple[str, ...]:
         """Of whom one can lead: owners with a seat, who talk to everybody anyway."""
         return tuple(owner for owner in self.owners if owner in self.trust.committee)

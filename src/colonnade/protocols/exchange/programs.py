@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.protocols.exchange.sides import Active, KeptWeights, Passive, active_side, passive_side
+from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, Passive, active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
@@ -60,7 +60,9 @@ def coordinator(me: Coordinator, task: Exchange) -> Outcome:
     for _ in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if not me.link(task.active).recv("step")["more"]:
             rounds.end()
-    return Outcome(None, _gathered(me, task) if task.release else None, fit)
+    if not task.release:
+        return Outcome(None, None, fit)
+    return Outcome(None, _weights_of_others(me, task) | {task.active: _unfolded(me, task)}, fit)
 
 
 def simulate(
@@ -118,7 +120,7 @@ def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Int
     return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))
 
 
-def _active(me: Owner, side: Active, task: Exchange, draw: Draw) -> Outcome:
+def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
     event, total, calm = task.message_event(me.name), len(task.steps), EarlyStop(task.patience, task.batches)
     fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
     for name in others:
@@ -179,18 +181,13 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
     told = noised_weights(weights, me.name, task, draw)
     others = [name for name in task.everyone if name != me.name]
     me.tell(others, "weights", told, event=task.weights_event(me.name))
-    return {me.name: KeptWeights(me.name, task.grid.real(told))} | {
-        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name))))
-        for name in task.owners
-        if name != me.name
-    }
+    return {me.name: KeptWeights(me.name, task.grid.real(told))} | _weights_of_others(me, task)
 
 
-def _gathered(me: Role, task: Exchange) -> dict[str, KeptWeights]:
-    found = {
-        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name)))) for name in task.owners
-    }
-    return found | {task.active: _unfolded(me, task)}
+def _weights_of_others(me: Role, task: Exchange) -> dict[str, KeptWeights]:
+    """The weights that all other owners release."""
+    others = [name for name in task.owners if name != me.name]
+    return {name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name)))) for name in others}
 
 
 def _unfolded(me: Role, task: Exchange) -> KeptWeights:

@@ -114,29 +114,13 @@ class Heard:
         return cls(column, found.middle, found.signal, found.share, whole / found.signal, side.factor)
 
 
-class Active(ABC):
-    """The active party: from scores that it receives and its labels to the slopes that it sends, and to its weights."""
+class _Active:
+    """What both kinds of active party share: the scores of all rows as last received, and the fit to them."""
 
     def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
         self.rows, self.labels, self.task = rows, labels, task
         self.side, self.family = task.side(task.active), task.family
         self.received: dict[str, Vector] = {}
-
-    @abstractmethod
-    def slopes(self, batch: int) -> Vector:
-        """The slopes of one batch at the present weights."""
-
-    @abstractmethod
-    def learn(self, following: int | None) -> None:
-        """Learn from the batch whose slopes were made last; ``following`` is the batch whose slopes are made next."""
-
-    @abstractmethod
-    def released(self) -> Vector:
-        """The weights to be released, before noise."""
-
-    @abstractmethod
-    def unfolded(self, weights: Vector) -> KeptWeights:
-        """Released weights, with their noise, as a model."""
 
     def hear(self, party: str, batch: int, scores: Vector) -> None:
         """Keep a batch's scores, noise and all."""
@@ -177,7 +161,7 @@ class Active(ABC):
         return np.asarray(found, dtype=np.float64)
 
 
-class ActiveFit(Active):
+class ActiveFit(_Active):
     """The active party of an alternating exchange."""
 
     def slopes(self, batch: int) -> Vector:
@@ -204,7 +188,7 @@ class ActiveFit(Active):
         return replace(found, weights=np.append(weights[:own], weights[own:] * left)).kept(self)
 
 
-class ActiveDescent(Active):
+class ActiveDescent(_Active):
     """The active party of gradient descent."""
 
     def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
@@ -236,7 +220,7 @@ class ActiveDescent(Active):
         return KeptWeights(self.task.active, weights, dict.fromkeys(self.task.passives, 1.0))
 
 
-def active_side(rows: Matrix, labels: Vector, task: Exchange) -> Active:
+def active_side(rows: Matrix, labels: Vector, task: Exchange) -> ActiveFit | ActiveDescent:
     """The active party of the task's method."""
     return ActiveFit(rows, labels, task) if task.method == "alternating" else ActiveDescent(rows, labels, task)
 
@@ -246,7 +230,7 @@ def passive_side(rows: Matrix, name: str, task: Exchange) -> Passive:
     return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
 
 
-def _gentle(side: Active) -> float:
+def _gentle(side: _Active) -> float:
     """The penalty of a fit that nobody else sees: that of the steps, or just enough to make it unique."""
     steps = side.side.ridge + side.task.prox_ridge if side.task.method == "gradient" else 0.0
     return max(steps, 1.0 / len(side.rows))
@@ -260,7 +244,7 @@ class Fit:
     scores: Vector
     heard: Mapping[str, Heard]
 
-    def kept(self, side: Active) -> KeptWeights:
+    def kept(self, side: _Active) -> KeptWeights:
         """The same as weights of the scores themselves, which are not blurred by noise."""
         own = len(self.weights) - len(self.heard)
         weights = self.weights[:own].copy()
@@ -291,7 +275,7 @@ def _whole(received: Vector) -> Vector:
     return np.where(missing, received[~missing].mean(), received) if missing.any() else received
 
 
-def _heard(side: Active) -> dict[str, Heard]:
+def _heard(side: _Active) -> dict[str, Heard]:
     return {
         party: Heard.of(_whole(side.received[party]), side.task.message_deviation(party), side.task.side(party))
         for party in side.task.passives

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from colonnade.errors import CapacityError, StudyError
+from colonnade.errors import StudyError
 from colonnade.privacy import Event, Trust
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.bounds import Bounded, Method, Side
 from colonnade.protocols.losses.labels import Family
-from colonnade.protocols.messages import NOISE_UNIT, own_noise, told
+from colonnade.protocols.messages import NOISE_UNIT, told
 from colonnade.protocols.rows import Block
 
 PROTOCOL = "exchange 1"
@@ -218,12 +217,8 @@ class Exchange(Bounded):
         values = max(self.family.slope_bound, *(max(side.score_clip, side.weight_bound) for side in self.sides))
         variances = [self.message_variance(owner) for owner in self.owners]
         variances += [self.weights_variance(owner) for owner in self.owners if self.release]
-        bound = math.ceil(values * (1 << self.bits)) + own_noise(self.active, max(variances)).reach(spare=1)
-        if bound >= 2**62:
-            raise CapacityError(
-                "such noise does not fit 64-bit integers: raise epsilon, lower epochs or the clips, or raise strength"
-            )
-        return bound
+        advice = "raise epsilon, lower epochs or the clips, or raise strength"
+        return self.bound_of(values, max(variances), advice)
 
     @property
     def noise_std(self) -> float:

@@ -14,11 +14,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from colonnade.errors import CapacityError, StudyError
+from colonnade.errors import StudyError
 from colonnade.privacy import Event, Trust
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.task import STEPS
-from colonnade.protocols.messages import NOISE_UNIT, Told, own_noise, told
+from colonnade.protocols.messages import NOISE_UNIT, Told, told
 
 PROTOCOL = "exchange-ask 1"
 _STEEPEST = 6
@@ -80,11 +80,6 @@ class KeptScoresTask(Told):
                 raise StudyError(f"the bounds of {sender.owner} must be finite numbers, its clip of scores above 0")
 
     # --- who
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who holds columns, in order."""
-        return self.trust.owners
 
     @property
     def everyone(self) -> tuple[str, ...]:
@@ -156,12 +151,8 @@ class KeptScoresTask(Told):
     @property
     def bound(self) -> int:
         """The largest magnitude of a number that is sent."""
-        reach = max(sender.score_clip for sender in self.senders) * (1 << self.bits)
         widest = max(max(self.score_variance(owner), self.weights_variance(owner)) for owner in self.passives)
-        bound = math.ceil(reach) + own_noise(self.active, widest).reach(spare=1)
-        if bound >= 2**62:
-            raise CapacityError("such noise does not fit 64-bit integers: raise epsilon")
-        return bound
+        return self.bound_of(max(sender.score_clip for sender in self.senders), widest, "raise epsilon")
 
     @property
     def noise_std(self) -> float:

@@ -1,4 +1,4 @@
-"""What one person can do to second moments: bounds that owners enforce on their integers, and what follows.
+"""How far one person can move second moments: bounds that owners enforce on their integers, and the events of releases.
 
 Skellam and discrete Gaussian noise rest on the L2 norm of an owner's row, discrete Laplace noise on the L1 norm of
 each group of its columns (docs/theory/moments-sensitivity.md, docs/theory/functional-sensitivity.md).
@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.additive import LAPLACE, Law
-from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.privacy.additive import LAPLACE, AdditiveNoise, AdditiveRelease, Law
+from colonnade.privacy.sensitivity import Sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from colonnade.protocols.rows import Block
+
+NAME = "second moments"
+THEOREM = "moments-sensitivity"
+GROUPED_THEOREM = "functional-sensitivity"
+HIDDEN_THEOREM = "hidden-members"
+_MOST_REFINED = 16  # owners; beyond, what one of them holds of all columns is too little to matter
 
 
 @dataclass(frozen=True)
@@ -159,3 +165,44 @@ def levels(scales: dict[str, int]) -> Iterator[Level]:
         fresh = tuple(owner for owner, own in scales.items() if own == scale)
         lower = tuple(owner for owner, own in scales.items() if own < scale)
         yield Level(scale, fresh, lower, top=scale == distinct[-1])
+
+
+def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
+    """All entries, each copy in the full matrix with Skellam or discrete Gaussian noise."""
+    moved = moments_sensitivity(limits.norm_squared, limits.width)
+    refined = ((owner, *limits.changed(_others(limits, owner))) for owner in _refined(limits))
+    return noise.release(
+        NAME,
+        limits.width**2,
+        moved,
+        theorem=_theorems(limits, THEOREM),
+        others=tuple(found for found in refined if found[2] < moved.replace_l2_squared),
+    )
+
+
+def laplace_release(limits: Limits, level: Level, noise: AdditiveNoise) -> AdditiveRelease:
+    """The entries of one scale, each once with discrete Laplace noise of it."""
+    added, replaced = limits.added_l1(level), limits.replaced_l1(level, limits.owners)
+    refined = ((owner, limits.replaced_l1(level, _others(limits, owner)), 0) for owner in _refined(limits))
+    whole = level.top and not level.lower
+    return noise.release(
+        NAME if whole else f"{NAME}, scale {level.scale}",
+        limits.size(level),
+        Sensitivity(added, added**2, replaced, replaced**2),  # no L2 norm is larger than the L1 norm
+        theorem=_theorems(limits, GROUPED_THEOREM),
+        about=() if level.top or limits.hidden else level.about,
+        others=tuple(found for found in refined if found[1] < replaced),
+    )
+
+
+def _theorems(limits: Limits, theorem: str) -> str:
+    return f"{theorem}, {HIDDEN_THEOREM}" if limits.hidden else theorem
+
+
+def _refined(limits: Limits) -> tuple[str, ...]:
+    """Whose own columns stay the same when others' change; not where a change elsewhere adds or removes its rows."""
+    return limits.owners if len(limits.owners) <= _MOST_REFINED and not limits.hidden else ()
+
+
+def _others(limits: Limits, owner: str) -> tuple[str, ...]:
+    return tuple(other for other in limits.owners if other != owner)

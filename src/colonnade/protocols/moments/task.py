@@ -16,8 +16,7 @@ from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.privacy import Budget, DiscreteLaplaceRelease, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
 from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.moments.limits import Level, Limits, levels
-from colonnade.protocols.moments.releases import laplace_release, normal_release
+from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
 from colonnade.protocols.rows import Block, JointRows
 from colonnade.protocols.task import Adjustable
@@ -184,10 +183,7 @@ class Moments(JointRows, OnShares):
         widest = self.width if self.hidden else max(len(block.columns) for block in self.blocks)
         return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))))
 
-    @property
-    def rows_at_once(self) -> int:
-        """A block of rows is multiplied and forgotten."""
-        return self.rows_per_block
+    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
 
     def adjustable(self, rows: int | None) -> AdjustedMoments:
         """The same with given noise, the same for all parties whatever they named for themselves."""

@@ -192,12 +192,9 @@ class Polynomials(OnShares):
         primes = len(self.committee.system.primes)
         return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * wide * primes), _BLOCK_CELLS // max(1, nodes)))
 
-    # --- what others want to know
+    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
 
-    @property
-    def rows_at_once(self) -> int:
-        """A block of rows is multiplied and forgotten."""
-        return self.rows_per_block
+    # --- what others want to know
 
     @property
     def message_rounds(self) -> int:
