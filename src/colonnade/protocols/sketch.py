@@ -64,15 +64,7 @@ class Sketch(Priced, Adjustable):
         """Neither more nor fewer than the study states."""
         return self.rows
 
-    @property
-    def rows_stated(self) -> int:
-        """The exact number of people."""
-        return self.rows
-
-    @property
-    def number_of_rows(self) -> int:
-        """How many people there are."""
-        return self.rows
+    rows_stated = number_of_rows = rows_limit
 
     @property
     def number_of_rounds(self) -> int:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import Change, Game, Sampler, register_twin
+from colonnade.audit import Game, Sampler, register_twin
 from colonnade.audit.directions import Products
 from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.functional import Coefficients
@@ -31,7 +31,6 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
-from colonnade.privacy.sensitivity import root_up
 from colonnade.randomness import Stream
 
 warnings.warn(
@@ -193,15 +192,6 @@ def _one_epoch(game: Game) -> Game | None:
     names = ("l1", "l2_squared", "replace_l1", "replace_l2_squared")
     charged = [replace(event, **{name: getattr(once[event.name], name) for name in names}) for event in game.events]
     return replace(game, events=tuple(charged))
-
-
-def changed_row_alone(told: Transcript) -> Change:
-    """A broken bound on the messages of one who tells, for the probe: nobody's row moves but the changed one."""
-    (owner,), task = told.tellers, told.task
-    norm, side = task.row_norm(owner), task.side(owner)
-    own = task.family.own if owner == task.active else 2 * Fraction(min(side.score_clip, norm * side.weight_bound))
-    square = task.grid.sensitivity_squared(root_up(task.epochs * own**2), task.numbers(owner))
-    return Change(l1=square, l2_squared=square)
 
 
 # --- the twins

@@ -24,22 +24,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, ProtocolError, StudyError
+from colonnade.errors import CapacityError, ProtocolError
 from colonnade.protocols.align.lists import shuffled
 from colonnade.protocols.align.tags import shared_key
+from colonnade.protocols.align.task import ROWS_AT_MOST, Aligning, need_library
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables.keys import Key, Keys
 
-GUARANTEE = "Bloom filters give way to attacks by frequency and pattern, which tell names, also of who does not match"
-"""What the leakage table says of this mode."""
-
-ROWS_AT_MOST = 50_000
 CANDIDATES_AT_MOST = 1 << 22
 BLOCK = 2048
 BITS = 1024
@@ -56,27 +53,7 @@ Filters = NDArray[np.uint8]
 Rows = NDArray[np.int64]
 
 
-class Linking(Protocol):
-    """The public settings."""
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """The two owners."""
-
-    @property
-    def keys(self) -> Sequence[Key]:
-        """The columns of the key."""
-
-    @property
-    def at_least(self) -> int:
-        """How many pairs there must be for anybody to be told of them."""
-
-    @property
-    def similarity(self) -> float:
-        """From which Dice coefficient on two filters may be a pair."""
-
-
-def owner(me: Owner, keys: Keys, task: Linking) -> tuple[Rows, NDArray[np.uint8]]:
+def owner(me: Owner, keys: Keys, task: Aligning) -> tuple[Rows, NDArray[np.uint8]]:
     """An owner's side: its own matched keys in the common order, and their opaque common index."""
     count = len(keys.values)
     secret = shared_key(me, task.owners)
@@ -88,7 +65,7 @@ def owner(me: Owner, keys: Keys, task: Linking) -> tuple[Rows, NDArray[np.uint8]
     return order[rows], index
 
 
-def coordinator(me: Coordinator, task: Linking) -> int:
+def coordinator(me: Coordinator, task: Aligning) -> int:
     """The coordinator's side: pair the filters, tell each owner its own rows, and know how many they are."""
     left, right = (_read_filters(me.link(name).recv("fuzzy-filters"), name) for name in task.owners)
     with me.meter.phase("compare"):
@@ -106,7 +83,7 @@ def encode(
     records: Sequence[Sequence[str]], keys: Sequence[Key], secret: bytes, progress: Progress = silent
 ) -> Filters:
     """The filters of some records, each a part for each of the keys."""
-    clk, schema = _library()
+    clk, schema = need_library()
     plan = schema.from_json_dict(_schema(keys))
     dates = [key.kind == "date" for key in keys]
     plain = [
@@ -148,24 +125,6 @@ def pair(left: Filters, right: Filters, similarity: float, *, block: int = BLOCK
     scores, rows = (np.concatenate(column) for column in zip(*found, strict=True))
     ranked = rows[np.lexsort((rows[:, 1], rows[:, 0], -scores))]
     return np.array(list(_greedy(ranked)), dtype=np.int64).reshape(-1, 2)
-
-
-def reference(left_bits: Filters, right_bits: Filters, similarity: float) -> list[tuple[int, int]]:
-    """What :func:`pair` must find, written as it is defined: one pair at a time, with whole numbers."""
-    lefts, rights = ([int.from_bytes(row.tobytes(), "big") for row in bits] for bits in (left_bits, right_bits))
-    scored: list[tuple[float, int, int]] = []
-    for i, a in enumerate(lefts):
-        for j, b in enumerate(rights):
-            weight = a.bit_count() + b.bit_count()
-            score = 2 * (a & b).bit_count() / weight if weight else 0.0
-            if score >= similarity:
-                scored.append((-score, i, j))
-    chosen: list[tuple[int, int]] = []
-    while scored:
-        _, i, j = min(scored)
-        chosen.append((i, j))
-        scored = [other for other in scored if other[1] != i and other[2] != j]
-    return chosen
 
 
 def _similar(left: Filters, right: Filters, similarity: float) -> tuple[NDArray[np.float64], Rows]:
@@ -219,19 +178,6 @@ def _feature(key: Key, bits: int) -> dict[str, Any]:
             "hash": {"type": "blakeHash"},
         },
     }
-
-
-def need_library() -> None:
-    """Say what to install before anybody waits for it."""
-    _library()
-
-
-def _library() -> tuple[Any, Any]:
-    try:
-        from clkhash import clk, schema
-    except ImportError as error:
-        raise StudyError("fuzzy alignment needs a package that is not installed: install colonnade[fuzzy]") from error
-    return clk, schema
 
 
 def _read_filters(message: Mapping[str, Any], sender: str) -> Filters:

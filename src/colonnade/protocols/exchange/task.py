@@ -201,10 +201,7 @@ class Exchange(Bounded):
         """Neither more nor fewer than the study states."""
         return self.rows
 
-    @property
-    def rows_stated(self) -> int:
-        """The exact number of people, on which bounds rest."""
-        return self.rows
+    rows_stated = rows_limit
 
     @property
     def number_of_rounds(self) -> int:

@@ -29,11 +29,11 @@ class NoisyMoments:
         """The standard deviation of the noise on each entry of the matrix."""
         task = self.task
         if task.laplace:
-            known = {scale: math.sqrt(task.variance(scale)) for scale in np.unique(task.scales).tolist()}
+            known = {scale: math.sqrt(task.additive_of(scale).variance) for scale in np.unique(task.scales).tolist()}
             found = np.array([known[scale] for scale in task.scales.tolist()])
         else:
             # The noise of a sum of two copies has twice the variance and is halved with it.
-            found = np.sqrt(task.variance() / task.weights)
+            found = np.sqrt(task.additive.variance / task.weights)
         return self._symmetric(found / float(task.gamma) ** 2)
 
     @property

@@ -122,14 +122,10 @@ class Moments(JointRows, OnShares):
         found[-1] = max(own)  # the constant's square
         return found
 
-    def variance(self, scale: int = 0) -> float:
-        """Variance of the noise of all owners on an opened entry of weight one."""
-        return self.additive_of(scale).variance
-
     @property
     def noise_std(self) -> float:
         """Largest standard deviation of the noise on an entry of X'X, in the units of the columns."""
-        return math.sqrt(self.variance()) / self.gamma**2
+        return math.sqrt(self.additive.variance) / self.gamma**2
 
     # --- what is revealed
 
