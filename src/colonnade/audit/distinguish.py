@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -76,21 +76,9 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite lower bound or reach is ``null``."""
-        bound = self.epsilon_lower_bound
-        return {
-            "caught": self.caught,
-            "margin": self.margin,
-            "reach": self.reach if math.isfinite(self.reach) else None,
-            "epsilon": self.epsilon,
-            "order": self.order,
-            "delta": self.delta,
-            "epsilon_lower_bound": bound if math.isfinite(bound) else None,
-            "samples": list(self.samples),
-            "confidence": self.confidence,
-            "epsilons": list(self.epsilons),
-            "claimed": list(self.claimed),
-            "lower": list(self.lower),
-        }
+        limits = {"epsilon_lower_bound": self.epsilon_lower_bound, "reach": self.reach}
+        finite = {name: value if math.isfinite(value) else None for name, value in limits.items()}
+        return {"caught": self.caught} | asdict(self) | finite
 
 
 def profile_audit(

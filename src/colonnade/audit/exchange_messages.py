@@ -301,12 +301,7 @@ def _asking() -> KeptScoresTask:
     return task.calibrated(parse_budgets(1.0, 1e-5, task.trust))
 
 
-@register(
-    "glm-prediction",
-    "one person's score by weights that parties keep",
-    _asking,
-    plays=lambda task: isinstance(task, KeptScoresTask),
-)
+@register("glm-prediction", "one person's score by weights that parties keep", _asking, plays=KeptScoresTask)
 def asking_games(task: KeptScoresTask) -> Iterator[Game]:
     """The party that is told: a new person's scores at one end or the other."""
     story = "a new person at one end of everybody's scores, or the other; the scores as received"

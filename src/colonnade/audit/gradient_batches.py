@@ -126,9 +126,7 @@ def _example() -> Gradients:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register(
-    "sqm", "gradients of batches, opened round by round", _example, plays=lambda task: isinstance(task, Gradients)
-)
+@register("sqm", "gradients of batches, opened round by round", _example, plays=Gradients)
 def sqm_games(task: Gradients) -> Iterator[Game]:
     """Nobody or somebody for the analyst; another label, or other columns, for whoever does not hold them."""
     for observer, noisy in observers(task, lambda owner: owner == task.label_owner):

@@ -106,17 +106,18 @@ _SUBJECTS: dict[str, Subject] = {}
 
 
 def register(
-    name: str, summary: str, plan: Callable[[], Any], *, plays: Callable[[Any], bool] = lambda task: False
+    name: str, summary: str, plan: Callable[[], Any], *, plays: type | Callable[[Any], bool] = lambda task: False
 ) -> Callable[[Build], Build]:
     """Enter games under a name; ``plan`` makes the task that is played when no study brings its own.
 
-    ``plays`` says which tasks of studies the games are about.
+    ``plays`` says which tasks of studies the games are about: a class of tasks, or a test of a task.
     """
 
     def enter(build: Build) -> Build:
         if name in _SUBJECTS:
             raise ValueError(f"games named {name!r} are registered already")
-        _SUBJECTS[name] = Subject(name, summary, plan, build, plays)
+        about = (lambda task: isinstance(task, plays)) if isinstance(plays, type) else plays
+        _SUBJECTS[name] = Subject(name, summary, plan, build, about)
         return build
 
     return enter

@@ -100,12 +100,7 @@ def _polynomial_example() -> Polynomials:
     return task
 
 
-@register(
-    "polynomial",
-    "sums of a polynomial, opened once",
-    _polynomial_example,
-    plays=lambda task: isinstance(task, Polynomials),
-)
+@register("polynomial", "sums of a polynomial, opened once", _polynomial_example, plays=Polynomials)
 def polynomial_games(task: Polynomials) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
 

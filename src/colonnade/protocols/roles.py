@@ -151,6 +151,12 @@ class Role:
             self.hand.tell_opened(opened, to)
         return opened
 
+    def entitled(self, opened: Integers | None) -> Integers:
+        """What :meth:`reveal` gave, for a participant who must be one of its recipients."""
+        if opened is None:
+            raise ProtocolError(f"{self.name} is not among those who may know the result")
+        return opened
+
     def dealt_by(self, owner: str, shape: Sequence[int], mine: Shares | None) -> Shares:
         """The shares that an owner dealt to this seat: ``mine`` if that is this participant, else they are received."""
         return mine if owner == self.name and mine is not None else self.hand.receive(owner, shape)

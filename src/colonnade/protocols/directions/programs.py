@@ -15,7 +15,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
@@ -164,6 +163,4 @@ def _wanted(task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]],
 def _open(me: Role, products: Shares | None, mask: Shares | None, task: Directions) -> NDArray[np.int64]:
     shape, to, event = (task.entries,), task.everyone, task.event
     opened = me.reveal(products, to=to, event=event, shape=shape, bound=task.bound, mask=mask, through=task.speaker)
-    if opened is None:
-        raise ProtocolError(f"{me.name} is not among those who may know the result")
-    return opened.astype(np.int64)
+    return me.entitled(opened).astype(np.int64)

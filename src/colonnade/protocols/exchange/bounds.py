@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from colonnade.privacy import Trust
 from colonnade.privacy.sensitivity import alternating, exchange, float_up, root_up
 from colonnade.protocols.losses.labels import Family
-from colonnade.protocols.messages import Told
-from colonnade.protocols.rows import JointRows
+from colonnade.protocols.messages import NOISE_UNIT, Told
+from colonnade.protocols.rows import Block, JointRows
 
 HEARD = 3.0  # what the active party received is brought to deviation 1 and clipped to this
 _SLACK = Fraction(1, 1 << 12)
@@ -31,21 +32,35 @@ class Side:
     factor: float = 1.0
 
 
+@dataclass(frozen=True)
 class Bounded(Told, JointRows):
-    """What an exchange is made of, as far as bounds depend on it."""
+    """The public values of an exchange, and the bounds that follow from them.
 
+    ``sides`` are in the order of ``blocks``; a row is a block's columns and the public constant ``intercept``.
+
+    * ``alternating``: in each epoch the active party fits and sends slopes, the others fit and send scores;
+    * ``gradient``: steps of gradient descent over ``batches`` fixed batches, with ``l1`` and ``prox_ridge`` penalties.
+    """
+
+    blocks: tuple[Block, ...]
     sides: tuple[Side, ...]
     active: str
     family: Family
+    trust: Trust
     rows: int
     method: Method
     epochs: int
     batches: int
     message_clip: float
-    learning_rate: float
-    prox_ridge: float
-    release_ridge: float
-    intercept: float
+    noise: int = NOISE_UNIT
+    learning_rate: float = 0.0
+    l1: float = 0.0
+    prox_ridge: float = 0.0
+    patience: int | None = None
+    release: bool = False
+    release_ridge: float = 0.0
+    intercept: float = 1.0
+    bits: int = 28
 
     def side(self, owner: str) -> Side:
         """One owner's parameters."""

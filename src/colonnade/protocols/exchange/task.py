@@ -8,12 +8,10 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from colonnade.errors import StudyError
-from colonnade.privacy import Event, Trust
+from colonnade.privacy import Event
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
-from colonnade.protocols.exchange.bounds import Bounded, Method, Side
-from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.exchange.bounds import Bounded
 from colonnade.protocols.messages import NOISE_UNIT, told
-from colonnade.protocols.rows import Block
 
 PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
@@ -37,33 +35,9 @@ class Step:
 class Exchange(Bounded):
     """The public task. All owners and the coordinator hold an equal one.
 
-    ``sides`` are in the order of ``blocks``; a row is a block's columns and the public constant ``intercept``. Every
-    number sent is a multiple of ``2^-bits``. The variance of an owner's noise is ``noise / 2^20`` times the square of
-    what one person's columns with it can move in all its messages together.
-
-    * ``alternating``: in each epoch the active party fits and sends slopes, the others fit and send scores;
-    * ``gradient``: steps of gradient descent over ``batches`` fixed batches, with ``l1`` and ``prox_ridge`` penalties.
+    Every number sent is a multiple of ``2^-bits``. The variance of an owner's noise is ``noise / 2^20`` times the
+    square of what one person's columns with it can move in all its messages together.
     """
-
-    blocks: tuple[Block, ...]
-    sides: tuple[Side, ...]
-    active: str
-    family: Family
-    trust: Trust
-    rows: int
-    method: Method
-    epochs: int
-    batches: int
-    message_clip: float
-    noise: int = NOISE_UNIT
-    learning_rate: float = 0.0
-    l1: float = 0.0
-    prox_ridge: float = 0.0
-    patience: int | None = None
-    release: bool = False
-    release_ridge: float = 0.0
-    intercept: float = 1.0
-    bits: int = 28
 
     rows_fixed: ClassVar[bool] = True
     error_on = "slope"

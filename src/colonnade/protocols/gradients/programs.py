@@ -174,9 +174,7 @@ def _open(me: Role, total: Shares, mask: Shares, task: Gradients) -> NDArray[Any
     opened = me.reveal(
         total, to=seats, event=task.event, shape=shape, bound=task.bound, mask=mask, through=task.speaker
     )
-    if opened is None:
-        raise ProtocolError(f"{me.name} is not among those who may know the result")
-    return opened
+    return me.entitled(opened)
 
 
 def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:

@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError, StudyError
+from colonnade.errors import StudyError
 from colonnade.mpc import Shares, beside
 from colonnade.protocols.moments.hidden import HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
@@ -157,9 +157,7 @@ def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
         for event, here in zip(task.events, task.opened_together, strict=True):
             part = None if total is None else Shares(total.values[:, here], total.degree)
             opened = me.reveal(part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound)
-            if opened is None:
-                raise ProtocolError(f"{me.name} is not among those who may know the result")
-            entries[here] = opened.astype(np.int64)
+            entries[here] = me.entitled(opened).astype(np.int64)
     return NoisyMoments(task, entries)
 
 

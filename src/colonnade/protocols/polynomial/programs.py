@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares, beside
 from colonnade.mpc.residues import Residues
 from colonnade.protocols.polynomial.integers import OwnColumns, Whole, combined, evaluate, noise_share
@@ -160,6 +159,4 @@ def _open(me: Role, total: Shares | None, task: Polynomials) -> NoisySums:
     shape = (len(task.polynomials),)
     with me.meter.phase("open"):
         opened = me.reveal(total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree)
-    if opened is None:
-        raise ProtocolError(f"{me.name} is not among those who may know the result")
-    return NoisySums(task, opened.astype(np.int64))
+    return NoisySums(task, me.entitled(opened).astype(np.int64))
