@@ -18,7 +18,7 @@ from colonnade.audit.neighbours import OnePerson, furthest
 from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols.directions import integers
-from colonnade.protocols.directions.search import Asked
+from colonnade.protocols.directions.search import AskedDirections
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
@@ -57,7 +57,7 @@ class Products(OnePerson[Directions]):
         """In which the two tables differ, as the protocol rounds and checks them, one a round while there are any."""
         vectors = np.column_stack([found for found in self.vectors if found.any()])
         wanted = np.linalg.qr(vectors)[0]
-        asked = Asked(self.task)
+        asked = AskedDirections(self.task)
         for step in range(self.task.rounds):
             asked.add(asked.rounded(wanted[:, step :: self.task.rounds]))
         found = np.hstack(asked.rounds).astype(np.int64)

@@ -41,24 +41,24 @@ _DEAFENING = 1e6
 
 
 @dataclass(frozen=True)
-class Told:
+class Messages:
     """All messages of one side in their order, and the weights that it would release in the end."""
 
     messages: Vector
     weights: Vector
 
 
-def scores_told(rows: Matrix, owner: str, slopes: Script, task: Exchange) -> Told:
+def scores_told(rows: Matrix, owner: str, slopes: Script, task: Exchange) -> Messages:
     """What a passive party with these rows tells, before noise, when it receives these slopes."""
     side, told = passive_side(exchange.with_constant(rows, owner, task), owner, task), []
     for step in task.steps:
         side.take(step.batch, slopes[step.number, step.batch :: task.batches])
         if step.answer is not None:
             told.append(side.scores(step.answer))
-    return Told(np.concatenate(told), side.weights)
+    return Messages(np.concatenate(told), side.weights)
 
 
-def slopes_told(rows: Matrix, labels: Vector, scores: Mapping[str, Script], task: Exchange) -> Told:
+def slopes_told(rows: Matrix, labels: Vector, scores: Mapping[str, Script], task: Exchange) -> Messages:
     """What the active party with these rows and labels tells, before noise, when it receives these scores."""
     side, told = active_side(exchange.with_constant(rows, task.active, task), labels, task), []
     for step in task.steps:
@@ -67,7 +67,7 @@ def slopes_told(rows: Matrix, labels: Vector, scores: Mapping[str, Script], task
         if step.answer is not None:
             for party, script in scores.items():
                 side.hear(party, step.answer, script[step.number, step.answer :: task.batches])
-    return Told(np.concatenate(told), side.released())
+    return Messages(np.concatenate(told), side.released())
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Tables:
         labels[self.person] = high if neighbour else low
         return labels
 
-    def told(self, neighbour: int, played: Exchange) -> Told:
+    def told(self, neighbour: int, played: Exchange) -> Messages:
         """What the owner tells of one of the tables when it keeps to the bounds of ``played``."""
         rows = self.rows(neighbour, len(played.block(self.owner).columns))
         if self.owner == self.task.active:

@@ -1,4 +1,4 @@
-"""What tasks share whose parties tell each other noised numbers: nobody holds shares, and noise is the sender's own."""
+"""What tasks have in common whose parties send each other noised numbers: nobody holds shares of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from colonnade.privacy.noise.grid import Grid
 from colonnade.protocols.cost import Cells, Load, seconds_per_draw
 from colonnade.protocols.task import Adjustable, Task
 
-NOISE_UNIT = 1 << 20  # the noise is a squared multiple of the sensitivity, in units of its inverse
+NOISE_UNIT = 1 << 20  # noise = NOISE_UNIT means a variance of one squared sensitivity
 
 
-class Told(Task, Adjustable):
+class OverMessages(Task, Adjustable):
     """A task without a committee: the ``active`` party and the others send each other numbers in steps of ``2^-bits``.
 
     The variance of an owner's noise is ``noise / 2^20`` times the square of what one person's columns can move.
@@ -80,7 +80,7 @@ class Told(Task, Adjustable):
     def calibrated(self, budgets: Sequence[Budget]) -> Self:
         """The same with the least noise that keeps every budget."""
         calibrated = with_least_noise(self.with_noise, self.trust, budgets, owners=1)
-        _ = calibrated.bound  # refused now, not in the middle
+        _ = calibrated.bound  # noise that is too large is refused now, not during the run
         return calibrated
 
     # --- the same task with given noise
@@ -123,12 +123,12 @@ class Told(Task, Adjustable):
         return self.with_noise(max(1, math.ceil(Fraction(multiplier) ** 2 * NOISE_UNIT)))
 
 
-def told(
+def told_event(
     name: str, owner: str, numbers: int, square: int, variance: int, theorem: str, audience: tuple[str, ...]
 ) -> Event:
-    """The event of numbers with noise of their owner alone; ``square`` is their squared sensitivity, on the grid."""
+    """The event that an owner sends so many numbers with its own noise; ``square`` is their squared sensitivity."""
     l1 = min(square, math.isqrt(numbers * square))
-    moved = Sensitivity(l1, square, l1, square)  # nobody is held to adding or removing a person here
+    moved = Sensitivity(l1, square, l1, square)  # no observer is judged by adding or removing a person
     return own_noise(owner, variance).release(name, numbers, moved, theorem=theorem, audience=audience, about=(owner,))
 
 

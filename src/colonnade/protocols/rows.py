@@ -1,9 +1,9 @@
 """Rows of all owners side by side: whose columns they are, and that all owners hold the same people in one order.
 
-Without an alignment the owners share an id column and each sorts its rows by id; after one, ids are the opaque common
-ones. The owners share a salt that the coordinator does not see, and the coordinator compares salted digests that it
-cannot look behind: nobody holds both another's digest and the salt. Where members are hidden the lists differ, and
-owners compare which universe their slots belong to.
+Without an alignment all owners have an id column and sort their rows by id; after an alignment the ids are random names
+that all owners have in common. The owners share a salt that the coordinator does not see, and the coordinator compares
+salted digests, from which it cannot find ids: nobody has both another owner's digest and the salt. If members are
+hidden, the owners' lists differ, and owners compare which universe their slots belong to.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Listed(Protocol):
 
     @property
     def places(self) -> Places | None:
-        """The slots of the rows, in their order, where nobody knows whom all owners hold."""
+        """The slots of the rows, in their order, if nobody knows which people all owners hold; else ``None``."""
 
 
 class Rows(Listed, Protocol):
     """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
-        """The encoded rows in that order, some at a time."""
+        """The encoded rows in that order, so many at a time."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class JointRows(Task):
 
 
 class KnownPeople:
-    """Rows for somebody who knows whose they are, so members are never hidden.
+    """Rows of people whom the owner can name, so that members are not hidden.
 
-    ``own_ids`` is what an owner itself calls these people, where that is something else than all call them.
+    ``own_ids`` are the ids in the owner's own table, if those differ from the common ``ids``.
     """
 
     ids: Sequence[str]
@@ -104,11 +104,11 @@ class KnownPeople:
 
     @property
     def places(self) -> None:
-        """None: nobody has a slot."""
+        """Always ``None``: these rows have no slots."""
 
     @property
     def called(self) -> tuple[str, ...]:
-        """The people, as their owner calls them."""
+        """The people, by the ids of the owner's own table."""
         return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
@@ -169,7 +169,7 @@ def _checked(rows: int, most: int, hidden: bool) -> int:
 
 
 def digest(salt: bytes, ids: Sequence[str]) -> bytes:
-    """A digest of the sorted list in which no two lists can run together."""
+    """A digest of a sorted list of ids; two different lists never give the same text to digest."""
     state = hashlib.sha256(salt)
     for start in range(0, len(ids), _CHUNK):
         for piece in packed(ids, start, start + _CHUNK):
@@ -178,7 +178,7 @@ def digest(salt: bytes, ids: Sequence[str]) -> bytes:
 
 
 def mismatch(first: str, own: Mapping[str, Any], owner: str, answer: Mapping[str, Any]) -> str:
-    """The sentence that everyone sees; it names no person."""
+    """The sentence about two lists that differ, for everyone; it names no person."""
     if own.get("rows") != answer.get("rows"):
         return (
             f"{first} and {owner} do not hold the same people: {first} has {own.get('rows')} rows and {owner} has "

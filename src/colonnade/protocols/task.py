@@ -1,7 +1,7 @@
 """The contract of a public task: all that sessions, studies, audits and reports may ask of it.
 
-A task is a frozen value that every participant holds equally. One that lacks a member is refused when its kind is
-registered (:func:`check_complete`), not when somebody prices or runs it.
+A task is a frozen value, and every participant holds an equal one. A class of tasks that lacks a member is refused when
+its kind is loaded (:func:`check_complete`), not when somebody prices or runs a task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from colonnade.protocols.roles import COORDINATOR
 
 
 class Revealing(ABC):
-    """Whoever is trusted with what, and what is revealed."""
+    """What is revealed, and the trust between the participants that its price rests on."""
 
     trust: Trust
 
@@ -48,7 +48,7 @@ class Playable(Revealing):
 
     @property
     def openings(self) -> Mapping[Event, int]:
-        """How often numbers of each event are opened or told."""
+        """For each event, how often its numbers are opened or told."""
         return Counter(self.events)
 
 
@@ -60,7 +60,7 @@ class Priced(Revealing):
     rows_fixed: ClassVar[bool] = False
     """Whether the study states the exact number of rows, because the price rests on it."""
     released: ClassVar[str] = "releases no second moments"
-    """What is released, as the end of a sentence that begins with the study; used where it cannot be planned."""
+    """What is released, as the end of a sentence that begins with the study; for noise that is not adjustable."""
 
     @property
     @abstractmethod
@@ -74,11 +74,11 @@ class Priced(Revealing):
 
     @property
     def rows_stated(self) -> int | None:
-        """The number of people that the study states, exactly or about; nothing where it states none."""
+        """The number of people that the study states, exact or approximate; ``None`` if it states no number."""
         return None
 
     def adjustable(self, rows: int | None) -> Adjustable | None:
-        """The same with noise that is given and not calibrated, about so many rows; nothing where there is no such."""
+        """The task with given instead of calibrated noise, for about so many rows; ``None`` if that is not possible."""
         return None
 
 
@@ -115,12 +115,12 @@ class Task(Playable, Priced):
     @property
     @abstractmethod
     def noise_on(self) -> str:
-        """Which number that is, in words."""
+        """Which published number ``noise_std`` is about, in words."""
 
     @property
     @abstractmethod
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody, from beginning to end."""
+        """How often participants wait for each other, from the beginning to the end."""
 
     @property
     @abstractmethod
@@ -143,7 +143,7 @@ class Task(Playable, Priced):
 
     @property
     def rows_at_once(self) -> int | None:
-        """How many rows a seat holds at a time; nothing where it keeps all of them."""
+        """How many rows a seat holds at a time; ``None`` if it keeps all of them."""
         return None
 
     def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
@@ -155,7 +155,7 @@ class Task(Playable, Priced):
         seats, primes, cells = self.trust.committee, len(self.committee.system.primes), self.cells(name, rows)
         explicit = len(seats) - self.trust.threshold - (name in seats)
         sent = WORD * primes * (cells.dealt * explicit + cells.opened)
-        # A task that streams its rows holds a block of them at a time, and works on it; the others keep what they hold.
+        # A task that streams its rows holds one block at a time, and a work copy of it; other tasks keep all rows.
         streamed = None if self.rows_at_once is None else min(rows, self.rows_at_once)
         at_once = max(cells.held, cells.dealt) * (2 * rows if streamed is None else 4 * streamed) // rows
         opened = cells.opened // max(1, len(self.everyone) - 1)
@@ -183,7 +183,7 @@ class Adjustable(ABC):
     @property
     @abstractmethod
     def number_of_rows(self) -> int | None:
-        """About how many people it is; nothing where nobody said."""
+        """About how many people there are; ``None`` if nobody said so."""
 
     @property
     @abstractmethod
@@ -215,15 +215,15 @@ class Adjustable(ABC):
 
     @property
     def about_all(self) -> bool:
-        """Whether every release is about all rows, so that their number matters to a mean alone."""
+        """Whether every release is about all rows, so that their number changes only the error of a mean."""
         return True
 
     def with_rows(self, rows: int) -> Self:
-        """The same about so many people; only where ``why_no_rows`` is nothing."""
+        """The same for so many people; only if ``why_no_rows`` is ``None``."""
         raise NotImplementedError
 
     def with_rounds(self, rounds: int) -> Self:
-        """The same with so many rounds; only where ``why_no_rounds`` is nothing."""
+        """The same with so many rounds; only if ``why_no_rounds`` is ``None``."""
         raise NotImplementedError
 
 

@@ -119,7 +119,7 @@ def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
     send_words(me.link(owner), "index", index)
 
 
-def told(me: Owner, joiner: str, tags: Words) -> Members:
+def receive_matches(me: Owner, joiner: str, tags: Words) -> Members:
     """Find the matches, as whoever joined names them, among one's own tags."""
     rows = positions(receive_words(me.link(joiner), "matched", joiner), tags)
     index = receive_words(me.link(joiner), "index", joiner)

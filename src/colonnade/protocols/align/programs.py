@@ -177,7 +177,7 @@ def _joined(
         join.send_store(me, made, shares, joiner)
     if task.mode == "dh":
         tags.wait_for_leader(me)
-    return join.told(me, joiner, made.tags)
+    return join.receive_matches(me, joiner, made.tags)
 
 
 def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], keys: Keys, task: Aligning) -> Aligned:

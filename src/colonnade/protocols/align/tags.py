@@ -70,8 +70,8 @@ def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str], *, b
     secrets = {other: Blind.fresh(Stream.fresh()) for other in others} if both else {}
     theirs = {other: received_size(me.link(other), "list", other) for other in others}
     waiting = _turns(theirs, 0 if both else len(keys))
-    step = _Told(me, len(keys) + sum(size for _, size in waiting))
-    found = _asked(me, keys, others, secrets, step)
+    step = _ReportedSteps(me, len(keys) + sum(size for _, size in waiting))
+    found = _blinded_by_peers(me, keys, others, secrets, step)
     for other, size in waiting:
         if both:
             _answer(me, other, secrets[other], size)
@@ -99,7 +99,7 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) 
             if start >= size:
                 me.link(leader).send("at work")
             step(len(mine))
-    return _asked(me, keys, [leader], {leader: secret}, step)[leader] if both else own
+    return _blinded_by_peers(me, keys, [leader], {leader: secret}, step)[leader] if both else own
 
 
 def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
@@ -112,7 +112,7 @@ def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
     ]
 
 
-def _asked(
+def _blinded_by_peers(
     me: Owner, keys: Sequence[bytes], peers: Sequence[str], own: dict[str, Blind], step: Step
 ) -> dict[str, Tags]:
     """Tags of one's own keys under each peer's secret, and under one's own for that peer where there is one."""
@@ -140,7 +140,7 @@ def _answer(me: Owner, peer: str, secret: Blind, size: int) -> None:
     me.link(peer).send("blinded twice", points=secret.on(points, peer))
 
 
-class _Told(Steps):
+class _ReportedSteps(Steps):
     """Counts keys, and tells the coordinator too, which has nothing else to show."""
 
     def __init__(self, me: Owner, total: int) -> None:
@@ -154,7 +154,7 @@ class _Told(Steps):
 
 def follow(me: Coordinator, leader: str, others: Sequence[str]) -> None:
     """The coordinator watches how far the leader is, and tells the others that all are at work."""
-    for done, total in _heard(me, leader):
+    for done, total in _reports(me, leader):
         me.progress("align", done, total)
         for other in others:
             me.link(other).send("aligning", done=done, total=total)
@@ -162,11 +162,11 @@ def follow(me: Coordinator, leader: str, others: Sequence[str]) -> None:
 
 def wait_for_leader(me: Owner) -> None:
     """Another owner waits until the leader has everybody's tags."""
-    for _ in _heard(me, COORDINATOR):
+    for _ in _reports(me, COORDINATOR):
         pass
 
 
-def _heard(me: Role, peer: str) -> Iterator[tuple[int, int]]:
+def _reports(me: Role, peer: str) -> Iterator[tuple[int, int]]:
     done, total = 0, 1
     while done < total:
         said = me.link(peer).recv("aligning")

@@ -19,7 +19,7 @@ from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.protocols.directions.integers import exact_products, noise_shares, quantise
-from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
+from colonnade.protocols.directions.search import AskedDirections, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
@@ -56,7 +56,7 @@ def coordinator(me: Coordinator, task: Directions) -> NoisyProducts:
 def reference(
     tables: Mapping[str, NDArray[np.int64]], directions: Sequence[IntegerDirections], task: Directions
 ) -> list[NDArray[np.int64]]:
-    """The integers of all rounds in the clear, before noise: ``tables`` hold the rounded rows, without the constant."""
+    """The integers of all rounds in the clear, before noise; ``tables`` hold the rounded rows, without the constant."""
     parts = [tables[owner].astype(object) for owner in task.owners]
     joint = np.hstack([*parts, np.full((len(parts[0]), 1), task.constant, dtype=object)])
     rounds = []
@@ -70,13 +70,13 @@ def reference(
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Directions, stream: Stream) -> NoisyProducts:
     """What the protocol would publish, computed in one place: the same rounding, integers, directions and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     # What the protocol refuses is not simulated either.
     task.committee  # noqa: B018
     parts = [quantise(tables[block.owner], block, task, stream) for block in task.blocks]
     joint = np.hstack([*parts, np.full((len(parts[0]), 1), float(task.constant))])
-    asked = Asked(task)
+    asked = AskedDirections(task)
     opened: list[NDArray[np.int64]] = []
     for number in range(task.rounds):
         asked.add(_wanted(task, asked, opened, stream))
@@ -109,7 +109,7 @@ class Seat:
         self.kept.append(block)
 
     def products(self, directions: IntegerDirections, *, with_total: bool) -> Shares:
-        """Z'(Z Q) on shares, and last the weighted sum of all squared norms, at the degree of a product."""
+        """Shares of Z'(Z Q), and last, if ``with_total``, of the weighted sum of all squared norms."""
         task, system = self.task, self.me.hand.system
         public = system.split(directions.astype(np.float64))
         if self._rows is None:
@@ -124,14 +124,14 @@ class Seat:
 
 
 def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None) -> NoisyProducts:
-    """All rounds: directions, products and an opening each."""
-    asked = Asked(task)
+    """All rounds; in each, directions are chosen, products are computed and opened."""
+    asked = AskedDirections(task)
     opened: list[NDArray[np.int64]] = []
     draw = None if stream is None else partial(noise_shares, task, stream=stream)
     rounds = Rounds(range(task.rounds), me.progress, "search")
     for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         with me.meter.phase("search"):
-            asked.add(_told(me, task, asked, opened))
+            asked.add(_chosen(me, task, asked, opened))
         products = None
         if seat:
             with me.meter.phase("multiply"):
@@ -141,8 +141,10 @@ def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None
     return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
 
 
-def _told(me: Role, task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]]) -> IntegerDirections:
-    """The next directions: one participant chooses them, since floats differ between machines, and tells the others."""
+def _chosen(
+    me: Role, task: Directions, asked: AskedDirections, opened: Sequence[NDArray[np.int64]]
+) -> IntegerDirections:
+    """The next directions: one participant chooses and sends them, as floats differ between machines."""
     if me.name != task.speaker:
         directions: IntegerDirections = me.link(task.speaker).recv("directions").get("values")  # type: ignore[assignment]
         return directions
@@ -153,8 +155,10 @@ def _told(me: Role, task: Directions, asked: Asked, opened: Sequence[NDArray[np.
     return directions
 
 
-def _wanted(task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]], stream: Stream) -> IntegerDirections:
-    """Directions that follow from what was opened, and at first from nothing."""
+def _wanted(
+    task: Directions, asked: AskedDirections, opened: Sequence[NDArray[np.int64]], stream: Stream
+) -> IntegerDirections:
+    """The directions of the next round, from what was opened; random ones in the first round."""
     if not opened:
         return asked.rounded(beginning(task, stream))
     return asked.rounded(NoisyProducts(task, tuple(asked.rounds), tuple(opened)).following())

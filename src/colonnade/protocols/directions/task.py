@@ -30,7 +30,7 @@ TOTAL_PART = 8
 _AHEAD = 2**21  # numbers of noise that an owner deals at a time
 _DEALT = 2**25  # numbers of the joint table that are dealt at a time
 _BLOCK = 2**22  # of which a seat works on so many at a time
-_MOST_REFINED = 16  # owners; beyond, what one of them holds of all columns is too little to matter
+_MOST_REFINED = 16  # owners; of more owners each holds too few of the columns for a smaller bound to matter
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Directions(JointRows, InRounds):
 
     @property
     def room(self) -> float:
-        """What rounding of one round's directions may add to a sum that the reach bounds.
+        """How much rounding of one round's directions may add to a sum that the reach bounds.
 
         It leaves about a third of a direction's length between two of them.
         """
@@ -83,12 +83,12 @@ class Directions(JointRows, InRounds):
 
     @property
     def entries(self) -> int:
-        """How many numbers a round opens: the products, and last what the first round says of all squared norms."""
+        """How many numbers a round opens: the products, and last the sum of squared norms, in the first round."""
         return self.width * self.directions + 1
 
     @property
     def total_weight(self) -> int:
-        """By what the sum of squared norms is multiplied, in the first round."""
+        """The factor of the sum of squared norms, in the first round."""
         return self.reach // TOTAL_PART
 
     # --- bounds and noise
@@ -132,7 +132,7 @@ class Directions(JointRows, InRounds):
         return self.additive.release(NAME, self._opened, moved, theorem=THEOREM, others=others)
 
     def _refined(self) -> list[tuple[str, int, int]]:
-        """For each owner, how far all moves when only the columns change that it does not hold."""
+        """For each owner, how far all opened numbers move when only columns of the other owners change."""
         if len(self.owners) > _MOST_REFINED:
             return []
         found = []
@@ -178,7 +178,7 @@ class Directions(JointRows, InRounds):
 
     @property
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody: directions, shares and what they open, in every round."""
+        """How often participants wait for each other: for directions, shares and opened numbers, in every round."""
         return 8 + 3 * self.rounds + 2 * -(-self.rounds // self.rounds_ahead)
 
     def cells(self, name: str, rows: int) -> Cells:

@@ -1,9 +1,9 @@
-"""Generalised linear models over noised messages (HDP-VFL: Algorithm 1, with what is received clipped).
+"""Generalised linear models over noised messages (HDP-VFL: Algorithm 1, where received numbers are clipped).
 
 The active party holds the label. In every step it sends the noised slopes of its loss, the same numbers to all; each
 passive party clips them, updates its own weights and answers with the noised scores of its rows; the active party adds
-those to its own. Nobody computes on shares: what leaves a party is its own numbers with its own noise, on a grid. Every
-party keeps its weights, or, if the task says so, all release them with noise in the end.
+those to its own. Nobody computes on shares: a party sends its own numbers with its own noise, on a grid. Every party
+keeps its weights; if the task says so, all release them with noise in the end.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Outcome:
     kept: KeptWeights | None
     released: Mapping[str, KeptWeights] | None
     fit: str = ""
-    """A random name of this fit, the same at everyone: kept weights of another one do not belong to it."""
+    """A random name of this fit, equal at all parties, so that weights of different fits are not combined."""
 
 
 def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> Outcome:
-    """An owner's program; ``labels`` are in the order of the rows, at the active party."""
+    """An owner's program; the active party gives ``labels`` in the order of the rows."""
     stream = Stream.fresh()
     rows = _checked(me, features, labels, task)
     with me.meter.phase("encode"):
@@ -54,7 +54,7 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
 
 
 def coordinator(me: Coordinator, task: Exchange) -> Outcome:
-    """The coordinator's program: it relays, and learns what is released."""
+    """The coordinator's program: it passes messages on, and learns what is released."""
     compare_rows(me, task)
     fit = _named(me, task)
     for _ in (rounds := Rounds(task.steps, me.progress, "exchange")):
@@ -70,7 +70,7 @@ def simulate(
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
     """What all parties would keep and release, computed in one place: the same steps, rounding and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     return reference(tables, labels, task, lambda name, v, count: own_noise(name, v).draw((count,), stream))
 
@@ -78,7 +78,7 @@ def simulate(
 def reference(
     tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, draw: Draw
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
-    """The protocol in the clear, without messages: with the same noise it ends with the same numbers."""
+    """The protocol in one place, without messages; with the same noise it gives the same numbers."""
     active = active_side(with_constant(tables[task.active], task.active, task), labels, task)
     others = {name: passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
     calm = EarlyStop(task.patience, task.batches)
@@ -102,7 +102,7 @@ def reference(
 
 
 def with_constant(rows: NDArray[np.float64], name: str, task: Exchange) -> NDArray[np.float64]:
-    """An owner's rows with the constant beside them; a row that the encoder failed to clip is zero."""
+    """An owner's rows with the constant as last column; a row that the encoder failed to clip becomes zero."""
     block = task.block(name)
     if rows.shape != (task.rows, len(block.columns)):
         raise DataError(f"the rows of {name} must be {task.rows} of {len(block.columns)} columns")
@@ -111,12 +111,12 @@ def with_constant(rows: NDArray[np.float64], name: str, task: Exchange) -> NDArr
 
 
 def noised(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
-    """A message: values on the grid, with an owner's noise; audits attack this very function."""
+    """One owner's message: values on the grid, with its noise; audits attack this function."""
     return task.grid.quantise(values) + draw(name, task.message_variance(name), len(values))
 
 
 def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
-    """Weights to be released: on the grid, with an owner's noise."""
+    """One owner's released weights: on the grid, with its noise."""
     return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))
 
 
@@ -140,7 +140,7 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
             ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
-                told = me.told(name, "scores", _size(step.answer, task))
+                told = me.receive_told(name, "scores", _size(step.answer, task))
                 side.hear(name, step.answer, task.grid.real(told))
         if stop:
             rounds.end()
@@ -161,7 +161,7 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
-        slopes = me.told(task.active, "slopes", _size(step.batch, task))
+        slopes = me.receive_told(task.active, "slopes", _size(step.batch, task))
         if not me.link(task.active).recv("step")["more"]:
             rounds.end()
         with me.meter.phase("learn"):
@@ -187,11 +187,13 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
 def _weights_of_others(me: Role, task: Exchange) -> dict[str, KeptWeights]:
     """The weights that all other owners release."""
     others = [name for name in task.owners if name != me.name]
-    return {name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name)))) for name in others}
+    return {
+        name: KeptWeights(name, task.grid.real(me.receive_told(name, "weights", task.weights(name)))) for name in others
+    }
 
 
 def _unfolded(me: Role, task: Exchange) -> KeptWeights:
-    """The active party's released weights as it reads them with what it received."""
+    """The active party's released weights, as a model of the scores themselves; the active party computed and sent it."""
     message = me.link(task.active).recv("unfolded")
     weights, factors = message.get("weights"), message.get("factors")
     size = len(task.block(task.active).columns) + 1
@@ -216,7 +218,7 @@ def _size(batch: int, task: Exchange) -> int:
 
 
 def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> int:
-    """The number of rows, which bounds and batches rest on; nothing has been sent yet."""
+    """The number of rows, after checks of what this owner holds; nothing has been sent yet."""
     if features.places is not None:
         raise StudyError("an exchange needs to know whom all parties hold; align with hidden = false")
     if (me.name == task.active) != (labels is not None):

@@ -11,12 +11,12 @@ from colonnade.errors import StudyError
 from colonnade.privacy import Event
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.bounds import Bounded
-from colonnade.protocols.messages import NOISE_UNIT, told
+from colonnade.protocols.messages import NOISE_UNIT, told_event
 
 PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
 FITS = "alternating-fits"
-RELEASE = 4  # a squared multiple of the messages': weights move far less than messages, so this costs little accuracy
+RELEASE = 4  # weights get this multiple of the messages' variance: they move far less, so it costs little accuracy
 _MOST_FITS, _MOST_STEPS = 100, 100_000
 _SECONDS_PER_SLOPE = 5e-8
 _NEWTON_STEPS = 8
@@ -119,7 +119,7 @@ class Exchange(Bounded):
 
     @cached_property
     def _noiseless(self) -> Exchange:
-        """The same for any noise: what sensitivities depend on."""
+        """The task with one fixed noise, as sensitivities do not depend on the noise."""
         return self if self.noise == NOISE_UNIT else replace(self, noise=NOISE_UNIT)
 
     def message_deviation(self, owner: str) -> float:
@@ -131,26 +131,26 @@ class Exchange(Bounded):
         return self.deviation_of(self.weights_variance(owner))
 
     def message_event(self, owner: str) -> Event:
-        """What all messages of an owner tell about its columns, to whoever receives or infers them."""
+        """The event that an owner sends all its messages, to whoever receives or can compute them."""
         kind = "slopes" if owner == self.active else "scores"
         return self._event(f"{kind} of {owner}", owner, self.numbers(owner), self._message_square(owner), self.noise)
 
     def weights_event(self, owner: str) -> Event:
-        """What an owner's released weights tell besides."""
+        """The event that an owner releases its weights, after all messages are known."""
         square = self._weights_square(owner)
         return self._event(f"weights of {owner}", owner, self.weights(owner), square, RELEASE * self.noise)
 
     def _event(self, name: str, owner: str, numbers: int, square: int, noise: int) -> Event:
         theorem = FITS if self.method == "alternating" else STEPS
         audience = () if self.seen else tuple(other for other in self.owners if other != owner)
-        return told(name, owner, numbers, square, self._variance(square, noise), theorem, audience)
+        return told_event(name, owner, numbers, square, self._variance(square, noise), theorem, audience)
 
     @property
     def seen(self) -> bool:
-        """Whether messages count as published: weights that are released follow from them, and so does an early end.
+        """Whether messages count as published: released weights depend on them, and so does an early end.
 
-        Whoever relays messages sees when they end, and with enough epochs for ``patience`` to run out that depends on
-        what they said.
+        The coordinator passes messages on and sees when they end. If ``patience`` can end them before the last epoch,
+        that time depends on what they contained.
         """
         return self.release or (self.patience is not None and self.patience + 1 < self.epochs)
 
@@ -172,7 +172,7 @@ class Exchange(Bounded):
 
     @property
     def rows_limit(self) -> int:
-        """Neither more nor fewer than the study states."""
+        """The exact number of people that the study states."""
         return self.rows
 
     rows_stated = rows_limit
@@ -198,7 +198,7 @@ class Exchange(Bounded):
 
     @property
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody."""
+        """How often participants wait for each other."""
         return 8 + 2 * len(self.steps) + int(self.release)
 
     def load(self, name: str, rows: int, pace: float) -> Load:

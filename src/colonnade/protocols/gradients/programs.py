@@ -1,7 +1,7 @@
 """Logistic regression by noisy gradients of batches (SQM: Algorithm 3, once a round, on shares dealt once).
 
-Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee; so is the
-label. In every round each seat takes the rows of the round's batch and computes, on its shares alone,
+Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee; the label is
+dealt too. In every round each seat takes the rows of the round's batch and computes, on its shares alone,
 
     g = sum over the batch of x (2 gamma^2 (1 - 2 y) + <w, x>),                      the sigmoid to degree 1, or
     g = sum over the batch of x (24 gamma^6 (1 - 2 y) + 12 gamma^4 u - u^3), u = <w, x>,           to degree 3,
@@ -33,7 +33,7 @@ from colonnade.randomness import Stream, new_key
 
 
 def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: Gradients) -> Learned:
-    """An owner's program; ``labels`` are zeros and ones in the order of the ids, at the label's owner."""
+    """An owner's program; the owner of the label gives ``labels``, zeros and ones in the order of the ids."""
     stream = Stream.fresh()
     rows = agree_on_rows(me, task, features)
     secret = _share_draw(me, features.ids, task)
@@ -75,7 +75,7 @@ def simulate(
 ) -> Learned:
     """What the protocol would publish, computed in one place: the same rounding, integers, batches and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     parts = [quantise(tables[block.owner], block, task, stream)[:, : len(block.columns)] for block in task.blocks]
     x = np.hstack([*parts, np.full((len(labels), 1), float(task.constant))])
@@ -94,7 +94,7 @@ def simulate(
 class Seat:
     """A committee member's work: it keeps the shares of all rows, and computes gradients of batches of them.
 
-    Beside a row stands the part of its score that its label decides, which is the same in every round.
+    With each row it keeps the part of its score that depends on its label, which is the same in every round.
     """
 
     def __init__(self, me: Role, task: Gradients, rows: int) -> None:
@@ -143,7 +143,7 @@ class Seat:
         return hand.lower(hand.multiply(u, rest))
 
     def _rows(self, batch: NDArray[np.int64]) -> NDArray[np.float64]:
-        """A batch's shares; where its size would show in messages, empty places follow."""
+        """The shares of a batch; if messages would show its size, zeros are added up to a fixed size."""
         size = self.task.room(self.rows) if self.task.padded else len(batch)
         if len(batch) > size:
             raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
@@ -156,7 +156,7 @@ class Seat:
 
 
 def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:
-    """All rounds: a gradient, an opening and a step each."""
+    """All rounds; in each, a gradient is computed and opened, and the weights take a step."""
     descent = Descent(task)
     members = batches(task, seat.rows, drawn) if seat else iter(())
     draw = None if stream is None else partial(noise_shares, task, stream=stream)
@@ -184,7 +184,7 @@ def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
         weights = me.link(speaker).recv("weights")["weights"]
         if not isinstance(weights, np.ndarray) or weights.shape != (task.classes, task.width):
             raise ProtocolError(f"{speaker} sent weights of another shape than was due")
-        me.revealed.append(task.event)  # its record says what the weights are made of, though others opened it
+        me.revealed.append(task.event)  # the weights follow from it, though others opened it
         return Learned(task, np.array(weights, dtype=np.float64))
     if me.name == speaker:
         for name in task.everyone:
@@ -194,7 +194,7 @@ def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
 
 
 def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
-    """The seed of the coins, or everyone's batch: the first owner draws it and tells the committee."""
+    """The secret of all batches: the first owner draws it and sends it to the committee."""
     first = task.owners[0]
     if me.name != first:
         return bytes(me.link(first).recv("draw")["secret"]) if me.hand.seated else b""
@@ -208,7 +208,7 @@ def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
 def _pieces(
     features: Rows, labels: NDArray[np.float64] | None, block: Block, task: Gradients
 ) -> Iterator[NDArray[np.float64]]:
-    """An owner's rows some at a time, the label's owner with the labels beside them."""
+    """An owner's rows, block by block; at the owner of the label with the labels as last columns."""
     start = 0
     for values in features.blocks(task.block_rows):
         if block.owner == task.label_owner:

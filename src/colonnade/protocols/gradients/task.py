@@ -39,8 +39,8 @@ class Gradients(JointRows, InRounds):
     * ``poisson``: each person joins each batch with chance ``batch / rows``, by coins that the owners know;
     * ``disjoint``: a person's batch follows from its id and a salt, and the batches take turns.
 
-    ``rows`` is what everybody may know of the number of people. Sums are divided by ``batch``, never by the size
-    of a drawn batch.
+    ``rows`` is about the number of people, as everybody may know it. Sums are divided by ``batch``, never by the
+    size of a drawn batch.
     """
 
     blocks: tuple[Block, ...]
@@ -87,7 +87,7 @@ class Gradients(JointRows, InRounds):
 
     @property
     def divisor(self) -> int:
-        """By what an opened integer is divided to become a gradient."""
+        """An opened integer divided by this number is a gradient."""
         return gradient_scale(self.program, self.gamma)
 
     def block_norm_squared(self, block: Block) -> int:
@@ -106,7 +106,7 @@ class Gradients(JointRows, InRounds):
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """How far one person can move one round's sum: every class by as much as one class alone."""
+        """How far one person can move one round's sum: the sum of every class as far as one class alone."""
         one = gradient_sensitivity(self.program, self.gamma, self.norm_squared, self.weights_squared, self.width)
         k = self.classes
         return Sensitivity(k * one.l1, k * one.l2_squared, k * one.replace_l1, k * one.replace_l2_squared)
@@ -118,11 +118,11 @@ class Gradients(JointRows, InRounds):
 
     @property
     def padded(self) -> bool:
-        """Whether the committee sends messages about each person in a batch, so that sizes must not tell its size."""
+        """Whether messages of the committee would show the size of a batch, so that batches get a fixed size."""
         return self.expansion == 3 and self.sampling == "poisson"
 
     def room(self, rows: int) -> int:
-        """So many places a batch drawn from ``rows`` people gets: it is larger with chance :data:`OVERFLOW` at most.
+        """The fixed size of a batch drawn from ``rows`` people; a batch is larger with chance :data:`OVERFLOW` at most.
 
         Chernoff: a binomial count of mean m is above m + a with chance at most exp(-a^2 / (2 m + 2 a / 3)).
         """
@@ -146,7 +146,7 @@ class Gradients(JointRows, InRounds):
             "batch gradients",
             self.entries,
             self.sensitivity,
-            # The tail counts for every number and share; a batch overflows once a round.
+            # The tail counts for every number and share, but a batch can overflow only once a round.
             tail=TAIL + (OVERFLOW / (self.entries * len(self.owners)) if self.padded else 0),
             theorem=THEOREM if self.sampling == "poisson" else f"{THEOREM}, fixed-batches",
         )
@@ -156,7 +156,7 @@ class Gradients(JointRows, InRounds):
 
     @property
     def coins(self) -> tuple[str, ...]:
-        """Who may know which people are in a drawn batch: the owners, and whoever computes on it."""
+        """Who may know which people are in a drawn batch: the owners, and the seats that compute on it."""
         return (*self.owners, *(name for name in self.trust.committee if name not in self.owners))
 
     @cached_property
@@ -184,7 +184,7 @@ class Gradients(JointRows, InRounds):
 
     @property
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody: each round once, with two more where the degree is lowered."""
+        """How often participants wait for each other: once a round, and twice more if the degree is lowered."""
         ahead = -(-self.rounds // self.rounds_ahead)
         return 8 + self.rounds * (1 if self.expansion == 1 else 3) + 2 * ahead
 

@@ -1,8 +1,8 @@
 """The public task of scores by kept weights: whose scores are sent to whom, within which bounds, under which noise.
 
-Weights that were kept are not private: they say something about the people they were fitted to, and so would every
-score made with them. So each sender first blurs its weights, for this question alone, and makes the scores with the
-blurred ones. What is left to protect is then one score of each new person.
+Weights that were kept depend on the people they were fitted to, and so does every score made with them. So each sender
+first adds noise to its weights ("blurs" them), for this question only, and makes the scores with the blurred weights.
+What is left to protect is then one score of each new person.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from colonnade.errors import StudyError
 from colonnade.privacy import Event, Trust
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.task import STEPS
-from colonnade.protocols.messages import NOISE_UNIT, Told, told
+from colonnade.protocols.messages import NOISE_UNIT, OverMessages, told_event
 
 PROTOCOL = "exchange-ask 1"
 _STEEPEST = 6
@@ -39,19 +39,19 @@ class Sender:
 
     @property
     def lean(self) -> int:
-        """By which power of 2 the variance of the noise on weights is a larger multiple than that on scores.
+        """The power of 2 by which noise on weights is larger than on scores, in units of squared sensitivity.
 
-        At that ratio both add about as little to a score as is possible for what they cost together.
+        At that ratio both together add the least noise to a score for the privacy that they cost together.
         """
         if not self.drift:
             return _STEEPEST
         square = (2 * Fraction(self.score_clip) / (Fraction(self.row_norm) * Fraction(self.drift))) ** 2
-        # The nearest power of 2, by comparisons that are exact and so alike on every machine.
+        # The nearest power of 2, by exact comparisons, which are the same on every machine.
         return sum(square >= Fraction(2) ** (2 * k - 1) for k in range(1 - _STEEPEST, 1 + _STEEPEST)) - _STEEPEST
 
 
 @dataclass(frozen=True)
-class KeptScoresTask(Told):
+class KeptScoresTask(OverMessages):
     """The public task. All owners and the coordinator hold an equal one.
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners, and sends one clipped score a person,
@@ -114,31 +114,31 @@ class KeptScoresTask(Told):
         return self.deviation_of(self.score_variance(owner))
 
     def blur(self, owner: str) -> float:
-        """About the deviation that blurred weights give to a score: for a row of half the square of its bound."""
+        """About the deviation that blurred weights give to a score, for a row of half its largest squared norm."""
         each = self.deviation_of(self.weights_variance(owner))
         return float(self.sender(owner).row_norm * each * math.sqrt(0.5))
 
     def score_event(self, owner: str) -> Event:
-        """What the scores of an owner tell about its columns of a new person."""
+        """The event that an owner's scores are sent, which tells about its columns of a new person."""
         square = self._score_square(owner)
         return self._event(f"new scores of {owner}", owner, self.rows_at_most, square, self.score_variance(owner))
 
     def weights_event(self, owner: str) -> Event:
-        """What its blurred weights tell about its columns of somebody in the fit; they are sent as scores only."""
+        """The event of its blurred weights, which tell about a person in the fit; they are used in scores and never sent."""
         size, square = self.sender(owner).weights, self._weights_square(owner)
         return self._event(f"blurred weights of {owner}", owner, size, square, self.weights_variance(owner))
 
     def _event(self, name: str, owner: str, numbers: int, square: int, variance: int) -> Event:
-        return told(name, owner, numbers, square, variance, STEPS, (self.active,))
+        return told_event(name, owner, numbers, square, variance, STEPS, (self.active,))
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """Everything that is told, and what it is made of: who is both new and in the fit is told of by both."""
+        """The events of scores and of the weights in them; both count for a person who is new and in the fit."""
         return tuple(made(owner) for owner in self.passives for made in (self.weights_event, self.score_event))
 
     @property
     def openings(self) -> Mapping[Event, int]:
-        """How often each event's numbers are told; blurred weights never are."""
+        """How often the numbers of each event are sent; blurred weights never are."""
         return {self.score_event(owner): 1 for owner in self.passives}
 
     # --- what sessions, studies and records ask

@@ -22,15 +22,15 @@ NAME = "second moments"
 THEOREM = "moments-sensitivity"
 GROUPED_THEOREM = "functional-sensitivity"
 HIDDEN_THEOREM = "hidden-members"
-_MOST_REFINED = 16  # owners; beyond, what one of them holds of all columns is too little to matter
+_MOST_REFINED = 16  # owners; of more owners each holds too few of the columns for a smaller bound to matter
 
 
 @dataclass(frozen=True)
 class Level:
     """The entries that get Laplace noise of one scale.
 
-    They are the products within the ``fresh`` owners' columns, of these with the ``lower`` owners' and with the
-    constant, and where ``top`` the square of the constant.
+    They are the products of two columns of ``fresh`` owners, of a column of a ``fresh`` and one of a ``lower`` owner,
+    and of a column of a ``fresh`` owner and the constant; if ``top``, also the square of the constant.
     """
 
     scale: int
@@ -48,7 +48,7 @@ class Level:
 class Limits:
     """Bounds on the integer rows of all owners, with a constant column.
 
-    With ``hidden`` one record of one owner decides whether a whole row is there (docs/theory/hidden-members.md).
+    With ``hidden``, one record of one owner decides whether a whole row counts (docs/theory/hidden-members.md).
     """
 
     blocks: tuple[Block, ...]
@@ -86,7 +86,7 @@ class Limits:
 
     @cached_property
     def norms_squared(self) -> dict[str, int]:
-        """The same for every owner."""
+        """For every owner, the largest squared norm of its rounded row."""
         return {block.owner: self.block_norm_squared(block) for block in self.blocks}
 
     @property
@@ -141,7 +141,7 @@ class Limits:
         fresh, lower = (self.radii(set(side) & set(owners)) for side in (level.fresh, level.lower))
         kept, below = (self.radii(set(side) - set(owners)).total for side in (level.fresh, level.lower))
         fixed = kept + below + self.constant
-        # Either as if all pairs of these owners were in the level, or the two kinds of its pairs one by one.
+        # The smaller of two bounds: all pairs of these owners at once, or the two kinds of pairs one after the other.
         together = grouped_replace_l1(fresh + lower, fixed)
         apart = grouped_replace_l1(fresh, fixed) + 2 * (fresh.total + kept) * lower.total
         return math.floor(min(together, apart))
@@ -159,7 +159,7 @@ class Limits:
 
 
 def levels(scales: dict[str, int]) -> Iterator[Level]:
-    """Levels of scales that owners named: an entry between two owners gets the larger one."""
+    """The levels of scales that owners named; an entry of two owners gets the larger of their scales."""
     distinct = sorted(set(scales.values()))
     for scale in distinct:
         fresh = tuple(owner for owner, own in scales.items() if own == scale)
@@ -168,7 +168,7 @@ def levels(scales: dict[str, int]) -> Iterator[Level]:
 
 
 def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
-    """All entries, each copy in the full matrix with Skellam or discrete Gaussian noise."""
+    """The event of all entries, with Skellam or discrete Gaussian noise on each copy in the full matrix."""
     moved = moments_sensitivity(limits.norm_squared, limits.width)
     refined = ((owner, *limits.changed(_others(limits, owner))) for owner in _refined(limits))
     return noise.release(
@@ -181,7 +181,7 @@ def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
 
 
 def laplace_release(limits: Limits, level: Level, noise: AdditiveNoise) -> AdditiveRelease:
-    """The entries of one scale, each once with discrete Laplace noise of it."""
+    """The event of the entries of one level, each opened once with discrete Laplace noise of its scale."""
     added, replaced = limits.added_l1(level), limits.replaced_l1(level, limits.owners)
     refined = ((owner, limits.replaced_l1(level, _others(limits, owner)), 0) for owner in _refined(limits))
     whole = level.top and not level.lower
@@ -200,7 +200,7 @@ def _theorems(limits: Limits, theorem: str) -> str:
 
 
 def _refined(limits: Limits) -> tuple[str, ...]:
-    """Whose own columns stay the same when others' change; not where a change elsewhere adds or removes its rows."""
+    """The owners for whom a smaller bound is computed, because their own columns stay the same when others' change."""
     return limits.owners if len(limits.owners) <= _MOST_REFINED and not limits.hidden else ()
 
 

@@ -1,15 +1,15 @@
 """Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
 
 Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee. The
-committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Own blocks
-never pass through the multiplication: their owner computes them in the clear and deals them as one input
+committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Products of
+two columns of one owner are not multiplied on shares: their owner computes them in the clear and deals them
 together with its noise. A public constant column gives the count and the means in the same release.
 
 The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above it, which is the full matrix
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
 
-Where nobody knows whom all owners hold, the seats compute own blocks too (``hidden``).
+If nobody knows which people all owners hold, the seats compute all products (``hidden``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
     """The same integers in the clear, before noise.
 
-    The tables hold what owners deal: where members are hidden, a row a slot, and last whether there is anybody.
+    ``tables`` hold what owners deal: if members are hidden, one row a slot, whose last number is 1 if it is taken.
     """
     parts = [tables[owner].astype(object) for owner in task.owners]
     held = np.ones((len(parts[0]), 1), dtype=object)
@@ -88,8 +88,8 @@ def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: Stream) -> NoisyMoments:
     """What the protocol would publish, computed in one place: the same rounding, integers and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it. The rows are those of the people whom all
-    owners hold, whether or not owners would know that.
+    It is for evaluation on data that may be in one place; a study never calls it. The rows are those of the people whom
+    all owners hold, also if members are hidden.
     """
     whole = [OwnBlock(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
@@ -139,7 +139,7 @@ def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
 
 
 def _check_places(table: Rows, task: Moments) -> None:
-    """Rows that were aligned in one way are not computed on in the other."""
+    """Refuse a table that was aligned with hidden members for a task without them, and the other way round."""
     if task.hidden and table.places is None:
         raise StudyError(
             "the study hides whom all parties hold, and this table was not aligned so: align it with hidden = true"
@@ -162,7 +162,7 @@ def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
 
 
 def _pairs(owners: int) -> list[tuple[slice, slice]]:
-    """Every two owners once: one by one where they are few, else in few large products."""
+    """Every pair of owners once: single pairs if there are few owners, else few large groups."""
     if owners > _FEW:
         return list(_halves(0, owners))
     return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]

@@ -14,7 +14,7 @@ from colonnade.protocols.moments.task import Moments
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """The published result: integers as opened, and what follows from them without looking at data again."""
+    """The published result: the opened integers, and numbers that are computed from them."""
 
     task: Moments
     opened: NDArray[np.int64]
@@ -32,7 +32,7 @@ class NoisyMoments:
             known = {scale: math.sqrt(task.additive_of(scale).variance) for scale in np.unique(task.scales).tolist()}
             found = np.array([known[scale] for scale in task.scales.tolist()])
         else:
-            # The noise of a sum of two copies has twice the variance and is halved with it.
+            # A sum of two copies has noise of twice the variance; it is halved, and so is its noise.
             found = np.sqrt(task.additive.variance / task.weights)
         return self._symmetric(found / float(task.gamma) ** 2)
 
@@ -64,7 +64,7 @@ class NoisyMoments:
 
     @property
     def covariance(self) -> NDArray[np.float64]:
-        """The noisy covariance matrix: centring after the fact costs nothing."""
+        """The noisy covariance matrix; it follows from what is published, so it costs no privacy."""
         covariance: NDArray[np.float64] = self.second_moments / self.count - np.outer(self.means, self.means)
         return covariance
 

@@ -31,10 +31,10 @@ class Moments(JointRows, OnShares):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
-    all owners' shares together. Of Laplace noise a whole variable is left when the shares of ``known`` owners are
-    subtracted (other laws ignore that number). With ``own_noise``, one scale an owner, an entry between two owners
-    gets the larger of theirs; ``noise`` is then the largest of all. With ``hidden`` nobody knows whom all owners hold:
-    rows are dealt for every slot of a common universe, whose size then counts as the number of rows.
+    all owners' shares together. Laplace noise is still whole when the shares of ``known`` owners are subtracted (other
+    laws ignore that number). With ``own_noise``, one scale an owner, an entry of two owners gets the larger of their
+    scales; ``noise`` is then the largest of all. With ``hidden`` nobody knows which people all owners hold: rows are
+    dealt for every slot of a common universe, and the number of slots counts as the number of rows.
     """
 
     blocks: tuple[Block, ...]
@@ -63,7 +63,7 @@ class Moments(JointRows, OnShares):
 
     @property
     def laplace(self) -> bool:
-        """Whether the noise is discrete Laplace, which opens each entry as it is: once, with weight one."""
+        """Whether the noise is discrete Laplace; each entry is then opened once, with weight one."""
         return self.additive.laplace
 
     @property
@@ -73,7 +73,7 @@ class Moments(JointRows, OnShares):
 
     @cached_property
     def weights(self) -> NDArray[np.int64]:
-        """By which number each entry of the upper triangle is multiplied before it gets its noise.
+        """The number by which each entry of the upper triangle is multiplied before it gets its noise.
 
         An entry off the diagonal stands twice in the full matrix, and both copies are opened as one sum.
         """
@@ -98,16 +98,16 @@ class Moments(JointRows, OnShares):
 
     @cached_property
     def additive(self) -> AdditiveNoise:
-        """The noise of all owners; of entries with a scale of their own it is the largest."""
+        """The noise of all owners; if owners named their own scales, that of the largest scale."""
         return AdditiveNoise(self.law, self.noise, self.owners, self.known)
 
     def additive_of(self, scale: int) -> AdditiveNoise:
-        """The noise of entries with such a scale, for Laplace noise; 0 is that of the task."""
+        """The noise of entries with this scale, for Laplace noise; 0 means the noise of the task."""
         return replace(self.additive, scale=scale) if scale and self.laplace else self.additive
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The entries by their scale; there is more than one only where owners named their own."""
+        """The entries grouped by their scale; there is one group unless owners named their own scales."""
         scales = self.own_noise or (self.noise,) * len(self.owners)
         return tuple(levels(dict(zip(self.owners, scales, strict=True))))
 
@@ -138,7 +138,7 @@ class Moments(JointRows, OnShares):
 
     @property
     def event(self) -> AdditiveRelease:
-        """What the one opening reveals, where there is only one."""
+        """What is revealed, if that is a single event."""
         if len(self.events) > 1:
             raise PrivacyError("owners who named their own noise have several releases, one for each scale")
         return self.events[0]
@@ -175,19 +175,19 @@ class Moments(JointRows, OnShares):
 
     @property
     def rows_per_block(self) -> int:
-        """How many rows are dealt at a time: as many as fit a message of the widest owner, or of a seat that lowers."""
+        """How many rows are dealt at a time: as many as fit the largest message of an owner, or of a seat if hidden."""
         widest = self.width if self.hidden else max(len(block.columns) for block in self.blocks)
         return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))))
 
     rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
 
     def adjustable(self, rows: int | None) -> AdjustedMoments:
-        """The same with given noise, the same for all parties whatever they named for themselves."""
+        """The task with given noise, equal for all parties; scales that parties named for themselves are dropped."""
         return AdjustedMoments(replace(self, own_noise=()), rows)
 
     @property
     def message_rounds(self) -> int:
-        """How often somebody waits for somebody else, in a study of one block of rows."""
+        """How often participants wait for each other, in a study of one block of rows."""
         lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
         return 6 + lowered + 2 * len(self.events)  # ready, go; salt, digests, verdict; shares; then zero and opening
 
@@ -273,7 +273,7 @@ class AdjustedMoments(Adjustable):
 
     @property
     def _moved(self) -> Sensitivity:
-        """How far one person moves what is released."""
+        """How far one person can move what is released."""
         event = self.task.event
         square = 0 if isinstance(event, DiscreteLaplaceRelease) else event.l2_squared
         return Sensitivity(event.l1, square, event.replace_l1, square)

@@ -59,7 +59,7 @@ def coordinator(me: Coordinator, task: Polynomials) -> NoisySums:
 
 
 def reference(tables: Mapping[str, Whole], task: Polynomials) -> list[int]:
-    """The same integers in the clear, before noise, one row and one monomial after the other."""
+    """The same integers in the clear, before noise, computed row by row and monomial by monomial."""
     joint = np.hstack([tables[owner] for owner in task.owners]).astype(object)
     totals = [0] * len(task.polynomials)
     for row in joint:
@@ -75,7 +75,7 @@ def reference(tables: Mapping[str, Whole], task: Polynomials) -> list[int]:
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Polynomials, stream: Stream) -> NoisySums:
     """What the protocol would publish, computed in one place: the same rounding, integers and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     whole = [OwnColumns(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack(whole)
@@ -112,7 +112,7 @@ class Seat:
         return beside(*(self.me.dealt_by(self.task.owners[index], (rows, len(own)), mine) for index, own in dealt))
 
     def _products(self, nodes: Shares, groups: Sequence[tuple[int, ...]]) -> Shares:
-        """The product of each group of columns; all count as shares of the degree of the longest."""
+        """The product of each group of columns; all get the degree of the longest product."""
         product = nodes.columns([group[0] for group in groups])
         longest = max(map(len, groups))
         for place in range(1, longest):
@@ -122,7 +122,7 @@ class Seat:
         return Shares(product.values, longest * nodes.degree)
 
     def _add(self, nodes: Shares, products: Sequence[tuple[int, ...]]) -> None:
-        """Sums over rows: all but the last factor multiplied, then an inner product with each last factor."""
+        """Add sums over rows: multiply all factors but the last, then take inner products with each last factor."""
         begun = {product[:-1]: None for product in products}
         lefts = self._products(nodes, list(begun))
         place = {group: index for index, group in enumerate(begun)}

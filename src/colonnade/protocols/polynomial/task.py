@@ -98,7 +98,7 @@ class Polynomials(OnShares):
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """The polynomials in one way of writing them."""
+        """The polynomials as text, always in the same way."""
         return tuple(written(dict(polynomial)) for polynomial in self.polynomials)
 
     def span(self, owner: str) -> slice:
@@ -126,7 +126,7 @@ class Polynomials(OnShares):
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The products on shares, in rounds: as many factors at once as a sharing that can be opened has room for."""
+        """The products on shares, in rounds; each multiplies as many factors as the seats can still open."""
         at_once = (len(self.trust.committee) - 1) // self.trust.threshold
         return schedule(self.layout.products, self.layout.dealt, at_once)
 
@@ -152,7 +152,7 @@ class Polynomials(OnShares):
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """How far one person can move the sums."""
-        return _sensitivity(replace(self, noise=0))  # it does not depend on the noise, and takes long
+        return _sensitivity(replace(self, noise=0))  # cached without the noise, on which it does not depend
 
     @cached_property
     def event(self) -> Event:
@@ -162,7 +162,7 @@ class Polynomials(OnShares):
 
     @cached_property
     def others(self) -> tuple[tuple[str, int, int], ...]:
-        """For owners with monomials of their own columns alone, what a change of the others' columns can move."""
+        """For owners with monomials of only their own columns, how far a change of other columns can move the sums."""
         return _others(replace(self, noise=0))
 
     @property
@@ -198,7 +198,7 @@ class Polynomials(OnShares):
 
     @property
     def message_rounds(self) -> int:
-        """How often somebody waits for somebody else, in a study of one block of rows."""
+        """How often participants wait for each other, in a study of one block of rows."""
         return 8 + len(self.schedule.levels)  # ready, go; salt, digests, verdict; shares; zero; opening
 
     def cells(self, name: str, rows: int) -> Cells:

@@ -1,4 +1,4 @@
-"""The public task of joint scores: whose parts are added up, for whom, within which bounds, under which noise."""
+"""The public task of joint scores: whose parts are added up, who gets the sums, their bounds and their noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED = 4
 
 @dataclass(frozen=True)
 class Part:
-    """One owner's summand of the scores: between which whole numbers it lies, class by class."""
+    """One owner's part of the scores: its least and largest whole number in each class."""
 
     owner: str
     low: tuple[int, ...]
@@ -45,8 +45,8 @@ class Part:
 class Scores(OnShares):
     """The public task. All owners and the coordinator hold an equal one.
 
-    ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. Its
-    own part it adds itself: that never leaves it. ``noise`` is the mu of Skellam noise from the other owners
+    ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. It
+    adds its own part itself and never sends it. ``noise`` is the mu of Skellam noise from the other owners
     together, 0 for exact scores. ``names`` are the encoded columns and ``model`` is a digest of the weights.
     """
 
@@ -122,8 +122,8 @@ class Scores(OnShares):
         l1, l2_squared = sum(moved), sum(width**2 for width in moved)
         return self.additive.release(
             EVENT,
-            self.classes,  # of one person: all other rows have the same law on both sides
-            Sensitivity(l1, l2_squared, l1, l2_squared),  # nobody held to adding or removing a person receives it
+            self.classes,  # of one person: all other rows are the same in both tables
+            Sensitivity(l1, l2_squared, l1, l2_squared),  # no recipient is judged by adding or removing a person
             theorem=THEOREM,
             audience=(self.to,),
             about=self.dealers,
