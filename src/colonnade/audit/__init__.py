@@ -1,4 +1,4 @@
-"""Does the promise hold against an attacker? Games from below, and the probe of sensitivities."""
+"""Does the promise hold against an attacker? Games that bound it from below, and the probe of sensitivities."""
 
 from typing import TYPE_CHECKING
 

@@ -35,8 +35,8 @@ Script = NDArray[np.float64]
 """What a side receives: a number for each step and row, of which a step uses those of its batch."""
 
 _MOST_NUMBERS = 16
-_NEARLY_ALL = 0.99  # of what a transcript shows; numbers that hardly move are not worth drawing noise for
-_LOUD = 1000.0  # what a side receives of the changed row, in clips: noise may be as large
+_NEARLY_ALL = 0.99  # of what a transcript shows; noise is not drawn for numbers that hardly differ
+_LOUD = 1000.0  # the number that a side receives for the changed row, in clips; noise can be as large
 _DEAFENING = 1e6
 
 
@@ -79,7 +79,7 @@ class Moved:
     values: tuple[Vector, Vector]
 
     def weighed(self, task: Exchange) -> Vector:
-        """By how much each number speaks for the second table, were the noise Gaussian."""
+        """The weight of each number in the likelihood ratio of the two tables, if the noise were Gaussian."""
         first, second = (task.grid.quantise(values) for values in self.values)
         variance = task.weights_variance(self.owner) if self.weights else task.message_variance(self.owner)
         return np.asarray((second - first) / float(variance))
@@ -89,8 +89,8 @@ class Moved:
 class Transcript:
     """The likelihood ratio of two tables, from what ``tellers`` tell in a whole run.
 
-    ``task`` gives the noise, and ``played`` is what the sides keep to. Both are the same unless something is broken on
-    purpose, but for columns that are zero anyhow.
+    ``task`` gives the noise, and the sides follow ``played``. Both are equal unless something is broken on purpose;
+    ``played`` only lacks columns that are zero.
     """
 
     task: Exchange
@@ -99,12 +99,12 @@ class Transcript:
 
     @classmethod
     def of(cls, task: Exchange, tellers: tuple[str, ...]) -> Transcript:
-        """With the first column of everybody: the others' names and number change nothing."""
+        """With only the first column of everybody, as the other columns are zero."""
         blocks = tuple(replace(block, columns=block.columns[:1]) for block in task.blocks)
         return cls(task, replace(task, blocks=blocks), tellers)
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Log-likelihood ratios of so many runs, but for a constant."""
+        """Log-likelihood ratios of so many runs, up to a constant."""
 
         def draw(name: str, variance: int, size: int) -> Integers:
             return discrete_gaussian(Fraction(variance), (size,), stream)
@@ -119,7 +119,7 @@ class Transcript:
 
     @cached_property
     def parts(self) -> tuple[Moved, ...]:
-        """Of all numbers that are told, the few that show nearly all there is to see."""
+        """Of all numbers that are told, the few that differ most between the tables."""
         everything = [part for owner in self.tellers for part in self._told(owner)]
         shown = [part.weighed(self.task) * np.subtract(*reversed(part.values)) for part in everything]
         ranked = np.sort(np.concatenate(shown))[::-1]
@@ -144,9 +144,9 @@ class Transcript:
 class Tables:
     """Two neighbouring tables of one owner and the script that it meets.
 
-    In every batch the rows take turns at both ends of the first column, and what is received of them pushes its weight
-    up. The person in question is at one end in one table and at the other in the other, with the label that does not
-    fit; it is in the last batch, so that its first score is not the zero that everyone knows.
+    In every batch the rows are at both ends of the first column in turn, and the received numbers raise its weight. The
+    person who changes is at one end in the first table and at the other end in the second, with the label of the
+    opposite end. It is in the last batch, as the scores of the first batch are zero at first, which everyone knows.
     """
 
     task: Exchange
@@ -159,7 +159,7 @@ class Tables:
 
     @property
     def signs(self) -> Vector:
-        """At which end every row is; that of the person in the first table."""
+        """The end of every row, 1 or -1; for the person who changes that in the first table."""
         signs = np.where(np.arange(self.task.rows) // self.task.batches % 2, -1.0, 1.0)
         signs[self.person] = 1.0
         return signs
@@ -194,7 +194,7 @@ class Tables:
 
     @property
     def _scores(self) -> dict[str, Script]:
-        """The others vouch for the opposite, so that the own columns have to make up for it."""
+        """Scores of the others with the opposite sign, so that the own columns must correct them."""
         found = {}
         for party in self.task.passives:
             scores = -self.task.side(party).score_clip / len(self.task.passives) * self.signs
@@ -271,16 +271,16 @@ def _games(subject: str, task: Exchange) -> Iterator[Game]:
 
 @dataclass(frozen=True)
 class NewScores:
-    """One new person's scores as all ``senders`` tell them, in either table far beyond one end of what is told.
+    """One new person's scores as all ``senders`` tell them; in both tables they are far beyond the clip, at one end.
 
-    So their weights do not matter, blurred or not, and many questions can be asked at once.
+    So the weights do not matter, blurred or not, and many runs can be drawn at once.
     """
 
     task: KeptScoresTask
     senders: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The messages of so many questions, weighed as Gaussian noise would have it."""
+        """The messages of so many runs, weighed as for Gaussian noise."""
         total = np.zeros(count)
         for name in self.senders:
             clip = self.task.sender(name).score_clip

@@ -1,7 +1,7 @@
 """Games of the functional mechanism: coefficients with discrete Laplace noise, drawn as the owners draw them.
 
-The noise is so heavy-tailed that the observer does best by adding up absolute values: the likelihood ratio of
-whole Laplace variables. Whoever cannot subtract more than it is allowed to faces at least one whole variable.
+The best statistic for Laplace noise is a sum of absolute values: the likelihood ratio of whole Laplace variables. An
+observer that can subtract no more shares than allowed sees at least one whole variable of noise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 
 _MOST_ENTRIES = 64
-"""Many small moves drown in noise, and drawing it takes long."""
+"""More entries take long to draw, and those that differ little show nothing in the noise."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Coefficients:
     noisy: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Ratios of so many runs; rows at their bounds lie on the grid, so rounding leaves them alone."""
+        """Ratios of so many runs; rows at their bounds are whole numbers, so rounding does not change them."""
         first, second = self.sums
         total = np.zeros(count)
         for index in self.moved:
@@ -51,7 +51,7 @@ class Coefficients:
 
     @cached_property
     def moved(self) -> NDArray[np.intp]:
-        """The entries that move furthest beside their noise: all of a few, and of many only so many."""
+        """The entries that differ most compared with their noise, at most so many."""
         first, second = self.sums
         far = np.abs(first - second) / self.task.scales
         order = np.argsort(-far, kind="stable")
@@ -93,7 +93,7 @@ def _neighbours(task: Moments, observer: Observer) -> tuple[Person | None, Perso
 
 
 def _example() -> Moments:
-    """Three owners of a column each, one of them the label's; a whole variable is left to any one of them."""
+    """Three owners of one column each, one of them the label; any one owner still sees a whole variable of noise."""
     schemas = {name: Schema({name[0]: number(-1, 1)}) for name in ("bank", "shop", "clinic")}
     budgets = {"analyst": 1.0, "party": 2.0}
     model = LinearRegression(epsilon=budgets, label="clinic.c", method="functional", gamma=64, rows_at_most=2**20)

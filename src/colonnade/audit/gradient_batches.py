@@ -1,7 +1,7 @@
 """Games of iterative logistic regression, with the protocol's own rounding, coins, integers and noise.
 
-One person is alone in the table, at the bounds of every owner's row. While the weights are small its gradient is
-as long as the sensitivity counts, so the games let them be zero; steps on published numbers tell nothing more.
+One person is alone in the table, at the bounds of every owner's row. With weights of zero its gradient is as long as
+the sensitivity allows, so the games keep the weights at zero; steps from published numbers tell nothing more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from colonnade.randomness import Stream
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody at the bounds of every owner's row, with the other sign at those who are ``turned``."""
+    """Somebody at the bounds of every owner's row, with a minus at the owners ``turned``."""
 
     label: int
     turned: tuple[str, ...] = ()
@@ -36,8 +36,8 @@ class Person:
 class OpenedGradients:
     """The likelihood ratio of two tables, from the opened gradients of all rounds.
 
-    ``people`` are the person in the two tables; none means a table without a row. ``noisy`` are the owners whose
-    noise the observer cannot subtract. Noise is taken for Gaussian: any statistic is fair.
+    ``people`` are the person in the two tables; ``None`` is a table without a row. ``noisy`` are the owners whose noise
+    the observer cannot subtract. The ratio is that for Gaussian noise, as an audit may use any statistic.
     """
 
     task: Gradients
@@ -50,7 +50,7 @@ class OpenedGradients:
         sent = self._gradient(self.people[neighbour], count, stream)
         guesses = [self._mean(person) for person in self.people]
         total = np.zeros(count)
-        # Where batches take turns, the person of every run is in the first.
+        # If batches take turns, the person is in the first batch of every run.
         drawn = stream.bytes(32) if self.task.sampling == "poisson" else bytes(4 * count)
         for joined in batches(self.task, count, drawn):
             if self.coins_known and not len(joined):
@@ -65,7 +65,7 @@ class OpenedGradients:
         return total
 
     def _gradient(self, person: Person | None, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The person's integer gradient, its row rounded by each owner anew for every run."""
+        """The person's integer gradient; each owner rounds its row again in every run."""
         if person is None:
             return np.zeros((count, self.task.entries))
         task, rows = self.task, np.tile(at_bounds(self.task, person.turned), (count, 1))

@@ -27,7 +27,7 @@ from colonnade.privacy.releases import (
 _THREE = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 _FIVE = Trust(*(("bank", "shop", "clinic", "school", "town"),) * 2, 2)
 _STEP = 1000
-"""How far one person moves the released number when added; replaced, twice as far."""
+"""How far the released number moves when a person is added; when one is replaced, twice as far."""
 
 ANALYST, COORDINATOR = Observer.analyst(), Observer.coordinator()
 BANK, SHOP, PAIR = Observer.party("bank"), Observer.party("shop"), Observer.coalition("bank", "shop")
@@ -72,7 +72,7 @@ def _calibrated(kind: type[Additive], trust: Trust) -> Mechanism[Additive]:
 def additive_games(
     subject: str, mechanism: Mechanism[AdditiveRelease], law: Law, observers: Sequence[Observer]
 ) -> Iterator[Game]:
-    """Added or not for the analyst; one extreme against the other for everyone else."""
+    """For the analyst, a person is added or not; for everyone else, a person has one extreme value or the other."""
     event = mechanism.event
     for observer in observers:
         alone = observer == ANALYST
@@ -137,7 +137,7 @@ def randomised_response_games(mechanism: Mechanism[RandomisedResponse]) -> Itera
 
 
 _GRID = Grid()
-_CLIP, _DEVIATION = 1.5, 6.0  # half a unit off the integers, which noise on the integers would not hide
+_CLIP, _DEVIATION = 1.5, 6.0  # not a whole number, which noise on whole numbers would not hide
 
 
 def _on_grid() -> Mechanism[DiscreteGaussianRelease]:
@@ -157,7 +157,7 @@ def _on_grid() -> Mechanism[DiscreteGaussianRelease]:
 
 @register("grid", "a real number released on a fine grid", _on_grid)
 def grid_games(mechanism: Mechanism[DiscreteGaussianRelease]) -> Iterator[Game]:
-    """The number, and its fractional part, which must say nothing either."""
+    """Games about the number, and about its fractional part, which must tell nothing either."""
     for part, fraction in (("", False), ("fraction", True)):
         look = "the fractional part of the released number" if fraction else "the released number"
         for observer, values in ((ANALYST, (0.0, _CLIP)), (SHOP, (-_CLIP, _CLIP if not fraction else 0.0))):
@@ -196,7 +196,7 @@ def _sampled() -> Mechanism[Repeated]:
 
 @register("poisson-sampled", "rounds that a person joins by a coin the owners know", _sampled)
 def poisson_sampled_games(mechanism: Mechanism[Repeated]) -> Iterator[Game]:
-    """The coins are secret from the analyst; a party knows in which rounds a person was."""
+    """The analyst does not know the coins; a party knows in which rounds a person was."""
     event, sampled, release = mechanism.event, mechanism.event.event, innermost(mechanism.event)
     assert isinstance(sampled, PoissonSampled) and isinstance(release, DiscreteGaussianRelease)  # noqa: S101, PT018
     for observer, values in ((ANALYST, (0, _STEP)), (BANK, (-_STEP, _STEP))):

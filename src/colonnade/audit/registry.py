@@ -1,6 +1,6 @@
 """Games: an attacker with samples of two neighbouring tables, against what the events promise.
 
-A game never carries a figure of its own: its claim is what the accountant makes of the events for the
+A game states no epsilon of its own: its claim is what the accountant computes from the events for the
 observer. Games are registered under the kind of a model or the name of a mechanism, by modules that are named where
 the kind is registered. A twin, the same game with one thing broken on purpose, is registered as well.
 """
@@ -35,9 +35,9 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class Game:
-    """One observer of one protocol, two neighbouring tables, and what the observer makes of its view.
+    """One observer of one protocol, two neighbouring tables, and a statistic of what the observer sees.
 
-    ``story`` says which two tables and which statistic; ``part`` tells games of one observer apart.
+    ``story`` says which two tables and which statistic; ``part`` is the name of one of several games of an observer.
     """
 
     subject: str
@@ -77,7 +77,7 @@ class Game:
         return np.concatenate([self.sampler(neighbour, size, stream) for size in sizes])
 
     def play(self, count: int, stream: Stream, *, confidence: float = CONFIDENCE, delta: float = DELTA) -> AuditResult:
-        """Sample both neighbours and hold the claim against them."""
+        """Sample both neighbours and compare the claim with the samples."""
         p, q = self.sample(0, count, stream), self.sample(1, count, stream)
         return profile_audit(self.claim, p, q, confidence=confidence, delta=delta)
 
@@ -147,7 +147,7 @@ def subject(task: Task) -> str:
 
 
 def games(name: str, task: Task | None = None) -> tuple[Game, ...]:
-    """The games of a model or mechanism, with a study's own task where one is given."""
+    """The games of a model or mechanism, about the given task or about the registered one."""
     known = _subjects().get(name)
     if known is None:
         raise StudyError(f"there are no games named {name!r}; choose from {', '.join(_SUBJECTS)}, or a STUDY.toml")
@@ -178,9 +178,9 @@ Make = Callable[[Game], Game | None]
 
 @dataclass(frozen=True)
 class Twin:
-    """Of which game (its subject, who looks, and its part), what is broken, and how the broken game is made.
+    """A broken game: of which game (subject, role of the observer, part), what is broken, and how it is made.
 
-    What is made is nothing where a task has nothing of the kind to break.
+    ``make`` gives ``None`` for a task in which that cannot be broken.
     """
 
     subject: str
@@ -208,7 +208,7 @@ def all_twins() -> tuple[Twin, ...]:
 
 
 def twins(name: str, task: Task | None = None) -> tuple[tuple[str, Game], ...]:
-    """The broken twins of a subject's games: what is broken, and the game to play, for the first that fits."""
+    """The broken twins of a subject's games: what is broken, and the broken game, made from the first that fits."""
     real = games(name, task)
     found = []
     for twin in (twin for twin in _TWINS if twin.subject == name):

@@ -1,10 +1,10 @@
 """Games of the second moments behind PCA, with the protocol's own rounding and noise.
 
 Rows are rounded and noise is drawn by the functions that the owners call in a study, from the task and not from
-the event, so that an error in either is one between what is promised and what is seen.
+the event, so that an error in either shows as a difference between what is promised and what is seen.
 
-One person sits at the bounds of every owner's row. The observer weighs each opened entry by how much it
-would move, which is the best one can do against nearly Gaussian noise.
+One person is at the bounds of every owner's row. The observer weighs each opened entry by how much it differs between
+the tables, which is the best statistic for nearly Gaussian noise.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Entries(OnePerson[Moments]):
 
     @property
     def _together(self) -> list[int]:
-        """How many owners' noise is drawn at a time: one's, and at last all others', as Skellam shares add up."""
+        """How many owners' noise is drawn at a time: one by one, then all others at once, as Skellam shares add up."""
         rest = len(self.noisy[_MOST_ALONE:])
         return [1] * (len(self.noisy) - rest) + [rest] * (rest > 0)
 

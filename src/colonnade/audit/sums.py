@@ -1,6 +1,6 @@
 """Games of sums that are opened once: polynomials of the columns, and joint scores of one person.
 
-Both add near-Gaussian noise to a few integers, so the observer weighs each of them by how much it would move.
+Both add nearly Gaussian noise to a few integers, so the observer weighs each by how much it differs between the tables.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _scores_example() -> Scores:
     plays=lambda task: isinstance(task, Scores) and not task.exact,
 )
 def prediction_games(task: Scores) -> Iterator[Game]:
-    """The party that is told, alone and with the coordinator: one end of the others' scores, or the other."""
+    """The party that gets the score, alone and with the coordinator: one end of the others' scores, or the other."""
     values = tuple(
         tuple(sum(ends) for ends in zip(*sides, strict=True))
         for sides in ([part.low for part in task.dealt], [part.high for part in task.dealt])

@@ -43,7 +43,7 @@ Charged = TypeVar("Charged", bound=Event)
 Drawing = TypeVar("Drawing", Entries, Products, OpenedGradients, Coefficients, Transcript, NewScores)
 Noisy = TypeVar("Noisy", Entries, Products, OpenedGradients, Weighed)
 _ANYTHING = 1e9
-_FAR = 30.0  # as a score; an exponential of it is still a number
+_FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
 
 
@@ -121,7 +121,7 @@ class _IntegerNoise(OnGrid):
 
 @dataclass(frozen=True)
 class _FreshNoise(Transcript):
-    """Every listener is told with noise of its own, and all of them pool what they heard."""
+    """Each receiver gets the message with fresh noise, and all receivers compare what they got."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         heard = [super(_FreshNoise, self).__call__(neighbour, count, stream) for _ in self.task.passives]
@@ -130,7 +130,7 @@ class _FreshNoise(Transcript):
 
 @dataclass(frozen=True)
 class _ExactWeights(Transcript):
-    """Weights as they are, and an attacker who looks at nothing else."""
+    """Weights without noise, and an attacker who looks at nothing else."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         weights = [part for part in self.parts if part.weights]
@@ -142,7 +142,7 @@ def _fresh_noise(sampler: Transcript) -> Transcript:
 
 
 def _exact_weights(game: Game) -> Game | None:
-    """Where weights are released at all."""
+    """Released weights without noise; ``None`` if the task releases no weights."""
     sampler = _of_exchange(game)
     if not sampler.task.release:
         return None
@@ -173,7 +173,7 @@ def _unclipped_own(sampler: Transcript) -> Transcript:
 
 
 def _single_sensitivity(event: Additive) -> Additive:
-    """Replacing a person charged like adding one."""
+    """Replacing a person is charged like adding one."""
     return replace(event, replace_l1=event.l1, replace_l2_squared=event.l2_squared)
 
 
@@ -184,7 +184,7 @@ def _secret_coins(event: Repeated) -> Repeated:
 
 
 def _one_epoch(game: Game) -> Game | None:
-    """What one epoch moves, charged for all of them; where there are more, and one is no single step."""
+    """One epoch charged for all of them; ``None`` if there is one epoch only, or if an epoch is a single step."""
     task = _of_exchange(game).task
     if task.epochs == 1 or (task.method == "gradient" and task.batches == 1):
         return None

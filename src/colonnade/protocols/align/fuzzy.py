@@ -1,23 +1,23 @@
 """Pair people whose names or dates are written differently: keyed Bloom filters, compared by the coordinator.
 
-**This is the weaker kind of alignment, and off unless asked for.** Each owner turns each of its keys into a Bloom
+**This is the weaker kind of alignment, and it is not the default.** Each owner turns each of its keys into a Bloom
 filter (a cryptographic linkage key, made by ``clkhash``) under a secret that only the two owners hold and that is
-new in every run. The coordinator gets these filters, in shuffled order, and pairs the most similar ones. To be
-comparable at all, like names must give like filters, and that is what it costs: the coordinator sees which filters
-are alike, within one list and across both, how many bits each has, and which bits often come together. Published
-attacks read frequent names from just that, without the secret. A coordinator that also has the help of one owner
-knows the secret and can test any guess against the other owner's list. With exact keys nobody sees a likeness.
+new in every run. The coordinator gets these filters, in shuffled order, and pairs the most similar ones. For that,
+similar names must give similar filters, and this is the cost: the coordinator sees which filters are similar, within
+one list and between both, how many bits each has, and which bits often occur together. Published attacks find frequent
+names from this, without the secret. A coordinator with the help of one owner knows the secret and can test any guess on
+the other owner's list. With exact keys nobody sees how similar people are.
 
 Each owner learns which of its own rows were paired, how many they are, and nothing else about the other's rows. A pair
-may be wrong: the similarity decides, and nobody looks.
+may be wrong, as only the similarity decides.
 
 How a key becomes 1024 bits: texts are cut into pairs of neighbouring letters, so that a typing error changes only
 two or three of them; dates and numbers into digits with their places. Every part of the key sets equally many bits,
-whatever its length, together so many that about half of the filter is set, which is where such filters tell most.
-Parts that hardly tell people apart, like a sex or a country, therefore weigh as much as a name: leave them out.
+for any length, and all parts together about half of the filter, as such filters compare best. A part that has few
+values, like a sex or a country, therefore counts as much as a name: leave it out.
 
-A similarity of 0.85 finds most people with one part mistyped and few wrong pairs. Lower it to 0.82 where most rows have
-errors or several; raise it where lists are long or hold many relatives, for a wrong pair mixes two people.
+A similarity of 0.85 finds most people with one part mistyped, and few wrong pairs. Lower it to 0.82 if most rows have
+errors; raise it if lists are long or hold many relatives, because a wrong pair mixes two people.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Rows = NDArray[np.int64]
 
 
 def owner(me: Owner, keys: Keys, task: Aligning) -> tuple[Rows, NDArray[np.uint8]]:
-    """An owner's side: its own matched keys in the common order, and their opaque common index."""
+    """An owner's side: the positions of its matched keys in the common order, and a random common name for each."""
     count = len(keys.values)
     secret = shared_key(me, task.owners)
     order = shuffled(count, Stream.fresh())
@@ -66,14 +66,16 @@ def owner(me: Owner, keys: Keys, task: Aligning) -> tuple[Rows, NDArray[np.uint8
 
 
 def coordinator(me: Coordinator, task: Aligning) -> int:
-    """The coordinator's side: pair the filters, tell each owner its own rows, and know how many they are."""
+    """The coordinator's side: pair the filters, send each owner its own rows, and return the number of pairs."""
     left, right = (_read_filters(me.link(name).recv("fuzzy-filters"), name) for name in task.owners)
     with me.meter.phase("compare"):
         pairs = pair(left, right, task.similarity, progress=me.progress)
     stream = Stream.fresh()
     order = shuffled(len(pairs), stream)
     index = stream.uint64((len(pairs), _INDEX_BYTES // 8)).view(np.uint8)
-    told = len(pairs) if len(pairs) >= task.at_least else 0  # who is common is told only if they are enough
+    told = (
+        len(pairs) if len(pairs) >= task.at_least else 0
+    )  # owners learn who is common only if these people are enough
     for name, rows in zip(task.owners, pairs[order].T, strict=True):
         me.link(name).send("fuzzy-matched", rows=np.ascontiguousarray(rows[:told]), index=index[:told])
     return len(pairs)
@@ -128,7 +130,7 @@ def pair(left: Filters, right: Filters, similarity: float, *, block: int = BLOCK
 
 
 def _similar(left: Filters, right: Filters, similarity: float) -> tuple[NDArray[np.float64], Rows]:
-    """The similar pairs of one block: a coarse look at all of them in float32, and an exact one at what is left."""
+    """The similar pairs of one block: candidates are found in float32, and then compared exactly."""
     a, b = _unpacked(left), _unpacked(right)
     common = a @ b.T
     weights_a, weights_b = a.sum(axis=1), b.sum(axis=1)

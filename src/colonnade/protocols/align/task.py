@@ -85,7 +85,7 @@ class Aligning(Playable):
 
     @property
     def leaders(self) -> tuple[str, ...]:
-        """Of whom one can lead: owners with a seat, who talk to everybody anyway."""
+        """The owners that can lead: those with a seat, who talk to everybody."""
         return tuple(owner for owner in self.owners if owner in self.trust.committee)
 
     @property
@@ -95,11 +95,11 @@ class Aligning(Playable):
 
     @property
     def longest(self) -> int | None:
-        """The longest list that is taken, where there is a limit."""
+        """The longest list that is allowed; ``None`` if there is no limit."""
         return ROWS_AT_MOST if self.mode == "fuzzy" else self.pad_to
 
     def check_length(self, keys: int) -> None:
-        """Refuse a list that these settings cannot take; the others are not told how long it is."""
+        """Refuse a list that is too long; the others do not learn how long it is."""
         if self.mode == "fuzzy":
             need_library()
         most, change = self.longest, "use exact keys" if self.mode == "fuzzy" else "raise pad_to"
@@ -171,7 +171,7 @@ class Aligning(Playable):
     # --- what it takes
 
     def load(self, name: str, rows: int) -> tuple[float, int]:
-        """Seconds and bytes sent of one participant, for lists of so many rows; the first that can leads."""
+        """Seconds and bytes sent of one participant, for lists of so many rows, if the first of the leaders leads."""
         rows = rows if self.pad_to is None else self.pad_to
         others, leads = len(self.owners) - 1, name == self.leaders[0]
         store = 8 * 2 * cells_for(rows)

@@ -105,7 +105,7 @@ def _norm(vector: Vector) -> float:
 
 
 def sparse_fit(objective: Objective, l1: Vector) -> Vector:
-    """The minimum with the penalty ``sum of l1 |w|`` too, by accelerated proximal steps: many weights become exactly zero.
+    """The minimum with the penalty ``sum of l1 |w|`` too, by accelerated proximal steps; many weights become zero.
 
     It is for a fit that nobody else sees, so it may stop when it hardly moves.
     """
@@ -150,7 +150,7 @@ class BallFit:
         return cls(gram, np.maximum(sizes, 0.0), axes, curvature, ridge, radius, slack)
 
     def minimise(self, gradient: Vector, before: Vector) -> Vector:
-        """The new weights; ``gradient`` is the mean of a x, and the scores were made with the weights ``before`` (v)."""
+        """The new weights; ``gradient`` is the mean of a x, ``before`` are the weights v of the present scores."""
         wanted = self.curvature * (self.gram @ before) - gradient
         tall = self.curvature * self.sizes + self.ridge
         along = self.axes.T @ wanted

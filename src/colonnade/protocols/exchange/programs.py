@@ -193,7 +193,7 @@ def _weights_of_others(me: Role, task: Exchange) -> dict[str, KeptWeights]:
 
 
 def _unfolded(me: Role, task: Exchange) -> KeptWeights:
-    """The active party's released weights, as a model of the scores themselves; the active party computed and sent it."""
+    """Receive the active party's released weights, as a model of the scores themselves."""
     message = me.link(task.active).recv("unfolded")
     weights, factors = message.get("weights"), message.get("factors")
     size = len(task.block(task.active).columns) + 1

@@ -16,7 +16,7 @@ _LEAST = 0.1  # as part of the expected variance: the least variance of scores, 
 
 @dataclass(frozen=True)
 class Believed:
-    """An estimate from received scores: the mean and the variance of the true scores, and the variance of noise on each."""
+    """An estimate from received scores: mean and variance of the true scores, and the variance of noise on each."""
 
     middle: float
     signal: float

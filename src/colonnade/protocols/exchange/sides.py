@@ -206,7 +206,7 @@ class ActiveDescent(_Active):
         return self.family.sent(scores, labels)
 
     def learn(self, following: int | None) -> None:
-        """Take the own step for the batch whose slopes were made last, and make the own scores of the following batch."""
+        """Take the own step for the batch of the last slopes, and make the own scores of the following batch."""
         self.weights = stepped(self.weights, self._total, self.side, self.task)
         if following is not None:
             self._own = self.rows[following :: self.task.batches] @ self.weights

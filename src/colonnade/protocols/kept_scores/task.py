@@ -124,7 +124,7 @@ class KeptScoresTask(OverMessages):
         return self._event(f"new scores of {owner}", owner, self.rows_at_most, square, self.score_variance(owner))
 
     def weights_event(self, owner: str) -> Event:
-        """The event of its blurred weights, which tell about a person in the fit; they are used in scores and never sent."""
+        """The event of its blurred weights, which tell about people in the fit; only scores with them are sent."""
         size, square = self.sender(owner).weights, self._weights_square(owner)
         return self._event(f"blurred weights of {owner}", owner, size, square, self.weights_variance(owner))
 
