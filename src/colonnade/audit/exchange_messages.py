@@ -236,28 +236,20 @@ def _calibrated(sides: tuple[Side, ...], **given: object) -> Exchange:
 
 
 @register(
-    "glm-alternating",
-    "scores and slopes of fits that take turns, told with noise",
-    _alternating,
-    plays=lambda task: isinstance(task, Exchange) and task.method == "alternating",
-)
-def fit_games(task: Exchange) -> Iterator[Game]:
-    """The party with the label against the others' columns, and the others together against its own."""
-    return _games("glm-alternating", task)
-
-
-@register(
     "glm-gradient",
     "scores and slopes of gradient descent, and its weights",
     _gradient,
     plays=lambda task: isinstance(task, Exchange) and task.method == "gradient",
 )
-def descent_games(task: Exchange) -> Iterator[Game]:
-    """The same for gradient descent."""
-    return _games("glm-gradient", task)
-
-
-def _games(subject: str, task: Exchange) -> Iterator[Game]:
+@register(
+    "glm-alternating",
+    "scores and slopes of fits that take turns, told with noise",
+    _alternating,
+    plays=lambda task: isinstance(task, Exchange) and task.method == "alternating",
+)
+def exchange_games(task: Exchange) -> Iterator[Game]:
+    """The party with the label against the others' columns, and the others together against its own."""
+    subject = f"glm-{task.method}"
     released = " and released weights" if task.release else ""
     active, others = Observer.party(task.active), Observer.coalition(*task.passives)
     story = f"a row turned around in the others' columns; all their scores{released}"
