@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
 from parties import ALIGN, Job, Outcome, Report, command, run
 
 ROWS, COLUMNS, SMALL = 195_666, 39, 50_000
@@ -81,7 +82,7 @@ def make_task() -> Moments:
     blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(COLUMNS)), CLIP) for owner in OWNERS)
     draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=200_000, noise=3, block_rows=_CHUNK)
     budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
-    task = calibrated(draft, budgets)
+    task = draft.calibrated(budgets)
     assert len(task.committee.system.primes) == 2
     return task
 

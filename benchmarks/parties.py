@@ -286,9 +286,9 @@ def _everyone(job: Job) -> tuple[str, ...]:
 def _give_alignment_a_phase() -> None:
     agree = moments.agree_on_rows
 
-    def metered(me: Any, *arguments: Any) -> int:
+    def metered(me: Any, *arguments: Any, **options: Any) -> int:
         with me.meter.phase(ALIGN):
-            return agree(me, *arguments)
+            return agree(me, *arguments, **options)
 
     moments.agree_on_rows = metered
 

@@ -39,7 +39,8 @@ from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.programs import simulate
-from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream, new_key
 from colonnade.report.canvas import WIDE
 from colonnade.report.curves import Line, Lines

@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Schema, number, read_table
 from parties import Job, Outcome, run
@@ -131,7 +132,7 @@ def make_task() -> Moments:
     trust = Trust(OWNERS, OWNERS, 1)
     blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(width)), CLIP) for owner, width in WIDTHS.items())
     draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=2**25, noise=3)
-    return calibrated(draft, parse_budgets({"analyst": 1.0}, 1e-5, trust))
+    return draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, trust))
 
 
 def once(task: Moments, rows: int, source: str) -> Outcome:

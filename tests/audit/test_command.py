@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.audit import MOST_SAMPLES, games, registry, rows
+from colonnade.audit import MOST_SAMPLES, games, registry, subjects
 from colonnade.audit.verdict import judge
 from colonnade.errors import StorageError, StudyError
 from colonnade.report.audit_plot import render_audit
@@ -27,7 +27,7 @@ def _somewhere_else(monkeypatch, tmp_path):
 @pytest.fixture
 def row(monkeypatch):
     """Registers games for one test."""
-    monkeypatch.setattr(registry, "_ROWS", dict(registry._ROWS))
+    monkeypatch.setattr(registry, "_SUBJECTS", dict(registry._SUBJECTS))
     return registry.register
 
 
@@ -46,9 +46,9 @@ def liar(row):
 
 def test_without_a_name_it_lists_the_games(colonnade):
     text = colonnade("audit")
-    assert all(row.name in text and row.summary in text for row in rows())
+    assert all(row.name in text and row.summary in text for row in subjects())
     facts = colonnade("audit", "--json")
-    assert [entry["name"] for entry in facts["games"]] == [row.name for row in rows()]
+    assert [entry["name"] for entry in facts["games"]] == [row.name for row in subjects()]
 
 
 def test_a_correct_mechanism_holds_and_its_twins_are_caught(colonnade, tmp_path):

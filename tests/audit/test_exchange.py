@@ -5,17 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 from colonnade.audit import Change, ProbeReport, games, profile_audit, sensitivity_probe, subject, twins
-from colonnade.audit.exchange_messages import Transcript, ends
-from colonnade.audit.exchange_scripts import scores_told, slopes_told
+from colonnade.audit.exchange_messages import Transcript, ends, scores_told, slopes_told
 from colonnade.audit.verdict import judge
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.sensitivity import root_up
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.sides import ActiveDescent, PassiveDescent
@@ -27,8 +28,8 @@ from tests.protocols.kit import exchange_task
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    import colonnade.testing.twins  # noqa: F401 - registers them
     from colonnade.testing.seeded import seeded
-    from colonnade.testing.twins import changed_row_alone
 
 Array = np.ndarray[Any, Any]
 Rng = np.random.Generator
@@ -207,6 +208,15 @@ def _pushed(task: Exchange) -> tuple[Scripted, Scripted]:
     turned = np.where(np.arange(task.rows)[:, None], rows, -rows)
     first, second = (Scripted(task, "b", held, np.zeros(0), {"a": slopes}) for held in (rows, turned))
     return first, second
+
+
+def changed_row_alone(told: Transcript) -> Change:
+    """A broken bound on the messages of one who tells, for the probe: nobody's row moves but the changed one."""
+    (owner,), task = told.tellers, told.task
+    norm, side = task.row_norm(owner), task.side(owner)
+    own = task.family.own if owner == task.active else 2 * Fraction(min(side.score_clip, norm * side.weight_bound))
+    square = task.grid.sensitivity_squared(root_up(task.epochs * own**2), task.numbers(owner))
+    return Change(l1=square, l2_squared=square)
 
 
 def test_the_changed_row_alone_is_too_little_for_steps() -> None:

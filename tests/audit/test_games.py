@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from colonnade.audit import Game, games, profile_audit, register_twin, registry, rows, twin_rows, twins
+from colonnade.audit import Game, all_twins, games, profile_audit, register_twin, registry, subjects, twins
 from colonnade.audit.samplers import LaplaceShares, Opening
 from colonnade.audit.second_moments import pca_games
 from colonnade.audit.verdict import Verdict, judge
@@ -32,8 +32,8 @@ with warnings.catch_warnings():
     from colonnade.testing.twins import in_event, in_sampler
 
 SAMPLES = 200_000
-NAMES = [row.name for row in rows()]
-TWINS = twin_rows()
+NAMES = [row.name for row in subjects()]
+TWINS = all_twins()
 GAMES = {name: games(name) for name in NAMES}
 
 
@@ -235,7 +235,7 @@ def test_pca_games_of_many_owners_keep_all_the_noise():
     [{"label_owner": "bank"}, {"sampling": "disjoint", "rounds": 8}, {"classes": 3}, {"expansion": 3, "gamma": 64}],
 )
 def test_iterative_studies_of_every_kind_have_games_for_parties(changes):
-    (row,) = [row for row in rows() if row.name == "sqm"]
+    (row,) = [row for row in subjects() if row.name == "sqm"]
     draft = replace(row.plan(), **changes)
     task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
     assert registry.subject(task) == "sqm"

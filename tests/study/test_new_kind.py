@@ -27,22 +27,20 @@ from colonnade.models import Estimator, Federation, Party, Roster, kinds
 from colonnade.models.kinds import Kind
 from colonnade.models.parameters import Count
 from colonnade.models.planner import Details
-from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Event, Ledger, Observer, Sensitivity, Statement, Trust, parse_budgets
-from colonnade.privacy.additive import AdditiveNoise
-from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy.additive import NormalLaw
 from colonnade.privacy.noise.rounding import bounded_round
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.cost import Cells
+from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Block, JointRows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Block, JointRows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream
 from colonnade.report.markup import Html, tag
 from colonnade.report.section import Run, Section
 from colonnade.study import PartyConfig, Study, preflight, run_local
 from colonnade.tables import Schema, Table, number
 
-GAMMA = 1024
 ROWS = 60
 
 
@@ -50,45 +48,34 @@ ROWS = 60
 
 
 @dataclass(frozen=True)
-class Totals(JointRows):
+class Totals(JointRows, OnShares):
     """The public task: the sum of every column, with noise of all owners."""
 
     blocks: tuple[Block, ...]
     trust: Trust
     rows_at_most: int
     noise: int
+    gamma: int = 1024
+    law: NormalLaw = "skellam"
 
-    law = "skellam"
     noise_on = "a sum"
     message_rounds = 8
 
-    @property
-    def rows_limit(self) -> int:
-        return self.rows_at_most
-
     def limit(self, block: Block) -> int:
-        return rounded_norm_squared(GAMMA, [block.clip], [len(block.columns)])
-
-    @property
-    def additive(self) -> AdditiveNoise:
-        return AdditiveNoise(self.law, self.noise, self.owners)
+        return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
 
     @cached_property
-    def events(self) -> tuple[Event, ...]:
+    def event(self) -> Event:
         moved = Sensitivity.from_l2(sum(map(self.limit, self.blocks)), len(self.names))
-        return (self.additive.release("column totals", len(self.names), moved, theorem="moments-sensitivity"),)
+        return self.additive.release("column totals", len(self.names), moved, theorem="moments-sensitivity")
 
     @property
     def bound(self) -> int:
-        return self.rows_at_most * max(map(self.limit, self.blocks)) + self.additive.reach()
-
-    @cached_property
-    def committee(self) -> Committee:
-        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+        return self.within_63_bits(self.rows_at_most * max(map(self.limit, self.blocks)) + self.additive.reach())
 
     @property
     def noise_std(self) -> float:
-        return self.additive.deviation / GAMMA
+        return self.additive.deviation / self.gamma
 
     def cells(self, name: str, rows: int) -> Cells:
         seated, count = name in self.trust.committee, len(self.names)
@@ -96,12 +83,12 @@ class Totals(JointRows):
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"law": self.law, "noise": str(self.noise), "noise_std": self.noise_std, "columns": len(self.names)}
+        return self.shares_facts
 
     @property
     def agreement(self) -> dict[str, Any]:
         blocks = [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks]
-        return {"protocol": "totals 1", "blocks": blocks, "rows_at_most": self.rows_at_most, "noise": str(self.noise)}
+        return {"protocol": "totals 1", "blocks": blocks} | self.shares_agreement
 
 
 # --- protocols/totals/programs.py
@@ -119,18 +106,16 @@ class Outcome:
 def owner(me: Owner, table: Table, task: Totals) -> Outcome:
     """Round the rows, deal their sums with a share of the noise, and open what all of them add up to."""
     stream = Stream.fresh()
-    rows = agree_on_rows(me, task.owners, table)
-    check_count(rows, task.rows_at_most)
-    block = next(block for block in task.blocks if block.owner == me.name)
+    agree_on_rows(me, task, table)
     own = np.zeros(len(task.names), dtype=np.int64)
-    own[[name.startswith(f"{me.name}.") for name in task.names]] = column_sums(table.matrix(), block, task, stream)
+    own[task.span(me.name)] = column_sums(table.matrix(), task.block(me.name), task, stream)
     mine = me.hand.deal(own + noise_share(task, stream))
     return Outcome(task, _open(me, mine, task), own)
 
 
 def coordinator(me: Coordinator, task: Totals) -> Outcome:
     """Compare the lists of ids, and wait for the result."""
-    check_count(compare_rows(me, task.owners), task.rows_at_most)
+    compare_rows(me, task)
     return Outcome(task, _open(me, None, task))
 
 
@@ -140,7 +125,7 @@ def reference(tables: Mapping[str, NDArray[np.float64]], task: Totals, stream: S
 
 
 def column_sums(rows: NDArray[np.float64], block: Block, task: Totals, stream: Stream) -> NDArray[np.int64]:
-    return bounded_round(rows * GAMMA, task.limit(block), stream).sum(axis=0).astype(np.int64)
+    return bounded_round(rows * float(task.gamma), task.limit(block), stream).sum(axis=0).astype(np.int64)
 
 
 def noise_share(task: Totals, stream: Stream) -> NDArray[np.int64]:
@@ -150,10 +135,9 @@ def noise_share(task: Totals, stream: Stream) -> NDArray[np.int64]:
 def _open(me: Role, mine: Any, task: Totals) -> NDArray[np.int64]:
     shape, total = (len(task.names),), None
     if me.hand.seated:
-        total = me.hand.add([mine if n == me.name and mine else me.hand.receive(n, shape) for n in task.owners])
-    opened = me.reveal(total, to=task.everyone, event=task.events[0], shape=shape, bound=task.bound)
-    assert opened is not None
-    return opened.astype(np.int64)
+        total = me.hand.add([me.dealt_by(name, shape, mine) for name in task.owners])
+    opened = me.reveal(total, to=task.everyone, event=task.event, shape=shape, bound=task.bound)
+    return me.entitled(opened).astype(np.int64)
 
 
 # --- models/totals.py
@@ -176,8 +160,7 @@ class ColumnTotals(Estimator[Totals, Outcome]):
     def plan(self, roster: Roster) -> Totals:
         blocks = tuple(Block(name, schema.encoded_names, schema.clip) for name, schema in roster.schemas.items())
         draft = Totals(blocks, roster.trust, self.rows_at_most, noise=len(blocks))
-        budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
-        return with_least_noise(lambda n: replace(draft, noise=n), roster.trust, budgets, owners=len(blocks))
+        return draft.calibrated(parse_budgets(self.epsilon, self.delta, roster.trust))
 
     def details(self, task: Totals, statement: Statement) -> Details:
         return Details("adding up", {"totals": len(task.names)}, section=(f"TOTALS of {len(task.names)} columns",))
@@ -190,7 +173,7 @@ class ColumnTotals(Estimator[Totals, Outcome]):
 
     def finish(self, result: Outcome) -> None:
         self.feature_names_in_ = list(result.task.names)
-        self.totals_ = result.published / GAMMA
+        self.totals_ = result.published / result.task.gamma
         self.own_ = result.own
 
     def keep(self, path: Path) -> None:
@@ -257,7 +240,7 @@ def __getattr__(name: str) -> Any:
     """Games are entered when the row is asked for them, so that other tests do not see them."""
     if name != "GAMES":
         raise AttributeError(name)
-    if "totals" not in {row.name for row in registry._ROWS.values()}:
+    if "totals" not in registry._SUBJECTS:
         registry.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
     return games
 
@@ -287,7 +270,7 @@ join = 60
 def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
     """The kind, registered for one test."""
     monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
-    monkeypatch.setattr(registry, "_ROWS", dict(registry._ROWS))
+    monkeypatch.setattr(registry, "_SUBJECTS", dict(registry._SUBJECTS))
     return kinds.register(ROW)
 
 
@@ -326,7 +309,7 @@ def test_a_new_kind_runs_in_threads_and_equals_its_reference(known, stream, tmp_
         model = ColumnTotals(epsilon=1.0).fit(people())
     tables = {name: held.matrix() for name, held in people().tables().items()}
     exact = reference(tables, model.plan(people().roster), stream)
-    np.testing.assert_allclose(model.totals_ * GAMMA, exact, atol=ROWS)  # each row is rounded at random
+    np.testing.assert_allclose(model.totals_ * 1024, exact, atol=ROWS)  # each row is rounded at random
     again = Estimator.load(model.save(tmp_path / "model.json"))
     assert isinstance(again, ColumnTotals)
     np.testing.assert_array_equal(again.totals_, model.totals_)

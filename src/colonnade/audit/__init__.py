@@ -1,4 +1,4 @@
-"""Does the promise hold against an attacker? Games from below, and the probe of sensitivities."""
+"""Does the promise hold against an attacker? Games that bound it from below, and the probe of sensitivities."""
 
 from typing import TYPE_CHECKING
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     )
     from colonnade.audit.registry import (
         Game as Game,
-        Row as Row,
         Sampler as Sampler,
+        Subject as Subject,
         Twin as Twin,
+        all_twins as all_twins,
         games as games,
         register as register,
         register_twin as register_twin,
-        rows as rows,
         subject as subject,
-        twin_rows as twin_rows,
+        subjects as subjects,
         twins as twins,
     )
 
@@ -41,6 +41,6 @@ __all__, __getattr__, __dir__ = exports(
     {
         "distinguish": "AuditResult CONFIDENCE DELTA EPSILONS epsilon_lower_bound profile_audit",
         "probe": "Change ProbeReport neighbours_in_ball sensitivity_probe",
-        "registry": "Game Row Sampler Twin games register register_twin rows subject twin_rows twins",
+        "registry": "Game Sampler Subject Twin all_twins games register register_twin subject subjects twins",
     },
 )

@@ -2,7 +2,7 @@
 
 A claim says that no event is likelier than ``e^epsilon`` times its chance under the neighbour, plus
 ``delta(epsilon)``. An attacker looks for an event that breaks it. The event is chosen on one half of the
-samples and measured on the other, so that the choice cannot flatter the measurement
+samples and measured on the other half, so that the choice does not bias the measurement
 (``docs/theory/audits.md``).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -36,9 +36,9 @@ _SPREAD, _TAIL = 2048, 256  # how many thresholds are tried over the whole range
 class AuditResult:
     """What one game showed: the claim, a lower bound on the truth, and by how much the second exceeds the first.
 
-    ``margin`` is the largest of ``lower - claimed`` and ``epsilon`` is where it lies; above zero the claim is
-    refuted. It is no measure of how nearly: where the promise is next to nothing, it is next to nothing too. For
-    that there is ``reach``. ``order`` says whether the event was likelier under the first neighbour or the second.
+    ``margin`` is the largest ``lower - claimed``, and ``epsilon`` is where it is reached; above zero the claim is
+    refuted. A small margin does not mean that the claim is nearly refuted, as all deltas may be small; ``reach``
+    measures that. ``order`` says whether the event was likelier under the first neighbour (0) or the second (1).
     """
 
     margin: float
@@ -61,9 +61,9 @@ class AuditResult:
     def reach(self) -> float:
         """How much of the promise was shown: above 1 it is refuted, and near 0 this game could hardly see anything.
 
-        Both curves are read as those of Gaussian noise, at each epsilon: the sensitivity in deviations that
-        gives the shown delta, as a share of the one that gives the promised delta; and of these the largest.
-        With noise clearly below this share of what is promised, the shown curve would have crossed the promised one.
+        At each epsilon, both curves are compared with Gaussian noise: which sensitivity, in deviations, has the shown
+        delta, and which has the promised delta? Reach is the largest ratio of these two. If the noise were smaller than
+        the promised noise times this ratio, the game would have refuted the promise.
         """
         shown, claimed, grid = map(np.array, (self.lower, self.claimed, self.epsilons))
         some = shown > 0
@@ -76,21 +76,9 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite lower bound or reach is ``null``."""
-        bound = self.epsilon_lower_bound
-        return {
-            "caught": self.caught,
-            "margin": self.margin,
-            "reach": self.reach if math.isfinite(self.reach) else None,
-            "epsilon": self.epsilon,
-            "order": self.order,
-            "delta": self.delta,
-            "epsilon_lower_bound": bound if math.isfinite(bound) else None,
-            "samples": list(self.samples),
-            "confidence": self.confidence,
-            "epsilons": list(self.epsilons),
-            "claimed": list(self.claimed),
-            "lower": list(self.lower),
-        }
+        limits = {"epsilon_lower_bound": self.epsilon_lower_bound, "reach": self.reach}
+        finite = {name: value if math.isfinite(value) else None for name, value in limits.items()}
+        return {"caught": self.caught} | asdict(self) | finite
 
 
 def profile_audit(
@@ -102,10 +90,10 @@ def profile_audit(
     confidence: float = CONFIDENCE,
     delta: float = DELTA,
 ) -> AuditResult:
-    """Hold a claimed curve against samples of a statistic under two neighbours.
+    """Compare a claimed curve with samples of a statistic under two neighbours.
 
     If the claim is right, the chance that it is ever caught, at any epsilon and in either order, is at most
-    ``1 - confidence``. ``delta`` is where :func:`epsilon_lower_bound` is reported besides, at the same confidence.
+    ``1 - confidence``. The result also has :func:`epsilon_lower_bound` at ``delta``, with the same confidence.
     """
     grid = np.asarray(epsilons, dtype=np.float64)
     if not np.isfinite(grid).all() or np.any(np.abs(grid) > _FURTHEST):
@@ -133,7 +121,7 @@ def profile_audit(
 
 
 def epsilon_lower_bound(p: ArrayLike, q: ArrayLike, delta: float, *, confidence: float = CONFIDENCE) -> float:
-    """An epsilon that the mechanism exceeds or meets at ``delta``, with the given confidence."""
+    """A lower bound on the epsilon of the mechanism at ``delta``, with the given confidence."""
     return _Halves.of(p, q, confidence).epsilon(delta, (1 - confidence) / 4)
 
 
@@ -173,7 +161,7 @@ class _Halves:
             above = values.size - np.searchsorted(values, self.thresholds)
             counts = np.concatenate([above, values.size - above])
             lower.append(_roughly_at_least(counts, values.size, self.level / 1000))
-        # An event's chance is at most one less the least chance of its complement, which stands in the other half.
+        # An upper bound is one minus the lower bound of the opposite event, which is in the other half of the list.
         upper = [1 - np.roll(bound, self.thresholds.size) for bound in lower]
         return (lower[0], lower[1]), (upper[0], upper[1])
 
@@ -218,7 +206,7 @@ def _samples(values: ArrayLike) -> NDArray[Any]:
 
 
 def _thresholds(p: NDArray[Any], q: NDArray[Any]) -> NDArray[Any]:
-    """Values that spread over the pooled samples, closer together towards the ends."""
+    """Values from all samples together, with more of them near both ends."""
     pooled = np.sort(np.concatenate([p, q]))
     ends = np.geomspace(1, pooled.size, _TAIL).astype(np.int64) - 1
     ranks = np.concatenate([np.linspace(0, pooled.size - 1, _SPREAD).astype(np.int64), ends, pooled.size - 1 - ends])
@@ -226,7 +214,7 @@ def _thresholds(p: NDArray[Any], q: NDArray[Any]) -> NDArray[Any]:
 
 
 def _at_least(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
-    """Clopper and Pearson: below the true chance of a hit but with probability ``level``."""
+    """Clopper and Pearson: a bound that is above the true chance of a hit with probability at most ``level``."""
     some = np.maximum(hits, 1)
     return np.where(hits > 0, betaincinv(some, trials - some + 1, level), 0.0)
 

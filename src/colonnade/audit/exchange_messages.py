@@ -1,12 +1,13 @@
 """Games of models learned over noised messages, with the protocol's own sides, grid and noise.
 
-Whoever looks also writes the script: the active party what the others receive, or all the others together what it
-receives. One person's row is turned around, with every number that the others' rows and the script can make of it.
+The bounds on messages hold for anything that a side receives. So the others need not be played: what they send is
+written down before, as a script, and both neighbouring tables meet the same script. The observer is who wrote it: the
+active party what the others receive, or all the others together what it receives. One person's row is turned around.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,12 +15,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.exchange_scripts import Matrix, Script, Told, Vector, scores_told, slopes_told
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.exchange.bounds import Side
+from colonnade.protocols.exchange.fits import Matrix, Vector
+from colonnade.protocols.exchange.sides import active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.kept_scores import programs as exchange_ask
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
@@ -29,11 +31,43 @@ from colonnade.randomness import Stream
 from colonnade.tables import flag
 
 Integers = NDArray[np.int64]
+Script = NDArray[np.float64]
+"""What a side receives: a number for each step and row, of which a step uses those of its batch."""
 
 _MOST_NUMBERS = 16
-_NEARLY_ALL = 0.99  # of what a transcript shows; numbers that hardly move are not worth drawing noise for
-_LOUD = 1000.0  # what a side receives of the changed row, in clips: noise may be as large
+_NEARLY_ALL = 0.99  # of what a transcript shows; noise is not drawn for numbers that hardly differ
+_LOUD = 1000.0  # the number that a side receives for the changed row, in clips; noise can be as large
 _DEAFENING = 1e6
+
+
+@dataclass(frozen=True)
+class Messages:
+    """All messages of one side in their order, and the weights that it would release in the end."""
+
+    messages: Vector
+    weights: Vector
+
+
+def scores_told(rows: Matrix, owner: str, slopes: Script, task: Exchange) -> Messages:
+    """What a passive party with these rows tells, before noise, when it receives these slopes."""
+    side, told = passive_side(exchange.with_constant(rows, owner, task), owner, task), []
+    for step in task.steps:
+        side.take(step.batch, slopes[step.number, step.batch :: task.batches])
+        if step.answer is not None:
+            told.append(side.scores(step.answer))
+    return Messages(np.concatenate(told), side.weights)
+
+
+def slopes_told(rows: Matrix, labels: Vector, scores: Mapping[str, Script], task: Exchange) -> Messages:
+    """What the active party with these rows and labels tells, before noise, when it receives these scores."""
+    side, told = active_side(exchange.with_constant(rows, task.active, task), labels, task), []
+    for step in task.steps:
+        told.append(side.slopes(step.batch))
+        side.learn(step.answer)
+        if step.answer is not None:
+            for party, script in scores.items():
+                side.hear(party, step.answer, script[step.number, step.answer :: task.batches])
+    return Messages(np.concatenate(told), side.released())
 
 
 @dataclass(frozen=True)
@@ -45,7 +79,7 @@ class Moved:
     values: tuple[Vector, Vector]
 
     def weighed(self, task: Exchange) -> Vector:
-        """By how much each number speaks for the second table, were the noise Gaussian."""
+        """The weight of each number in the likelihood ratio of the two tables, if the noise were Gaussian."""
         first, second = (task.grid.quantise(values) for values in self.values)
         variance = task.weights_variance(self.owner) if self.weights else task.message_variance(self.owner)
         return np.asarray((second - first) / float(variance))
@@ -55,8 +89,8 @@ class Moved:
 class Transcript:
     """The likelihood ratio of two tables, from what ``tellers`` tell in a whole run.
 
-    ``task`` gives the noise, and ``played`` is what the sides keep to. Both are the same unless something is broken on
-    purpose, but for columns that are zero anyhow.
+    ``task`` gives the noise, and the sides follow ``played``. Both are equal unless something is broken on purpose;
+    ``played`` only lacks columns that are zero.
     """
 
     task: Exchange
@@ -65,12 +99,12 @@ class Transcript:
 
     @classmethod
     def of(cls, task: Exchange, tellers: tuple[str, ...]) -> Transcript:
-        """With the first column of everybody: the others' names and number change nothing."""
+        """With only the first column of everybody, as the other columns are zero."""
         blocks = tuple(replace(block, columns=block.columns[:1]) for block in task.blocks)
         return cls(task, replace(task, blocks=blocks), tellers)
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Log-likelihood ratios of so many runs, but for a constant."""
+        """Log-likelihood ratios of so many runs, up to a constant."""
 
         def draw(name: str, variance: int, size: int) -> Integers:
             return discrete_gaussian(Fraction(variance), (size,), stream)
@@ -85,7 +119,7 @@ class Transcript:
 
     @cached_property
     def parts(self) -> tuple[Moved, ...]:
-        """Of all numbers that are told, the few that show nearly all there is to see."""
+        """Of all numbers that are told, the few that differ most between the tables."""
         everything = [part for owner in self.tellers for part in self._told(owner)]
         shown = [part.weighed(self.task) * np.subtract(*reversed(part.values)) for part in everything]
         ranked = np.sort(np.concatenate(shown))[::-1]
@@ -110,9 +144,9 @@ class Transcript:
 class Tables:
     """Two neighbouring tables of one owner and the script that it meets.
 
-    In every batch the rows take turns at both ends of the first column, and what is received of them pushes its weight
-    up. The person in question is at one end in one table and at the other in the other, with the label that does not
-    fit; it is in the last batch, so that its first score is not the zero that everyone knows.
+    In every batch the rows are at both ends of the first column in turn, and the received numbers raise its weight. The
+    person who changes is at one end in the first table and at the other end in the second, with the label of the
+    opposite end. It is in the last batch, as the scores of the first batch are zero at first, which everyone knows.
     """
 
     task: Exchange
@@ -125,7 +159,7 @@ class Tables:
 
     @property
     def signs(self) -> Vector:
-        """At which end every row is; that of the person in the first table."""
+        """The end of every row, 1 or -1; for the person who changes that in the first table."""
         signs = np.where(np.arange(self.task.rows) // self.task.batches % 2, -1.0, 1.0)
         signs[self.person] = 1.0
         return signs
@@ -145,7 +179,7 @@ class Tables:
         labels[self.person] = high if neighbour else low
         return labels
 
-    def told(self, neighbour: int, played: Exchange) -> Told:
+    def told(self, neighbour: int, played: Exchange) -> Messages:
         """What the owner tells of one of the tables when it keeps to the bounds of ``played``."""
         rows = self.rows(neighbour, len(played.block(self.owner).columns))
         if self.owner == self.task.active:
@@ -160,7 +194,7 @@ class Tables:
 
     @property
     def _scores(self) -> dict[str, Script]:
-        """The others vouch for the opposite, so that the own columns have to make up for it."""
+        """Scores of the others with the opposite sign, so that the own columns must correct them."""
         found = {}
         for party in self.task.passives:
             scores = -self.task.side(party).score_clip / len(self.task.passives) * self.signs
@@ -202,48 +236,26 @@ def _calibrated(sides: tuple[Side, ...], **given: object) -> Exchange:
 
 
 @register(
-    "glm-alternating",
-    "scores and slopes of fits that take turns, told with noise",
-    _alternating,
-    plays=lambda task: isinstance(task, Exchange) and task.method == "alternating",
-)
-def fit_games(task: Exchange) -> Iterator[Game]:
-    """The party with the label against the others' columns, and the others together against its own."""
-    yield from _games("glm-alternating", task)
-
-
-@register(
     "glm-gradient",
     "scores and slopes of gradient descent, and its weights",
     _gradient,
     plays=lambda task: isinstance(task, Exchange) and task.method == "gradient",
 )
-def descent_games(task: Exchange) -> Iterator[Game]:
+@register(
+    "glm-alternating",
+    "scores and slopes of fits that take turns, told with noise",
+    _alternating,
+    plays=lambda task: isinstance(task, Exchange) and task.method == "alternating",
+)
+def exchange_games(task: Exchange) -> Iterator[Game]:
     """The party with the label against the others' columns, and the others together against its own."""
-    yield from _games("glm-gradient", task)
-
-
-def _games(subject: str, task: Exchange) -> Iterator[Game]:
+    subject = f"glm-{task.method}"
     released = " and released weights" if task.release else ""
     active, others = Observer.party(task.active), Observer.coalition(*task.passives)
-    yield Game(
-        subject,
-        active,
-        f"a row turned around in the others' columns; all their scores{released}",
-        task.events,
-        task.trust,
-        Transcript.of(task, task.passives),
-        part="scores",
-    )
-    yield Game(
-        subject,
-        others,
-        f"a row turned around with its label; all slopes{released}",
-        task.events,
-        task.trust,
-        Transcript.of(task, (task.active,)),
-        part="slopes",
-    )
+    story = f"a row turned around in the others' columns; all their scores{released}"
+    yield Game(subject, active, story, task.events, task.trust, Transcript.of(task, task.passives), "scores")
+    story = f"a row turned around with its label; all slopes{released}"
+    yield Game(subject, others, story, task.events, task.trust, Transcript.of(task, (task.active,)), "slopes")
 
 
 # --- scores of new people
@@ -251,16 +263,16 @@ def _games(subject: str, task: Exchange) -> Iterator[Game]:
 
 @dataclass(frozen=True)
 class NewScores:
-    """One new person's scores as all ``senders`` tell them, in either table far beyond one end of what is told.
+    """One new person's scores as all ``senders`` tell them; in both tables they are far beyond the clip, at one end.
 
-    So their weights do not matter, blurred or not, and many questions can be asked at once.
+    So the weights do not matter, blurred or not, and many runs can be drawn at once.
     """
 
     task: KeptScoresTask
     senders: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The messages of so many questions, weighed as Gaussian noise would have it."""
+        """The messages of so many runs, weighed as for Gaussian noise."""
         total = np.zeros(count)
         for name in self.senders:
             clip = self.task.sender(name).score_clip
@@ -281,12 +293,7 @@ def _asking() -> KeptScoresTask:
     return task.calibrated(parse_budgets(1.0, 1e-5, task.trust))
 
 
-@register(
-    "glm-prediction",
-    "one person's score by weights that parties keep",
-    _asking,
-    plays=lambda task: isinstance(task, KeptScoresTask),
-)
+@register("glm-prediction", "one person's score by weights that parties keep", _asking, plays=KeptScoresTask)
 def asking_games(task: KeptScoresTask) -> Iterator[Game]:
     """The party that is told: a new person's scores at one end or the other."""
     story = "a new person at one end of everybody's scores, or the other; the scores as received"

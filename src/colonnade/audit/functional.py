@@ -1,7 +1,7 @@
 """Games of the functional mechanism: coefficients with discrete Laplace noise, drawn as the owners draw them.
 
-The noise is so heavy-tailed that the observer does best by adding up absolute values: the likelihood ratio of
-whole Laplace variables. Whoever cannot subtract more than it is allowed to faces at least one whole variable.
+The best statistic for Laplace noise is a sum of absolute values: the likelihood ratio of whole Laplace variables. An
+observer that can subtract no more shares than allowed sees at least one whole variable of noise.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, register
+from colonnade.audit.neighbours import Person
+from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.models import Roster
 from colonnade.models.regression.linear import LinearRegression
 from colonnade.privacy import Observer
-from colonnade.privacy.events import alike
 from colonnade.protocols.moments import integers
 from colonnade.protocols.moments.programs import reference
 from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 
-Row = tuple[float, ...]
 _MOST_ENTRIES = 64
-"""Many small moves drown in noise, and drawing it takes long."""
+"""More entries take long to draw, and those that differ little show nothing in the noise."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Coefficients:
     """The log-likelihood ratio of two rows from the opened entries, less the noise that is known."""
 
     task: Moments
-    people: tuple[Row | None, Row]
+    people: tuple[Person | None, Person]
     noisy: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Ratios of so many runs; rows at their bounds lie on the grid, so rounding leaves them alone."""
+        """Ratios of so many runs; rows at their bounds are whole numbers, so rounding does not change them."""
         first, second = self.sums
         total = np.zeros(count)
         for index in self.moved:
@@ -52,7 +51,7 @@ class Coefficients:
 
     @cached_property
     def moved(self) -> NDArray[np.intp]:
-        """The entries that move furthest beside their noise: all of a few, and of many only so many."""
+        """The entries that differ most compared with their noise, at most so many."""
         first, second = self.sums
         far = np.abs(first - second) / self.task.scales
         order = np.argsort(-far, kind="stable")
@@ -66,14 +65,14 @@ class Coefficients:
         return first, second
 
 
-def _entries(task: Moments, person: Row | None) -> NDArray[np.int64]:
+def _entries(task: Moments, person: Person | None) -> NDArray[np.int64]:
     if person is None:
         return np.zeros(task.entries, dtype=np.int64)
     row = np.rint(np.array(person) * task.gamma).astype(np.int64)[None]
     return reference({owner: row[:, task.span(owner)] for owner in task.owners}, task)
 
 
-def _at_bounds(task: Moments, turned: tuple[int, ...] = ()) -> Row:
+def _at_bounds(task: Moments, turned: tuple[int, ...] = ()) -> Person:
     """A row whose every group has its largest L1 norm, in its first column; some groups with the other sign."""
     row: list[float] = []
     for number_, (width, radius) in enumerate(group for block in task.blocks for group in block.groups):
@@ -81,7 +80,7 @@ def _at_bounds(task: Moments, turned: tuple[int, ...] = ()) -> Row:
     return tuple(row)
 
 
-def _neighbours(task: Moments, observer: Observer) -> tuple[Row | None, Row]:
+def _neighbours(task: Moments, observer: Observer) -> tuple[Person | None, Person]:
     """Of the pairs that the observer must not tell apart, the one that moves the coefficients furthest."""
     whole = _at_bounds(task)
     if observer == Observer.analyst():
@@ -94,7 +93,7 @@ def _neighbours(task: Moments, observer: Observer) -> tuple[Row | None, Row]:
 
 
 def _example() -> Moments:
-    """Three owners of a column each, one of them the label's; a whole variable is left to any one of them."""
+    """Three owners of one column each, one of them the label; any one owner still sees a whole variable of noise."""
     schemas = {name: Schema({name[0]: number(-1, 1)}) for name in ("bank", "shop", "clinic")}
     budgets = {"analyst": 1.0, "party": 2.0}
     model = LinearRegression(epsilon=budgets, label="clinic.c", method="functional", gamma=64, rows_at_most=2**20)
@@ -103,19 +102,15 @@ def _example() -> Moments:
     return task
 
 
-def _plays(task: object) -> bool:
-    return isinstance(task, Moments) and task.laplace
-
-
-@register("functional", "coefficients of a regression with Laplace noise, opened once", _example, plays=_plays)
+@register(
+    "functional",
+    "coefficients of a regression with Laplace noise, opened once",
+    _example,
+    plays=lambda task: isinstance(task, Moments) and task.laplace,
+)
 def functional_games(task: Moments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
-    key = alike([(event, task.trust) for event in task.events])
-    for observer in task.trust.standard_observers(key):
-        if task.trust.broken(observer) is None:
-            people = _neighbours(task, observer)
-            noisy = tuple(owner for owner in task.owners if owner not in observer.names)
-            sampler = Coefficients(task, people, noisy)
-            tables = "no row, or one" if people[0] is None else "a row, or another in the others' columns,"
-            story = f"{tables} at its bounds; {len(sampler.moved)} of the coefficients that move"
-            yield Game("functional", observer, story, task.events, task.trust, sampler)
+    for observer, noisy in observers(task):
+        sampler = Coefficients(task, _neighbours(task, observer), noisy)
+        story = f"{two_tables(observer)} at its bounds; {len(sampler.moved)} of the coefficients that move"
+        yield Game("functional", observer, story, task.events, task.trust, sampler)

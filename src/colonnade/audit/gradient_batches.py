@@ -1,7 +1,7 @@
 """Games of iterative logistic regression, with the protocol's own rounding, coins, integers and noise.
 
-One person is alone in the table, at the bounds of every owner's row. While the weights are small its gradient is
-as long as the sensitivity counts, so the games let them be zero; steps on published numbers tell nothing more.
+One person is alone in the table, at the bounds of every owner's row. With weights of zero its gradient is as long as
+the sensitivity allows, so the games keep the weights at zero; steps from published numbers tell nothing more.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, register
+from colonnade.audit.neighbours import at_bounds
+from colonnade.audit.registry import Game, observers, register
 from colonnade.privacy import Observer, Trust, parse_budgets
-from colonnade.privacy.events import alike
 from colonnade.protocols.gradients import integers
 from colonnade.protocols.gradients.batches import batches
 from colonnade.protocols.gradients.programs import reference
@@ -26,7 +26,7 @@ from colonnade.randomness import Stream
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody at the bounds of every owner's row, with the other sign at those who are ``turned``."""
+    """Somebody at the bounds of every owner's row, with a minus at the owners ``turned``."""
 
     label: int
     turned: tuple[str, ...] = ()
@@ -36,8 +36,8 @@ class Person:
 class OpenedGradients:
     """The likelihood ratio of two tables, from the opened gradients of all rounds.
 
-    ``people`` are the person in the two tables; none means a table without a row. ``noisy`` are the owners whose
-    noise the observer cannot subtract. Noise is taken for Gaussian: any statistic is fair.
+    ``people`` are the person in the two tables; ``None`` is a table without a row. ``noisy`` are the owners whose noise
+    the observer cannot subtract. The ratio is that for Gaussian noise, as an audit may use any statistic.
     """
 
     task: Gradients
@@ -50,7 +50,7 @@ class OpenedGradients:
         sent = self._gradient(self.people[neighbour], count, stream)
         guesses = [self._mean(person) for person in self.people]
         total = np.zeros(count)
-        # Where batches take turns, the person of every run is in the first.
+        # If batches take turns, the person is in the first batch of every run.
         drawn = stream.bytes(32) if self.task.sampling == "poisson" else bytes(4 * count)
         for joined in batches(self.task, count, drawn):
             if self.coins_known and not len(joined):
@@ -65,26 +65,19 @@ class OpenedGradients:
         return total
 
     def _gradient(self, person: Person | None, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The person's integer gradient, its row rounded by each owner anew for every run."""
+        """The person's integer gradient; each owner rounds its row again in every run."""
         if person is None:
             return np.zeros((count, self.task.entries))
-        parts = []
-        for block in self.task.blocks:
-            row = np.zeros((count, len(block.columns)))
-            row[:, :1] = -block.clip if block.owner in person.turned else block.clip
-            parts.append(integers.quantise(row, block, self.task, stream))
-        whole = np.hstack([*parts, np.full((count, 1), float(self.task.constant))])
+        task, rows = self.task, np.tile(at_bounds(self.task, person.turned), (count, 1))
+        parts = [integers.quantise(rows[:, task.span(block.owner)], block, task, stream) for block in task.blocks]
+        whole = np.hstack([*parts, np.full((count, 1), float(task.constant))])
         return (whole[:, :, None] * self._scores(person)).reshape(count, -1)
 
     def _mean(self, person: Person | None) -> NDArray[np.float64]:
         if person is None:
             return np.zeros(self.task.entries)
-        values: list[float] = []
-        for block in self.task.blocks:
-            values += [-block.clip if block.owner in person.turned else block.clip, *[0.0] * len(block.columns)][
-                : len(block.columns)
-            ]
-        row = np.append(np.array(values) * self.task.gamma * self.task.scale, float(self.task.constant))
+        values = np.array(at_bounds(self.task, person.turned))
+        row = np.append(values * self.task.gamma * self.task.scale, float(self.task.constant))
         return (row[:, None] * self._scores(person)).reshape(-1)
 
     def _scores(self, person: Person) -> NDArray[np.float64]:
@@ -133,18 +126,12 @@ def _example() -> Gradients:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register(
-    "sqm", "gradients of batches, opened round by round", _example, plays=lambda task: isinstance(task, Gradients)
-)
+@register("sqm", "gradients of batches, opened round by round", _example, plays=Gradients)
 def sqm_games(task: Gradients) -> Iterator[Game]:
     """Nobody or somebody for the analyst; another label, or other columns, for whoever does not hold them."""
-    key = alike([(task.event, task.trust)])
-    for observer in task.trust.standard_observers(lambda name: (key(name), name == task.label_owner)):
-        if task.trust.broken(observer) is not None:
-            continue
+    for observer, noisy in observers(task, lambda owner: owner == task.label_owner):
         fixed = task.sampling == "disjoint"
         known = fixed or bool(set(observer.names) & set(task.coins))
-        noisy = tuple(owner for owner in task.owners if owner not in observer.names)
         people, tables = _neighbours(task, observer)
         coins = "in turn" if fixed else f"{'known' if known else 'secret'} coins"
         story = f"{tables}; the gradients of {task.rounds} batches, {coins}"

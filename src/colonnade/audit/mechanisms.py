@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Generic, TypeVar
 
-from colonnade.audit.registry import Game, register
+from colonnade.audit.registry import Game, Sampler, register
 from colonnade.audit.samplers import Batches, Labels, LaplaceShares, Law, OnGrid, Opening, Rounds
 from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
-from colonnade.privacy.events import Event
+from colonnade.privacy.additive import AdditiveRelease
+from colonnade.privacy.events import Event, innermost
 from colonnade.privacy.noise import TAIL, discrete_gaussian, skellam
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.noise.response import odds_for
@@ -25,23 +27,29 @@ from colonnade.privacy.releases import (
 _THREE = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 _FIVE = Trust(*(("bank", "shop", "clinic", "school", "town"),) * 2, 2)
 _STEP = 1000
-"""How far one person moves the released number when added; replaced, twice as far."""
+"""How far the released number moves when a person is added; when one is replaced, twice as far."""
 
 ANALYST, COORDINATOR = Observer.analyst(), Observer.coordinator()
 BANK, SHOP, PAIR = Observer.party("bank"), Observer.party("shop"), Observer.coalition("bank", "shop")
 
 
+Released = TypeVar("Released", bound=Event, covariant=True)
+Additive = SkellamRelease | DiscreteGaussianRelease
+
+
 @dataclass(frozen=True)
-class Mechanism:
+class Mechanism(Generic[Released]):
     """A release and the people around it."""
 
-    events: tuple[Event, ...]
+    event: Released
     trust: Trust
 
+    def game(self, subject: str, observer: Observer, story: str, sampler: Sampler, part: str = "") -> Game:
+        """A game about this release."""
+        return Game(subject, observer, story, (self.event,), self.trust, sampler, part)
 
-def _additive(
-    kind: type[SkellamRelease] | type[DiscreteGaussianRelease], trust: Trust, noise: int | Fraction
-) -> SkellamRelease | DiscreteGaussianRelease:
+
+def _additive(kind: type[Additive], trust: Trust, noise: int | Fraction) -> Additive:
     return kind(
         name=f"one number with {kind.kind} noise",
         shares=tuple((owner, Fraction(noise) / len(trust.owners)) for owner in trust.owners),
@@ -54,31 +62,31 @@ def _additive(
     )
 
 
-def _calibrated(kind: type[SkellamRelease] | type[DiscreteGaussianRelease], trust: Trust) -> Mechanism:
+def _calibrated(kind: type[Additive], trust: Trust) -> Mechanism[Additive]:
     """Noise for epsilon 1 at delta 1e-5 against the analyst."""
     budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
     noise = least_noise(lambda total: _additive(kind, trust, total), trust, budgets, owners=len(trust.owners))
-    return Mechanism((_additive(kind, trust, noise),), trust)
+    return Mechanism(_additive(kind, trust, noise), trust)
 
 
-def additive_games(subject: str, mechanism: Mechanism, law: Law, observers: Sequence[Observer]) -> Iterator[Game]:
-    """Added or not for the analyst; one extreme against the other for everyone else."""
-    (event,) = mechanism.events
-    if not isinstance(event, SkellamRelease | DiscreteGaussianRelease | DiscreteLaplaceRelease):
-        return
+def additive_games(
+    subject: str, mechanism: Mechanism[AdditiveRelease], law: Law, observers: Sequence[Observer]
+) -> Iterator[Game]:
+    """For the analyst, a person is added or not; for everyone else, a person has one extreme value or the other."""
+    event = mechanism.event
     for observer in observers:
         alone = observer == ANALYST
         values = (0, event.l1) if alone else (-(event.replace_l1 // 2), event.replace_l1 // 2)
         story = "nobody or one person; the opened number" if alone else "one extreme or the other; the opened number"
         known = " without its own noise" if set(observer.names) & {owner for owner, _ in event.shares} else ""
         sampler = Opening(values, event.shares, law, observer.names)
-        yield Game(subject, observer, story + known, mechanism.events, mechanism.trust, sampler)
+        yield mechanism.game(subject, observer, story + known, sampler)
 
 
 @register("skellam", "a number with Skellam noise in five shares", lambda: _calibrated(SkellamRelease, _FIVE))
-def skellam_games(mechanism: Mechanism) -> Iterator[Game]:
+def skellam_games(mechanism: Mechanism[SkellamRelease]) -> Iterator[Game]:
     """Every observer, up to a coalition of two of five."""
-    yield from additive_games("skellam", mechanism, skellam, (ANALYST, COORDINATOR, BANK, PAIR))
+    return additive_games("skellam", mechanism, skellam, (ANALYST, COORDINATOR, BANK, PAIR))
 
 
 @register(
@@ -86,12 +94,12 @@ def skellam_games(mechanism: Mechanism) -> Iterator[Game]:
     "a number with discrete Gaussian noise in five shares",
     lambda: _calibrated(DiscreteGaussianRelease, _FIVE),
 )
-def discrete_gaussian_games(mechanism: Mechanism) -> Iterator[Game]:
+def discrete_gaussian_games(mechanism: Mechanism[DiscreteGaussianRelease]) -> Iterator[Game]:
     """Every observer, up to a coalition of two of five."""
-    yield from additive_games("discrete-gaussian", mechanism, discrete_gaussian, (ANALYST, COORDINATOR, BANK, PAIR))
+    return additive_games("discrete-gaussian", mechanism, discrete_gaussian, (ANALYST, COORDINATOR, BANK, PAIR))
 
 
-def _cross_coefficient() -> Mechanism:
+def _cross_coefficient() -> Mechanism[DiscreteLaplaceRelease]:
     """The coefficient -2xy of least squares with one feature: epsilon 1 when a person is replaced.
 
     Each of three owners adds half a Laplace variable, so that any two of them make a whole one.
@@ -106,39 +114,33 @@ def _cross_coefficient() -> Mechanism:
         replace_l1=4 * gamma**2,
         tail=float(TAIL),
     )
-    return Mechanism((event,), _THREE)
+    return Mechanism(event, _THREE)
 
 
 @register("discrete-laplace", "a coefficient with discrete Laplace noise in three shares", _cross_coefficient)
-def discrete_laplace_games(mechanism: Mechanism) -> Iterator[Game]:
+def discrete_laplace_games(mechanism: Mechanism[DiscreteLaplaceRelease]) -> Iterator[Game]:
     """Of (1, 1) and (-1, 1) only -2xy differs, by the whole sensitivity."""
-    (event,) = mechanism.events
-    if isinstance(event, DiscreteLaplaceRelease):
-        law = LaplaceShares(event.scale)
-        yield from additive_games("discrete-laplace", mechanism, law, (ANALYST, COORDINATOR, BANK))
+    law = LaplaceShares(mechanism.event.scale)
+    return additive_games("discrete-laplace", mechanism, law, (ANALYST, COORDINATOR, BANK))
 
 
-def _labels() -> Mechanism:
-    event = RandomisedResponse(name="labels", odds=odds_for(1.0), categories=3, holder="bank")
-    return Mechanism((event,), _THREE)
+def _labels() -> Mechanism[RandomisedResponse]:
+    return Mechanism(RandomisedResponse(name="labels", odds=odds_for(1.0), categories=3, holder="bank"), _THREE)
 
 
 @register("randomised-response", "a label that its holder answers at random", _labels)
-def randomised_response_games(mechanism: Mechanism) -> Iterator[Game]:
+def randomised_response_games(mechanism: Mechanism[RandomisedResponse]) -> Iterator[Game]:
     """Whoever does not hold the labels sees one of two answers more often."""
-    (event,) = mechanism.events
-    if isinstance(event, RandomisedResponse):
-        sampler = Labels((0, 1), event.categories, event.odds)
-        for observer in (COORDINATOR, SHOP):
-            story = "label 0 or label 1; the answer"
-            yield Game("randomised-response", observer, story, mechanism.events, mechanism.trust, sampler)
+    sampler = Labels((0, 1), mechanism.event.categories, mechanism.event.odds)
+    for observer in (COORDINATOR, SHOP):
+        yield mechanism.game("randomised-response", observer, "label 0 or label 1; the answer", sampler)
 
 
 _GRID = Grid()
-_CLIP, _DEVIATION = 1.5, 6.0  # half a unit off the integers, which noise on the integers would not hide
+_CLIP, _DEVIATION = 1.5, 6.0  # not a whole number, which noise on whole numbers would not hide
 
 
-def _on_grid() -> Mechanism:
+def _on_grid() -> Mechanism[DiscreteGaussianRelease]:
     single, double = (_GRID.sensitivity_squared(reach, 1) for reach in (_CLIP, 2 * _CLIP))
     event = DiscreteGaussianRelease(
         name="a real number on a grid",
@@ -150,58 +152,53 @@ def _on_grid() -> Mechanism:
         replace_l2_squared=double,
         tail=float(TAIL),
     )
-    return Mechanism((event,), _THREE)
+    return Mechanism(event, _THREE)
 
 
 @register("grid", "a real number released on a fine grid", _on_grid)
-def grid_games(mechanism: Mechanism) -> Iterator[Game]:
-    """The number, and its fractional part, which must say nothing either."""
+def grid_games(mechanism: Mechanism[DiscreteGaussianRelease]) -> Iterator[Game]:
+    """Games about the number, and about its fractional part, which must tell nothing either."""
     for part, fraction in (("", False), ("fraction", True)):
         look = "the fractional part of the released number" if fraction else "the released number"
         for observer, values in ((ANALYST, (0.0, _CLIP)), (SHOP, (-_CLIP, _CLIP if not fraction else 0.0))):
             sampler = OnGrid(values, _GRID, _DEVIATION, fraction)
             story = f"{values[0]:g} or {values[1]:g}; {look}"
-            yield Game("grid", observer, story, mechanism.events, mechanism.trust, sampler, part)
+            yield mechanism.game("grid", observer, story, sampler, part)
 
 
 _TIMES = 20
 
 
-def _repeated() -> Mechanism:
+def _repeated() -> Mechanism[Repeated]:
     once = _additive(DiscreteGaussianRelease, _THREE, 80 * _STEP**2)
-    return Mechanism((Repeated(event=once, times=_TIMES),), _THREE)
+    return Mechanism(Repeated(event=once, times=_TIMES), _THREE)
 
 
 @register("rounds", "twenty rounds of one mechanism, all charged", _repeated)
-def rounds_games(mechanism: Mechanism) -> Iterator[Game]:
+def rounds_games(mechanism: Mechanism[Repeated]) -> Iterator[Game]:
     """The sum over all rounds, in which the person is the same and the noise is fresh."""
-    (event,) = mechanism.events
-    if not isinstance(event, Repeated) or not isinstance(event.event, DiscreteGaussianRelease):
-        return
+    event, release = mechanism.event, innermost(mechanism.event)
+    assert isinstance(release, DiscreteGaussianRelease)  # noqa: S101 - for the type checker
     for observer, values in ((ANALYST, (0, _STEP)), (BANK, (-_STEP, _STEP))):
-        once = Opening(values, event.event.shares, discrete_gaussian, observer.names)
+        once = Opening(values, release.shares, discrete_gaussian, observer.names)
         story = f"{values[0]} or {values[1]} in {event.times} rounds; the sum"
-        yield Game("rounds", observer, story, mechanism.events, mechanism.trust, Rounds(once, event.times))
+        yield mechanism.game("rounds", observer, story, Rounds(once, event.times))
 
 
 _BATCHES = 12
 
 
-def _sampled() -> Mechanism:
+def _sampled() -> Mechanism[Repeated]:
     once = _additive(DiscreteGaussianRelease, _THREE, 4 * _STEP**2)
     sampled = PoissonSampled(event=once, rate=Fraction(1, 8), coins=_THREE.owners)
-    return Mechanism((Repeated(event=sampled, times=_BATCHES),), _THREE)
+    return Mechanism(Repeated(event=sampled, times=_BATCHES), _THREE)
 
 
 @register("poisson-sampled", "rounds that a person joins by a coin the owners know", _sampled)
-def poisson_sampled_games(mechanism: Mechanism) -> Iterator[Game]:
-    """The coins are secret from the analyst; a party knows in which rounds a person was."""
-    (event,) = mechanism.events
-    if not isinstance(event, Repeated) or not isinstance(event.event, PoissonSampled):
-        return
-    sampled, release = event.event, event.event.event
-    if not isinstance(release, DiscreteGaussianRelease):
-        return
+def poisson_sampled_games(mechanism: Mechanism[Repeated]) -> Iterator[Game]:
+    """The analyst does not know the coins; a party knows in which rounds a person was."""
+    event, sampled, release = mechanism.event, mechanism.event.event, innermost(mechanism.event)
+    assert isinstance(sampled, PoissonSampled) and isinstance(release, DiscreteGaussianRelease)  # noqa: S101, PT018
     for observer, values in ((ANALYST, (0, _STEP)), (BANK, (-_STEP, _STEP))):
         known = bool(set(observer.names) & set(sampled.coins))
         unknown = sum(size for owner, size in release.shares if owner not in observer.names)
@@ -209,4 +206,4 @@ def poisson_sampled_games(mechanism: Mechanism) -> Iterator[Game]:
         sampler = Batches(once, sampled.rate, event.times, known, float(unknown))
         coins = "known coins" if known else "secret coins"
         story = f"{values[0]} or {values[1]} in {event.times} batches, {coins}; the likelihood ratio"
-        yield Game("poisson-sampled", observer, story, mechanism.events, mechanism.trust, sampler)
+        yield mechanism.game("poisson-sampled", observer, story, sampler)

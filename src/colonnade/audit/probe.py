@@ -1,7 +1,7 @@
-"""The sensitivity probe: how far real neighbours move an integer vector, against what is claimed.
+"""The sensitivity probe: how far neighbouring tables move an integer vector, compared with the claimed bound.
 
-No chance is involved and nothing is rounded: one pair that moves further than the bound refutes it. A bound
-that statistics cannot see to be wrong, because the pair that breaks it is rare, is found this way.
+It is exact: one pair that moves further than the bound refutes it. So it finds a wrong bound that statistics cannot
+find, because the pair that breaks it is rare.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class ProbeReport:
 
     @property
     def l1_ratio(self) -> Fraction | None:
-        """Realised over claimed, in L1; nothing where the claim is zero."""
+        """The largest change over the claim, in L1; ``None`` if the claim is zero."""
         return Fraction(self.largest.l1, self.claimed.l1) if self.claimed.l1 else None
 
     @property
     def l2_squared_ratio(self) -> Fraction | None:
-        """Realised over claimed, in squared L2; nothing where the claim is zero."""
+        """The largest change over the claim, in squared L2; ``None`` if the claim is zero."""
         return Fraction(self.largest.l2_squared, self.claimed.l2_squared) if self.claimed.l2_squared else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def neighbours_in_ball(
 ) -> Iterator[tuple[Rows, Rows]]:
     """Pairs of tables whose rows have a norm of at most ``clip``: first the corners, then random ones.
 
-    With ``replace`` the last row differs, else it is there in one table only.
+    With ``replace`` the last row differs, else only one of the tables has it.
     """
     for first, second in _corner_rows(width, clip):
         yield _pair(np.zeros((0, width)), first, second if replace else None)
@@ -114,7 +114,7 @@ def neighbours_in_ball(
 
 
 def _corner_rows(width: int, clip: float) -> Iterator[tuple[Rows, Rows]]:
-    """Axes, diagonals and their negatives, where a norm's whole length goes into few or into all columns."""
+    """Axes, diagonals and their negatives: the whole norm is in one column, or equally in all columns."""
     axes = clip * np.eye(width)
     flat = np.full(width, clip / np.sqrt(width))
     mixed = flat * np.where(np.arange(width) % 2, -1.0, 1.0)

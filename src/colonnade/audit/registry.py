@@ -1,13 +1,13 @@
 """Games: an attacker with samples of two neighbouring tables, against what the events promise.
 
-A game never carries a figure of its own: its claim is what the accountant makes of the events for the
-observer. Games are registered under the kind of a model or the name of a mechanism, by modules that the row of a
-kind names. A twin, the same game with one thing broken on purpose, is registered as well.
+A game states no epsilon of its own: its claim is what the accountant computes from the events for the
+observer. Games are registered under the kind of a model or the name of a mechanism, by modules that are named where
+the kind is registered. A twin, the same game with one thing broken on purpose, is registered as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from colonnade.audit.distinguish import CONFIDENCE, DELTA, AuditResult, Floats, 
 from colonnade.errors import StudyError
 from colonnade.models import kinds
 from colonnade.privacy import Event, Observer, Trust, View, accountant
-from colonnade.privacy.events import views
+from colonnade.privacy.events import alike, views
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 
@@ -35,9 +35,9 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class Game:
-    """One observer of one protocol, two neighbouring tables, and what the observer makes of its view.
+    """One observer of one protocol, two neighbouring tables, and a statistic of what the observer sees.
 
-    ``story`` says which two tables and which statistic; ``part`` tells games of one observer apart.
+    ``story`` says which two tables and which statistic; ``part`` is the name of one of several games of an observer.
     """
 
     subject: str
@@ -77,7 +77,7 @@ class Game:
         return np.concatenate([self.sampler(neighbour, size, stream) for size in sizes])
 
     def play(self, count: int, stream: Stream, *, confidence: float = CONFIDENCE, delta: float = DELTA) -> AuditResult:
-        """Sample both neighbours and hold the claim against them."""
+        """Sample both neighbours and compare the claim with the samples."""
         p, q = self.sample(0, count, stream), self.sample(1, count, stream)
         return profile_audit(self.claim, p, q, confidence=confidence, delta=delta)
 
@@ -88,11 +88,12 @@ def _profile(seen: tuple[View, ...], epsilons: tuple[float, ...]) -> tuple[float
 
 
 Build = Callable[[Any], Iterable[Game]]
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Row:
-    """All games of one model or mechanism: what it is, a task to play it with, and the games of any such task."""
+class Subject:
+    """What can be audited, a model or a mechanism: a task to play with, and the games about any such task."""
 
     name: str
     summary: str
@@ -101,41 +102,42 @@ class Row:
     plays: Callable[[Any], bool]
 
 
-_ROWS: dict[str, Row] = {}
+_SUBJECTS: dict[str, Subject] = {}
 
 
 def register(
-    name: str, summary: str, plan: Callable[[], Any], *, plays: Callable[[Any], bool] = lambda task: False
+    name: str, summary: str, plan: Callable[[], Any], *, plays: type | Callable[[Any], bool] = lambda task: False
 ) -> Callable[[Build], Build]:
     """Enter games under a name; ``plan`` makes the task that is played when no study brings its own.
 
-    ``plays`` says which tasks of studies the games are about.
+    ``plays`` says which tasks of studies the games are about: a class of tasks, or a test of a task.
     """
 
     def enter(build: Build) -> Build:
-        if name in _ROWS:
+        if name in _SUBJECTS:
             raise ValueError(f"games named {name!r} are registered already")
-        _ROWS[name] = Row(name, summary, plan, build, plays)
+        about = (lambda task: isinstance(task, plays)) if isinstance(plays, type) else plays
+        _SUBJECTS[name] = Subject(name, summary, plan, build, about)
         return build
 
     return enter
 
 
-def rows() -> tuple[Row, ...]:
+def subjects() -> tuple[Subject, ...]:
     """Everything that can be audited, in order of registration."""
-    return tuple(_rows().values())
+    return tuple(_subjects().values())
 
 
-def _rows() -> dict[str, Row]:
-    """The same by name, once the games of every kind have registered themselves."""
+def _subjects() -> dict[str, Subject]:
+    """All subjects by name, after the games of every kind have registered themselves."""
     for module in (*(games for row in kinds.rows() for games in row.games), "colonnade.audit.mechanisms"):
         kinds.resolve(module)
-    return _ROWS
+    return _SUBJECTS
 
 
 def subject(task: Task) -> str:
     """The name of the games about a study's task."""
-    found = next((row.name for row in _rows().values() if row.plays(task)), None)
+    found = next((known.name for known in _subjects().values() if known.plays(task)), None)
     if found is None:
         raise StudyError(
             "there is no game about this study: an exact answer promises nothing to whoever receives it, and other "
@@ -145,14 +147,30 @@ def subject(task: Task) -> str:
 
 
 def games(name: str, task: Task | None = None) -> tuple[Game, ...]:
-    """The games of a model or mechanism, with a study's own task where one is given."""
-    row = _rows().get(name)
-    if row is None:
-        raise StudyError(f"there are no games named {name!r}; choose from {', '.join(_ROWS)}, or a STUDY.toml")
-    found = tuple(row.build(row.plan() if task is None else task))
+    """The games of a model or mechanism, about the given task or about the registered one."""
+    known = _subjects().get(name)
+    if known is None:
+        raise StudyError(f"there are no games named {name!r}; choose from {', '.join(_SUBJECTS)}, or a STUDY.toml")
+    found = tuple(known.build(known.plan() if task is None else task))
     if not found:
         raise StudyError(f"{name} is registered but gives no games for this task: let its row yield at least one")
     return found
+
+
+def observers(task: Task, also: Callable[[str], object] = lambda owner: None) -> Iterator[tuple[Observer, Names]]:
+    """Who may look at a task without breaking its threshold, and the owners whose noise each cannot subtract.
+
+    Of several observers in the same position only one is given; ``also`` maps an owner to what else sets it apart.
+    """
+    key = alike([(event, task.trust) for event in task.events])
+    for observer in task.trust.standard_observers(lambda owner: (key(owner), also(owner))):
+        if task.trust.broken(observer) is None:
+            yield observer, tuple(owner for owner in task.owners if owner not in observer.names)
+
+
+def two_tables(observer: Observer) -> str:
+    """The two tables that an observer must not tell apart, in words."""
+    return "no row, or one" if observer == Observer.analyst() else "a row, or another in the others' columns,"
 
 
 Make = Callable[[Game], Game | None]
@@ -160,9 +178,9 @@ Make = Callable[[Game], Game | None]
 
 @dataclass(frozen=True)
 class Twin:
-    """Of which game (its subject, who looks, and its part), what is broken, and how the broken game is made.
+    """A broken game: of which game (subject, role of the observer, part), what is broken, and how it is made.
 
-    What is made is nothing where a task has nothing of the kind to break.
+    ``make`` gives ``None`` for a task in which that cannot be broken.
     """
 
     subject: str
@@ -176,21 +194,21 @@ _TWINS: list[Twin] = []
 
 
 def register_twin(subject: str, role: str, broken: str, make: Make, part: str = "") -> None:
-    """Enter a game that is broken on purpose and that an audit must catch, after the game's own row."""
-    if subject not in _rows():
+    """Enter a game that is broken on purpose and that an audit must catch; the game itself is registered before."""
+    if subject not in _subjects():
         raise ValueError(f"a twin of {subject!r} needs games of that name: register those first")
     if any((twin.subject, twin.role, twin.broken, twin.part) == (subject, role, broken, part) for twin in _TWINS):
         raise ValueError(f"a twin of {subject!r} with {broken!r} is registered already")
     _TWINS.append(Twin(subject, role, broken, make, part))
 
 
-def twin_rows() -> tuple[Twin, ...]:
+def all_twins() -> tuple[Twin, ...]:
     """Every broken twin, in order of registration."""
     return tuple(_TWINS)
 
 
 def twins(name: str, task: Task | None = None) -> tuple[tuple[str, Game], ...]:
-    """The broken twins of a subject's games: what is broken, and the game to play, for the first that fits."""
+    """The broken twins of a subject's games: what is broken, and the broken game, made from the first that fits."""
     real = games(name, task)
     found = []
     for twin in (twin for twin in _TWINS if twin.subject == name):

@@ -1,4 +1,4 @@
-"""What an observer is left with, drawn many times: pieces from which games are put together.
+"""What an observer sees, drawn many times: parts from which games are made.
 
 Noise comes from the samplers of the library, share by share. An observer subtracts the shares it knows, so
 they are not drawn.
@@ -26,7 +26,7 @@ Law = Callable[[Fraction, int, Stream], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Opening:
-    """One opened integer: a value of the first or the second table, and the noise the observer does not know."""
+    """One opened integer: the value of the first or second table, and the noise that the observer does not know."""
 
     values: tuple[int, int]
     shares: Shares
@@ -48,7 +48,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class LaplaceShares:
-    """Shares of discrete Laplace noise: one of weight 1/k is one of k that make up a whole."""
+    """Shares of discrete Laplace noise: k shares of weight 1/k add up to a whole variable."""
 
     scale: Fraction
 
@@ -63,7 +63,7 @@ class LaplaceShares:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The same release again and again with fresh noise; the sum is as telling as the whole sequence."""
+    """The same release many times with fresh noise; the sum tells as much as all of them."""
 
     once: Opening
     times: int
@@ -80,7 +80,7 @@ class Rounds:
 class Batches:
     """Rounds that a person joins by a coin; the statistic is the likelihood ratio of the two tables.
 
-    ``variance`` is that of the noise the observer does not know, as if it were Gaussian: any statistic is fair.
+    ``variance`` is that of the noise which the observer does not know. The ratio is that for Gaussian noise.
     """
 
     once: Opening
@@ -112,7 +112,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Labels:
-    """A label that its holder answers at random; seen is which of the two it looks like."""
+    """A label that its holder answers at random; the statistic is which of the two labels the answer is."""
 
     labels: tuple[int, int]
     categories: int
@@ -131,7 +131,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class OnGrid:
-    """A real number released on a grid; seen is the number, or what is left of it below the unit."""
+    """A real number released on a grid; the statistic is the number, or its fractional part."""
 
     values: tuple[float, float]
     grid: Grid

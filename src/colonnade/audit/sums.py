@@ -1,6 +1,6 @@
 """Games of sums that are opened once: polynomials of the columns, and joint scores of one person.
 
-Both add near-Gaussian noise to a few integers, so the observer weighs each of them by how much it would move.
+Both add nearly Gaussian noise to a few integers, so the observer weighs each by how much it differs between the tables.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, register
+from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.models import Roster
 from colonnade.models.polynomial import PolynomialSum
 from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
-from colonnade.privacy.events import alike
 from colonnade.protocols.polynomial import integers
 from colonnade.protocols.polynomial.programs import reference
 from colonnade.protocols.polynomial.task import Polynomials
@@ -101,25 +100,17 @@ def _polynomial_example() -> Polynomials:
     return task
 
 
-def _plays_polynomials(task: object) -> bool:
-    return isinstance(task, Polynomials)
-
-
-@register("polynomial", "sums of a polynomial, opened once", _polynomial_example, plays=_plays_polynomials)
+@register("polynomial", "sums of a polynomial, opened once", _polynomial_example, plays=Polynomials)
 def polynomial_games(task: Polynomials) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
-    for observer in task.trust.standard_observers(alike([(event, task.trust) for event in task.events])):
-        if task.trust.broken(observer) is None:
-            values = _polynomial_neighbours(task, observer)
-            noisy = tuple(owner for owner in task.owners if owner not in observer.names)
-            tables = "no row, or one" if observer == Observer.analyst() else "a row, or another in the others' columns,"
-            sampler = Weighed(values, partial(_polynomial_noise, task), noisy)
-            story = f"{tables} at its bounds; the {len(task.polynomials)} opened sums"
-            yield Game("polynomial", observer, story, task.events, task.trust, sampler)
 
+    def share(count: int, stream: Stream) -> NDArray[np.int64]:
+        return integers.noise_share(task, stream, (count,))
 
-def _polynomial_noise(task: Polynomials, count: int, stream: Stream) -> NDArray[np.int64]:
-    return integers.noise_share(task, stream, (count,))
+    for observer, noisy in observers(task):
+        sampler = Weighed(_polynomial_neighbours(task, observer), share, noisy)
+        story = f"{two_tables(observer)} at its bounds; the {len(task.polynomials)} opened sums"
+        yield Game("polynomial", observer, story, task.events, task.trust, sampler)
 
 
 # --- joint scores
@@ -137,23 +128,20 @@ def _scores_example() -> Scores:
     return task(least_noise(lambda noise: task(noise).events, trust, budgets, owners=2))
 
 
-def _plays_scores(task: object) -> bool:
-    return isinstance(task, Scores) and not task.exact
-
-
-@register("prediction", "one person's joint score, opened to one party", _scores_example, plays=_plays_scores)
+@register(
+    "prediction",
+    "one person's joint score, opened to one party",
+    _scores_example,
+    plays=lambda task: isinstance(task, Scores) and not task.exact,
+)
 def prediction_games(task: Scores) -> Iterator[Game]:
-    """The party that is told, alone and with the coordinator: one end of the others' scores, or the other."""
+    """The party that gets the score, alone and with the coordinator: one end of the others' scores, or the other."""
     values = tuple(
         tuple(sum(ends) for ends in zip(*sides, strict=True))
         for sides in ([part.low for part in task.dealt], [part.high for part in task.dealt])
     )
     for observer in (Observer.party(task.to), Observer.coalition(task.to, "coordinator")):
         if task.trust.broken(observer) is None:
-            sampler = Weighed((values[0], values[1]), partial(_scores_noise, task), task.dealers)
+            sampler = Weighed((values[0], values[1]), partial(scores.noise_share, task), task.dealers)
             story = "the others' columns at one end or the other; the opened score"
             yield Game("prediction", observer, story, task.events, task.trust, sampler)
-
-
-def _scores_noise(task: Scores, count: int, stream: Stream) -> NDArray[np.int64]:
-    return scores.noise_share(task, count, stream)

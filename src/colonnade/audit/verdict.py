@@ -1,4 +1,4 @@
-"""A game played: what was promised, what was shown, and whether that is as it should be."""
+"""The outcome of a game: what was promised, what was shown, and whether that is good."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAR = 9.99
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one game; ``broken`` says what was broken on purpose, and is empty for the real thing."""
+    """The outcome of one game; ``broken`` says what was broken on purpose, and is empty for a real game."""
 
     game: Game
     result: AuditResult
@@ -25,12 +25,12 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """The real thing holds and a broken twin is caught."""
+        """Whether a real game holds, or a broken twin is caught."""
         return self.result.caught == bool(self.broken)
 
     @property
     def word(self) -> str:
-        """The verdict in one word; what should not be stands in capitals."""
+        """The verdict in one word, in capitals if it is not good."""
         if self.broken:
             return "caught" if self.good else "ESCAPED"
         return "holds" if self.good else "REFUTED"
@@ -66,7 +66,7 @@ class Verdict:
 def judge(game: Game, samples: int, seed: int, broken: str = "") -> Verdict:
     """Play a game with randomness of its own, so that its outcome does not depend on what else is played.
 
-    Games are played on made-up people, so a seed that others may know gives nothing away.
+    Games are about made-up people, so others may know the seed.
     """
     key = hashlib.sha256(f"colonnade audit {seed} {game.name} {broken}".encode()).digest()
     result = game.play(samples, Stream(key))

@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from colonnade.audit import Game, games, rows, subject, twins
+from colonnade.audit import Game, games, subject, subjects, twins
 from colonnade.audit.verdict import Verdict, judge
 from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import StorageError
@@ -56,7 +56,7 @@ def audit(name: str | None, samples: int, with_twins: bool, seed: int | None, ou
 
 def _tasks(name: str) -> tuple[str, _Tasks]:
     """What to call the audit, and the tasks to attack: a study's own, or the registered ones."""
-    names = [row.name for row in rows()]
+    names = [known.name for known in subjects()]
     if name == _ALL:
         return name, [(known, None, known) for known in names]
     if name not in names and (name.endswith(".toml") or os.path.basename(name) != name):
@@ -98,14 +98,15 @@ def _prepare(out: Path) -> None:
 
 def _listing() -> list[dict[str, Any]]:
     return [
-        {"name": row.name, "summary": row.summary, "games": [game.name for game in games(row.name)]} for row in rows()
+        {"name": known.name, "summary": known.summary, "games": [game.name for game in games(known.name)]}
+        for known in subjects()
     ]
 
 
 def _list() -> str:
-    wide = max(len(row.name) for row in rows())
+    wide = max(len(known.name) for known in subjects())
     lines = ["games that can be played, each against every observer it is about:", ""]
-    lines += [f"  {row.name:<{wide}}  {row.summary}" for row in rows()]
+    lines += [f"  {known.name:<{wide}}  {known.summary}" for known in subjects()]
     return "\n".join([*lines, "", "colonnade audit NAME plays one, colonnade audit STUDY.toml a study's own"])
 
 

@@ -25,7 +25,8 @@ from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.search import NoisyProducts
 from colonnade.protocols.directions.task import Directions, reach_for
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table, read_table
@@ -120,7 +121,7 @@ class PCA(Estimator[Task, Published]):
         draft = Moments(
             blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks), hidden=roster.hidden
         )
-        return calibrated(draft, budgets)
+        return draft.calibrated(budgets)
 
     def _plan_power(
         self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]

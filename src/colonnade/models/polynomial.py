@@ -19,7 +19,7 @@ from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.polynomial.expressions import Terms, from_coefficients, parse, written
-from colonnade.protocols.polynomial.task import Holding, NoisySums, Polynomials, calibrated, frozen
+from colonnade.protocols.polynomial.task import Holding, NoisySums, Polynomials, frozen
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
@@ -87,7 +87,7 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
             rounding=self.rounding,
             law=self.noise,
         )
-        return calibrated(_scaled(draft, self.gamma), budgets)
+        return _scaled(draft, self.gamma).calibrated(budgets)
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as a file holds them: the expressions as a list."""

@@ -1,4 +1,4 @@
-"""What a run takes of each participant: bytes, memory and seconds, from a public task and a short measurement."""
+"""What a run costs each participant: bytes, memory and seconds, from a public task and a short measurement."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Load:
 
 
 def seconds_on_wire(sent: int, rounds: int) -> float:
-    """How long bytes and rounds take; every byte passes the hub."""
+    """How long it takes to send so many bytes in so many rounds; every byte passes through the coordinator."""
     return 2 * sent / _WIRE_BYTES_PER_SECOND + _SECONDS_PER_ROUND * rounds
 
 
 def seconds_per_draw() -> float:
-    """How long one number of noise takes: draw a little, and divide."""
+    """How long it takes to draw one number of noise, measured on a few."""
     count, stream = 1 << 14, Stream.fresh()
     start = time.perf_counter()
     discrete_gaussian(1 << 40, count, stream)
@@ -53,7 +53,7 @@ def seconds_per_draw() -> float:
 
 
 def seconds_per_cell(system: ResidueSystem) -> float:
-    """How long one number on shares takes: deal and multiply a small block, and divide."""
+    """How long it takes to deal and multiply one shared number, measured on a small block."""
     rows, width = 2048, 32
     secret = system.split(np.ones((rows, width)))
     start = time.perf_counter()

@@ -1,33 +1,42 @@
-"""What tasks share whose parties tell each other noised numbers: nobody holds shares, and noise is the sender's own."""
+"""What tasks have in common whose parties send each other noised numbers: nobody holds shares of them."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from colonnade.errors import StudyError
+from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Event, Sensitivity
+from colonnade.privacy import Budget, Event, Sensitivity
 from colonnade.privacy.additive import AdditiveNoise
-from colonnade.protocols.cost import Cells
+from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy.noise.grid import Grid
+from colonnade.protocols.cost import Cells, Load, seconds_per_draw
 from colonnade.protocols.task import Adjustable, Task
 
-NOISE_UNIT = 1 << 20  # the noise is a squared multiple of the sensitivity, in units of its inverse
+NOISE_UNIT = 1 << 20  # noise = NOISE_UNIT means a variance of one squared sensitivity
 
 
-class Told(Task):
-    """A task without a committee."""
+class OverMessages(Task, Adjustable):
+    """A task without a committee: the ``active`` party and the others send each other numbers in steps of ``2^-bits``.
 
-    noise: int
-    told_number: ClassVar[str]
-    """What is told, in a word: a slope, or a score."""
-    why_no_rounds: ClassVar[str]
-    """Why rounds cannot be counted."""
+    The variance of an owner's noise is ``noise / 2^20`` times the square of what one person's columns can move.
+    """
+
+    active: str
+    bits: int
     rows_key: ClassVar[str]
     """The key of a study file that states the number of rows."""
+    why_no_rows = "the noise in messages of study {study} hardly depends on its rows: ask --epsilon"
+    law = "discrete-gaussian"
+
+    @property
+    def passives(self) -> tuple[str, ...]:
+        """All owners but the active one."""
+        return tuple(owner for owner in self.owners if owner != self.active)
 
     @property
     def committee(self) -> Committee:
@@ -35,103 +44,91 @@ class Told(Task):
         return Committee((), 0, ResidueSystem.for_bound(1))
 
     @property
-    def law(self) -> str:
-        """The law of the noise."""
-        return "discrete-gaussian"
-
-    @property
     def noise_on(self) -> str:
         """Which number has noise, in words."""
-        return f"a {self.told_number} that is told"
+        return f"a {self.error_on} that is told"
+
+    @property
+    def grid(self) -> Grid:
+        """On which multiples all numbers are sent."""
+        return Grid(self.bits)
+
+    def deviation_of(self, variance: int) -> float:
+        """The standard deviation of noise whose variance is given in squared steps of the grid."""
+        return float(math.sqrt(variance) / (1 << self.bits))
+
+    def bound_of(self, largest: float, variance: int, advice: str) -> int:
+        """The largest magnitude of a number that is sent, from that of a value and the largest variance of noise."""
+        bound = math.ceil(largest * (1 << self.bits)) + own_noise(self.active, variance).reach(spare=1)
+        if bound >= 2**62:
+            raise CapacityError(f"such noise does not fit 64-bit integers: {advice}")
+        return bound
 
     def cells(self, name: str, rows: int) -> Cells:
         """Nothing is shared."""
         return Cells(0, 0, 0)
 
-    @property
-    @abstractmethod
-    def times_told(self) -> int:
-        """How often numbers are told."""
+    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
+        """Bytes, memory and seconds of each participant."""
+        pace = seconds_per_draw()
+        return tuple(self.load(name, rows, pace) for name in participants)
 
-    def adjustable(self, rows: int | None) -> AdjustedMessages:
-        """The same with given noise; the number of rows is that of the study."""
+    @abstractmethod
+    def load(self, name: str, rows: int, pace: float) -> Load:
+        """Bytes, memory and seconds of one participant; one number of noise takes ``pace`` seconds."""
+
+    def calibrated(self, budgets: Sequence[Budget]) -> Self:
+        """The same with the least noise that keeps every budget."""
+        calibrated = with_least_noise(self.with_noise, self.trust, budgets, owners=1)
+        _ = calibrated.bound  # noise that is too large is refused now, not during the run
+        return calibrated
+
+    # --- the same task with given noise
+
+    def adjustable(self, rows: int | None) -> Self:
+        """The task itself; the number of rows is that of the study."""
         if rows not in (None, self.rows_limit):
             raise StudyError(
                 f"the number of rows stands in the study file, where bounds rest on it: change task.{self.rows_key}"
             )
-        return AdjustedMessages(self)
-
-    def with_noise(self, noise: int) -> Self:
-        """The same with this noise, at least the least that there is."""
-        changed: dict[str, Any] = {"noise": max(1, noise)}
-        return replace(self, **changed)  # type: ignore[type-var]  # every task is a dataclass
-
-
-@dataclass(frozen=True)
-class AdjustedMessages(Adjustable):
-    """Noised numbers that parties tell each other; the error is that of a slope, or of a score by kept weights."""
-
-    task: Told
+        return self
 
     @property
-    def error_on(self) -> str:
-        """A slope or a score."""
-        return self.task.told_number
-
-    @property
-    def why_no_rounds(self) -> str:
-        """The task has its own reason."""
-        return self.task.why_no_rounds
-
-    @property
-    def why_no_rows(self) -> str:
-        """Noise follows from one person's part in all messages."""
-        return "the noise in messages of study {study} hardly depends on its rows: ask --epsilon"
-
-    @property
-    def priced(self) -> Told:
-        """The task with this noise."""
-        return self.task
+    def priced(self) -> Self:
+        """The task is what is priced, whatever its noise."""
+        return self
 
     @property
     def number_of_rows(self) -> int:
-        """How many people there are, or of scores how many at most."""
-        return self.task.rows_limit
-
-    @property
-    def number_of_rounds(self) -> int:
-        """How often numbers are told."""
-        return self.task.times_told
+        """How many people there are, or how many new people at most."""
+        return self.rows_limit
 
     @property
     def error(self) -> float:
         """Standard deviation of the noise on a slope, or on a score besides the blur of its weights."""
-        return self.task.noise_std
+        return self.noise_std
 
     @property
     def multiplier(self) -> float:
         """Deviation over L2 sensitivity: of all messages of a party, or of a score."""
-        return math.sqrt(self.task.noise / NOISE_UNIT)
+        return math.sqrt(self.noise / NOISE_UNIT)
 
     def with_error(self, error: float) -> Self:
         """The same with noise of about this deviation."""
-        unit = self.task.with_noise(NOISE_UNIT).noise_std
-        return self._with_noise(math.floor(Fraction(error) ** 2 / Fraction(unit) ** 2 * NOISE_UNIT))
+        unit = self.with_noise(NOISE_UNIT).noise_std
+        return self.with_noise(max(1, math.floor(Fraction(error) ** 2 / Fraction(unit) ** 2 * NOISE_UNIT)))
 
     def with_multiplier(self, multiplier: float) -> Self:
         """The same with the least noise that is not below a multiple of the sensitivity."""
-        return self._with_noise(math.ceil(Fraction(multiplier) ** 2 * NOISE_UNIT))
-
-    def _with_noise(self, noise: int) -> Self:
-        return replace(self, task=self.task.with_noise(noise))
+        return self.with_noise(max(1, math.ceil(Fraction(multiplier) ** 2 * NOISE_UNIT)))
 
 
-def told(
+def told_event(
     name: str, owner: str, numbers: int, square: int, variance: int, theorem: str, audience: tuple[str, ...]
 ) -> Event:
-    """The event of numbers with noise of their owner alone; ``square`` is their squared sensitivity, on the grid."""
+    """The event that an owner sends so many numbers with its own noise; ``square`` is their squared sensitivity."""
     l1 = min(square, math.isqrt(numbers * square))
-    moved = Sensitivity(l1, square, l1, square)  # nobody is held to adding or removing a person here
+    moved = Sensitivity(l1, square, l1, square)  # no observer is judged by adding or removing a person
     return own_noise(owner, variance).release(name, numbers, moved, theorem=theorem, audience=audience, about=(owner,))
 
 

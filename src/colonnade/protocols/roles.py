@@ -1,8 +1,8 @@
-"""What a participant may touch while a protocol runs.
+"""What a participant can use while a protocol runs.
 
-A role holds channels, a hand in the committee, and the list of what may be revealed. Nothing leaves the
-shares except through :meth:`Role.reveal`, and no party's own numbers leave it except through :meth:`Role.tell`;
-both refuse what was not planned and paid for beforehand.
+A role holds channels to the others, the arithmetic on shares, and the list of what may be revealed. Shared numbers are
+opened only by :meth:`Role.reveal`, and a party sends its own numbers only by :meth:`Role.tell`; both refuse what was
+not planned and paid for before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from colonnade.wire import Tally
 COORDINATOR = "coordinator"
 
 Progress = Callable[[str, int, int], None]
-"""Called with the phase, the steps done and the steps in all."""
+"""A function that shows progress: it gets the phase, the number of steps done and the number of all steps."""
 
 
 def silent(phase: str, done: int, total: int) -> None:
@@ -32,7 +32,7 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass
 class Phase:
-    """What one phase took: seconds on the clock, seconds of this thread's processor time, and what was said in it."""
+    """What one phase took: seconds on the clock, seconds of this thread's processor time, and messages."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -71,7 +71,7 @@ class Meter:
 
 @dataclass
 class _Planned:
-    """An event, and how many of its openings are still to come. Compared, not hashed: openings are many."""
+    """An event, and how many of its openings are left. It is found by comparison, as hashing would take long."""
 
     event: Event
     left: int
@@ -80,8 +80,8 @@ class _Planned:
 class Role:
     """A participant in one protocol run.
 
-    ``before_sharing`` is called once, before the first share or told number leaves: the place to write down that
-    budget is spent. ``tally`` is where the transport counts what goes through the links.
+    ``before_sharing`` is called once, before the first share or told number is sent: it can write down that budget is
+    spent. ``tally`` is where the transport counts what goes through the links.
     """
 
     def __init__(
@@ -119,13 +119,13 @@ class Role:
         mask: Shares | None = None,
         through: str | None = None,
     ) -> Integers | None:
-        """Open an array to ``to``: the only way out of the shares.
+        """Open an array of shared numbers to the participants ``to``; no other function opens them.
 
-        Every seat and every recipient calls this with the same arguments; a recipient without a seat has no
-        shares to give. The shares are re-randomised first, so that the opened polynomial tells its value
-        at 0 and nothing else; ``mask`` is a fresh sharing of zero made beforehand, to which shares of noise may
-        have been added. ``degree`` is that of a product of two inputs unless it is given, and at most the number
-        of seats less one. With ``through``, one of the recipients opens the array and tells the others.
+        Every seat and every recipient calls this with the same arguments; a recipient without a seat gives ``None`` for
+        ``shares``. A sharing of zero is added first, so that the opened polynomial shows its value at 0 and nothing
+        else; ``mask`` is such a sharing that was made before, and may have shares of noise added to it. ``degree`` is
+        by default that of a product of two inputs. With ``through``, this recipient opens the array and sends the
+        result to the others.
         """
         self._charge(event)
         degree = self.opening_degree if degree is None else degree
@@ -151,11 +151,20 @@ class Role:
             self.hand.tell_opened(opened, to)
         return opened
 
+    def entitled(self, opened: Integers | None) -> Integers:
+        """What :meth:`reveal` gave, for a participant who must be one of its recipients."""
+        if opened is None:
+            raise ProtocolError(f"{self.name} is not among those who may know the result")
+        return opened
+
+    def dealt_by(self, owner: str, shape: Sequence[int], mine: Shares | None) -> Shares:
+        """The shares that an owner dealt to this seat: ``mine`` if that is this participant, else they are received."""
+        return mine if owner == self.name and mine is not None else self.hand.receive(owner, shape)
+
     def tell(self, to: Sequence[str], kind: str, values: Integers, *, event: Event) -> None:
         """Send noised integers that this party made itself, the same to everyone in ``to``.
 
-        The only way out beside :meth:`reveal`. The sender alone calls it, and each call is one of the openings that
-        were planned for the event.
+        Only the sender calls it, and each call is one of the openings that were planned for the event.
         """
         once = innermost(event)
         audience, about = getattr(once, "audience", ()), getattr(once, "about", ())
@@ -171,8 +180,8 @@ class Role:
             if name != self.name:
                 self._links[name].send(kind, values=values)
 
-    def told(self, peer: str, kind: str, size: int) -> Integers:
-        """Receive so many integers that a peer tells."""
+    def receive_told(self, peer: str, kind: str, size: int) -> Integers:
+        """Receive ``size`` integers that a peer sends by :meth:`tell`."""
         with self.meter.phase("receive"):
             values = self._links[peer].recv(kind).get("values")
         if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
@@ -185,7 +194,7 @@ class Role:
         return 2 * self.hand.committee.threshold
 
     def _charge(self, event: Event) -> None:
-        """One of the openings that were planned for this event."""
+        """Count one of the openings that were planned for this event, or refuse."""
         entry = next((entry for entry in self._planned if entry.event == event and entry.left), None)
         if entry is None:
             raise PrivacyError(f"{event.name} was not in the plan that the parties agreed to and paid for")

@@ -1,7 +1,7 @@
-"""Protocols that go in rounds: what they have in common is progress, an early end, and noise that is made ahead.
+"""What protocols with rounds have in common: progress, an early end, and noise that is drawn before it is needed.
 
-Noise and masks do not depend on what a round asks, so they are ready before they are needed: on shares for many rounds
-at a time, and between parties for the next message, while others are at work.
+Noise and masks do not depend on what a round computes. So tasks on shares deal them for many rounds at a time, and
+parties that send messages draw the noise of the next message while others compute.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from colonnade.protocols.roles import Progress, Role
 
 Turn = TypeVar("Turn")
 Draw = Callable[[str, int, int], NDArray[np.int64]]
-"""Noise for an owner: of a variance, so many numbers."""
+"""A function that draws noise: it gets an owner, a variance and how many numbers."""
 Drawn = Callable[[int], Integers]
-"""An owner's noise for so many rounds."""
+"""A function that draws one owner's noise: it gets the number of rounds."""
 
 
 class Rounds(Generic[Turn]):
-    """All rounds in turn, reported as they are over, some at a time; any of them can be made the last."""
+    """Gives one round after the other and reports progress, every so many rounds; :meth:`end` stops after any round."""
 
     def __init__(self, turns: Sequence[Turn], progress: Progress, phase: str, every: int = 1) -> None:
         self._turns, self._progress, self._phase, self._every = turns, progress, phase, every
@@ -44,16 +44,17 @@ class Rounds(Generic[Turn]):
                 return
 
     def end(self) -> None:
-        """No round follows the one that is under way."""
+        """Make the present round the last one."""
         self._ended = True
 
 
 def masks_ahead(
     me: Role, owners: Sequence[str], entries: int, rounds: Rounds[int], ahead: int, draw: Drawn | None
 ) -> Iterator[Shares | None]:
-    """For each round what a seat adds to the numbers that are opened in it; whoever has no seat gets nothing.
+    """For each round the shares that a seat adds to the opened numbers; ``None`` for a participant without a seat.
 
-    That is every owner's noise and a fresh sharing of zero, dealt so many rounds ahead; an owner draws its own part.
+    They are the noise of every owner and a fresh sharing of zero, dealt for ``ahead`` rounds at a time. ``draw`` makes
+    this owner's own noise.
     """
     masks = None
     for number in rounds:
@@ -72,12 +73,12 @@ def _dealt(me: Role, owners: Sequence[str], shape: tuple[int, int], draw: Drawn 
     if not me.hand.seated:
         return None
     with me.meter.phase("receive"):
-        noise = [mine if name == me.name and mine else me.hand.receive(name, shape) for name in owners]
+        noise = [me.dealt_by(name, shape, mine) for name in owners]
         return me.hand.add([*noise, me.hand.zero(shape, me.opening_degree)])
 
 
 class NextNoise:
-    """Noise for an owner's next message, drawn while others are at work; each is used once."""
+    """Noise for an owner's next message, drawn while others compute; it is used once."""
 
     def __init__(self, name: str, variance: int, draw: Draw) -> None:
         self._one = (name, variance)
@@ -88,7 +89,7 @@ class NextNoise:
         self._ready = self._draw(*self._one, count)
 
     def __call__(self, name: str, variance: int, count: int) -> NDArray[np.int64]:
-        """What was drawn ahead, if it is for such a message."""
+        """The noise that was drawn, if it was drawn for such a message."""
         if (name, variance) != self._one or len(self._ready) != count:
             raise ProtocolError("noise was drawn for another message than the one that is sent")
         ready, self._ready = self._ready, np.zeros(0, dtype=np.int64)
@@ -96,10 +97,10 @@ class NextNoise:
 
 
 class EarlyStop:
-    """Early stopping by what was sent anyway: noised numbers that get no smaller for some epochs.
+    """Decides from sent messages when to stop: when noised numbers got no smaller for ``patience`` epochs.
 
-    It sees nothing else, so the moment of stopping tells nothing that the messages did not; but whoever relays them
-    sees that moment, so with patience they count as published.
+    It uses nothing else, so the time of stopping tells no more than the messages do. But the coordinator, which passes
+    messages on, sees that time; so with patience the messages count as published.
     """
 
     def __init__(self, patience: int | None, steps: int) -> None:
@@ -107,7 +108,7 @@ class EarlyStop:
         self._best, self._since, self._energy = float("inf"), 0, 0.0
 
     def after(self, sent: NDArray[np.float64]) -> bool:
-        """Whether to stop; asked after every one of the ``steps`` of an epoch, answered with yes at its end only."""
+        """Whether to stop after these numbers; it is called for each step, and true only at the end of an epoch."""
         if self._patience is None:
             return False
         self._taken += 1

@@ -1,9 +1,9 @@
 """Rows of all owners side by side: whose columns they are, and that all owners hold the same people in one order.
 
-Without an alignment the owners share an id column and each sorts its rows by id; after one, ids are the opaque common
-ones. The owners share a salt that the coordinator does not see, and the coordinator compares salted digests that it
-cannot look behind: nobody holds both another's digest and the salt. Where members are hidden the lists differ, and
-owners compare which universe their slots belong to.
+Without an alignment all owners have an id column and sort their rows by id; after an alignment the ids are random names
+that all owners have in common. The owners share a salt that the coordinator does not see, and the coordinator compares
+salted digests, from which it cannot find ids: nobody has both another owner's digest and the salt. If members are
+hidden, the owners' lists differ, and owners compare which universe their slots belong to.
 """
 
 from __future__ import annotations
@@ -29,19 +29,23 @@ _CHUNK = 1 << 14
 _LONGEST_VERDICT = 500
 
 
-class Rows(Protocol):
-    """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
+class Listed(Protocol):
+    """Rows with ids, or with slots in a universe."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """The sorted ids."""
+        """The ids of the rows, sorted."""
 
     @property
     def places(self) -> Places | None:
-        """The slots of the rows, in their order, where nobody knows whom all owners hold."""
+        """The slots of the rows, in their order, if nobody knows which people all owners hold; else ``None``."""
+
+
+class Rows(Listed, Protocol):
+    """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
-        """The encoded rows in that order, some at a time."""
+        """The encoded rows in that order, so many at a time."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,6 @@ class JointRows(Task):
         """Who holds columns, in order."""
         return tuple(block.owner for block in self.blocks)
 
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Who learns the result."""
-        return (*self.owners, COORDINATOR)
-
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns of the joint matrix, without the constant."""
@@ -83,23 +82,21 @@ class JointRows(Task):
         """The columns of the joint matrix, with the constant as the last one."""
         return len(self.names) + 1
 
+    def block(self, owner: str) -> Block:
+        """The columns of one owner."""
+        return self.blocks[self.owners.index(owner)]
 
-class Listed(Protocol):
-    """Rows with ids, or with places in a universe."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The rows' ids, in order."""
-
-    @property
-    def places(self) -> Places | None:
-        """The rows' slots, where members are hidden."""
+    def span(self, owner: str) -> slice:
+        """Where the columns of one owner stand in the joint matrix."""
+        index = self.owners.index(owner)
+        start = sum(len(block.columns) for block in self.blocks[:index])
+        return slice(start, start + len(self.blocks[index].columns))
 
 
 class KnownPeople:
-    """Rows for somebody who knows whose they are, so members are never hidden.
+    """Rows of people whom the owner can name, so that members are not hidden.
 
-    ``own_ids`` is what an owner itself calls these people, where that is something else than all call them.
+    ``own_ids`` are the ids in the owner's own table, if those differ from the common ``ids``.
     """
 
     ids: Sequence[str]
@@ -107,18 +104,18 @@ class KnownPeople:
 
     @property
     def places(self) -> None:
-        """None: nobody has a slot."""
+        """Always ``None``: these rows have no slots."""
 
     @property
     def called(self) -> tuple[str, ...]:
-        """The people, as their owner calls them."""
+        """The people, by the ids of the owner's own table."""
         return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
-def agree_on_rows(me: Owner, owners: Sequence[str], rows: Listed) -> int:
-    """An owner's side: the common number of rows or slots, or a :class:`StudyError` at everyone."""
+def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) -> int:
+    """An owner's side: the common number of rows or slots, or an error at everyone; with ``hidden`` all lists count."""
     size, ids = _described(rows)
-    first, *rest = owners
+    first, *rest = task.owners
     if me.name == first:
         salt = new_key()
         for owner in rest:
@@ -129,19 +126,19 @@ def agree_on_rows(me: Owner, owners: Sequence[str], rows: Listed) -> int:
     problem = str(me.link(COORDINATOR).recv("rows-verdict")["problem"])
     if problem:
         raise StudyError(problem[:_LONGEST_VERDICT])
-    return size
+    return _checked(size, task.rows_limit, hidden)
 
 
-def compare_rows(me: Coordinator, owners: Sequence[str]) -> int:
+def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
-    answers = {owner: me.link(owner).recv("rows") for owner in owners}
-    first = owners[0]
+    answers = {owner: me.link(owner).recv("rows") for owner in task.owners}
+    first = task.owners[0]
     problem = next((mismatch(first, answers[first], o, a) for o, a in answers.items() if a != answers[first]), "")
-    for owner in owners:
+    for owner in task.owners:
         me.link(owner).send("rows-verdict", problem=problem)
     if problem:
         raise StudyError(problem)
-    return int(answers[first]["rows"])
+    return _checked(int(answers[first]["rows"]), task.rows_limit, hidden)
 
 
 def _described(rows: Listed) -> tuple[int, Sequence[str]]:
@@ -157,8 +154,8 @@ def block_sizes(rows: int, step: int) -> list[int]:
     return [min(step, rows - start) for start in range(0, rows, step)]
 
 
-def check_count(rows: int, most: int, hidden: bool = False) -> None:
-    """Refuse a number of rows for which the arithmetic was not sized; where members are hidden all lists count."""
+def _checked(rows: int, most: int, hidden: bool) -> int:
+    """The number of rows, if the task allows so many."""
     if not rows:
         raise CapacityError("the tables have no rows in common, so there is nothing to compute")
     if hidden and rows > most:
@@ -168,10 +165,11 @@ def check_count(rows: int, most: int, hidden: bool = False) -> None:
         )
     if rows > most:
         raise CapacityError(f"the tables have {rows} rows and the study allows 1 to {most}: raise rows_at_most")
+    return rows
 
 
 def digest(salt: bytes, ids: Sequence[str]) -> bytes:
-    """A digest of the sorted list in which no two lists can run together."""
+    """A digest of a sorted list of ids; two different lists never give the same text to digest."""
     state = hashlib.sha256(salt)
     for start in range(0, len(ids), _CHUNK):
         for piece in packed(ids, start, start + _CHUNK):
@@ -180,7 +178,7 @@ def digest(salt: bytes, ids: Sequence[str]) -> bytes:
 
 
 def mismatch(first: str, own: Mapping[str, Any], owner: str, answer: Mapping[str, Any]) -> str:
-    """The sentence that everyone sees; it names no person."""
+    """The sentence about two lists that differ, for everyone; it names no person."""
     if own.get("rows") != answer.get("rows"):
         return (
             f"{first} and {owner} do not hold the same people: {first} has {own.get('rows')} rows and {owner} has "

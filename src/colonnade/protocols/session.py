@@ -1,4 +1,4 @@
-"""One participant's part in one run, over whatever transport: join, play, say goodbye, or say why not."""
+"""One participant's part in one run, over any transport: wait for the others, run the program, leave or say why not."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Place(Protocol):
 
     @property
     def counters(self) -> Counters:
-        """What is said to them."""
+        """Counters of the messages to them."""
 
     def channel(self, peer: str) -> Link:
         """The channel to one of them."""
 
     def wait_for_peers(self, names: Iterable[str] | None = None, *, timeout: float | None = None) -> None:
-        """Block until they are there."""
+        """Wait until these peers are connected."""
 
     def tolerate(self, names: Iterable[str]) -> None:
-        """The loss of these peers is met only by whoever expects more from them."""
+        """Let the study go on when these peers are lost, until somebody waits for a message from them."""
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Those of them that are lost."""
+        """The peers that are lost."""
 
     def abort(self, reason: str) -> None:
         """End the study for everybody, and say why."""
@@ -51,13 +51,13 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class Played(Generic[Result]):
-    """What a participant has in hand after a run."""
+    """What a participant has after a run."""
 
     result: Result
     revealed: tuple[Event, ...]
     phases: Mapping[str, Phase]
     lost: tuple[str, ...] = ()
-    """Whom the study went on without."""
+    """The peers without which the study went on."""
 
 
 def play(
@@ -94,17 +94,17 @@ def play(
 
 
 def spare(task: Playable) -> tuple[str, ...]:
-    """The owners without whom the others can go on once they have dealt everything.
+    """The owners without which the others can go on after these have dealt everything.
 
-    All of them where the committee has more seats than it takes to open a product of two inputs, none elsewhere. Whose
-    message is still needed is found out by whoever needs it, and how many may be missing by each opening.
+    These are all owners if the committee has more seats than an opened product of two inputs needs, else none. A
+    participant that still needs a message of a lost owner stops, and each opening checks how many shares are missing.
     """
     committee = task.committee
     return task.owners if len(committee.seats) > 2 * committee.threshold + 1 else ()
 
 
 def partners(name: str, everyone: Iterable[str], task: Playable) -> list[str]:
-    """With whom a participant talks: of many owners, most never exchange a word, unless there is no committee."""
+    """Whom a participant talks to: with a committee, owners without a seat do not talk to each other."""
     if not task.committee.seats:
         return [peer for peer in everyone if peer != name]
     central = {COORDINATOR, *task.committee.seats, *task.owners[:1]}
@@ -126,7 +126,7 @@ def _role(place: Place, task: Playable, progress: Progress, before_sharing: Call
 
 
 def _assemble(me: Role, owners: Sequence[str]) -> None:
-    """Nobody goes on, and nothing is spent, before everyone has said that it is ready."""
+    """Wait until everyone has said that it is ready; before that nothing is spent."""
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("ready")
         me.link(COORDINATOR).recv("go")
@@ -138,9 +138,9 @@ def _assemble(me: Role, owners: Sequence[str]) -> None:
 
 
 def _dismiss(me: Role, owners: Sequence[str], *, lasting: bool) -> None:
-    """The coordinator, through whom owners talk, stays till the end where they may end later than it does.
+    """Keep the coordinator, which passes messages on, until all owners have ended if they may end later than it.
 
-    They do without a committee, and where each of them decides for itself that another one is lost.
+    That is so without a committee, and if each owner decides for itself that another one is lost (``lasting``).
     """
     if me.hand.committee.seats and not lasting:
         return

@@ -1,6 +1,6 @@
-"""A mechanism described and not written: rounds of clipped, rounded, noisy sums over batches.
+"""A mechanism that is only described: rounds of clipped, rounded, noisy sums over batches.
 
-It has no program. It is what a study states to learn what such a mechanism would cost, and whom it would protect.
+It has no program. A study states it to learn what such a mechanism would cost, and how well it protects.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Sketch(Priced, Adjustable):
     """In each round a batch's contributions are summed, each of L2 norm at most ``clip``, and noise is added.
 
     Contributions are scaled by ``gamma`` and rounded at random to integers. ``noise`` is the total of all owners:
-    mu of Skellam noise, the variance of discrete Gaussian noise, or the scale of discrete Laplace noise. Of the
-    latter a whole variable is left when up to ``known`` owners pool their shares.
+    mu of Skellam noise, the variance of discrete Gaussian noise, or the scale of discrete Laplace noise. Laplace noise
+    still hides a number when up to ``known`` owners subtract their shares of it.
 
     * ``poisson``: each person joins each batch with chance ``batch / rows``, by coins that the owners know;
     * ``disjoint``: a person's batch is fixed, and the batches take turns;
@@ -52,6 +52,7 @@ class Sketch(Priced, Adjustable):
         "somebody keeps each person's contribution within the clip: no code of ours does, for a sketch"
     )
     rows_fixed: ClassVar[bool] = True
+    why_no_rounds = None
 
     @property
     def priced(self) -> Sketch:
@@ -60,27 +61,15 @@ class Sketch(Priced, Adjustable):
 
     @property
     def rows_limit(self) -> int:
-        """Neither more nor fewer than the study states."""
+        """The exact number of people that the study states."""
         return self.rows
 
-    @property
-    def rows_stated(self) -> int:
-        """The exact number of people."""
-        return self.rows
-
-    @property
-    def number_of_rows(self) -> int:
-        """How many people there are."""
-        return self.rows
+    rows_stated = number_of_rows = rows_limit
 
     @property
     def number_of_rounds(self) -> int:
         """How often a noisy sum is opened."""
         return self.rounds
-
-    @property
-    def why_no_rounds(self) -> None:
-        """Rounds can be counted."""
 
     @property
     def rows_between(self) -> tuple[int, int]:
@@ -99,7 +88,7 @@ class Sketch(Priced, Adjustable):
 
     @property
     def parts(self) -> int:
-        """Among how many the noise is split evenly: it must be a multiple of this number."""
+        """The number of equal parts of the noise; the noise is a multiple of it."""
         return self.additive.parts
 
     @property
@@ -167,5 +156,5 @@ class Sketch(Priced, Adjustable):
         return replace(self, rounds=rounds)
 
     def with_rows(self, rows: int) -> Sketch:
-        """The same about more or fewer people; batches keep their size, unless they are everybody."""
+        """The same for another number of people; batches keep their size, unless every batch is everybody."""
         return replace(self, rows=rows, batch=rows if self.sampling == "full" else self.batch)

@@ -1,7 +1,7 @@
 """The contract of a public task: all that sessions, studies, audits and reports may ask of it.
 
-A task is a frozen value that every participant holds equally. One that lacks a member is refused when its kind is
-registered (:func:`check_complete`), not when somebody prices or runs it.
+A task is a frozen value, and every participant holds an equal one. A class of tasks that lacks a member is refused when
+its kind is loaded (:func:`check_complete`), not when somebody prices or runs a task.
 """
 
 from __future__ import annotations
@@ -9,26 +9,37 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee
 from colonnade.privacy import Trust
+from colonnade.privacy.additive import Law
 from colonnade.privacy.events import Event
 from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.cost import BASE_MEMORY, WORD, Cells, Load, seconds_on_wire, seconds_per_cell
+from colonnade.protocols.roles import COORDINATOR
 
 
-class Playable(ABC):
-    """What a session needs: who takes part, on which committee, and what may be revealed."""
+class Revealing(ABC):
+    """What is revealed, and the trust between the participants that its price rests on."""
 
     trust: Trust
 
     @property
     @abstractmethod
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed."""
+
+
+class Playable(Revealing):
+    """What a session needs: who takes part, on which committee, and what may be revealed."""
+
+    @property
     def owners(self) -> tuple[str, ...]:
         """Who holds columns, in order; the first of them draws what all must share."""
+        return self.trust.owners
 
     @property
     @abstractmethod
@@ -36,31 +47,20 @@ class Playable(ABC):
         """Seats, threshold and arithmetic; without seats nobody holds shares."""
 
     @property
-    @abstractmethod
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
-
-    @property
     def openings(self) -> Mapping[Event, int]:
-        """How often numbers of each event are opened or told."""
+        """For each event, how often its numbers are opened or told."""
         return Counter(self.events)
 
 
-class Priced(ABC):
-    """What can be priced before anybody says yes, whether or not there is a program for it."""
+class Priced(Revealing):
+    """What can be priced before anybody agrees to it, whether or not there is a program for it."""
 
-    trust: Trust
     clipped: ClassVar[str] = CLIPPED
     """The assumption of the privacy statement that says who keeps rows within their bounds."""
     rows_fixed: ClassVar[bool] = False
     """Whether the study states the exact number of rows, because the price rests on it."""
     released: ClassVar[str] = "releases no second moments"
-    """What is released, as the end of a sentence that begins with the study; said where it cannot be planned."""
-
-    @property
-    @abstractmethod
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
+    """What is released, as the end of a sentence that begins with the study; for noise that is not adjustable."""
 
     @property
     @abstractmethod
@@ -74,21 +74,23 @@ class Priced(ABC):
 
     @property
     def rows_stated(self) -> int | None:
-        """The number of people that the study states, exactly or about; nothing where it states none."""
+        """The number of people that the study states, exact or approximate; ``None`` if it states no number."""
         return None
 
     def adjustable(self, rows: int | None) -> Adjustable | None:
-        """The same with noise that is given and not calibrated, about so many rows; nothing where there is no such."""
+        """The task with given instead of calibrated noise, for about so many rows; ``None`` if that is not possible."""
         return None
 
 
 class Task(Playable, Priced):
     """A task that can be run."""
 
+    noise: int
+
     @property
-    @abstractmethod
     def everyone(self) -> tuple[str, ...]:
         """Who learns the result."""
+        return (*self.owners, COORDINATOR)
 
     @property
     @abstractmethod
@@ -102,7 +104,7 @@ class Task(Playable, Priced):
 
     @property
     @abstractmethod
-    def law(self) -> str:
+    def law(self) -> Law:
         """The law of the noise."""
 
     @property
@@ -113,17 +115,27 @@ class Task(Playable, Priced):
     @property
     @abstractmethod
     def noise_on(self) -> str:
-        """Which number that is, in words."""
+        """Which published number ``noise_std`` is about, in words."""
 
     @property
     @abstractmethod
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody, from beginning to end."""
+        """How often participants wait for each other, from the beginning to the end."""
 
     @property
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """Plain values about the task, for the record of a run and whoever reads it."""
+
+    @property
+    def noise_facts(self) -> dict[str, Any]:
+        """The facts about the noise, which every task has."""
+        return {"law": self.law, "noise": str(self.noise), "noise_std": self.noise_std}
+
+    def with_noise(self, noise: int) -> Self:
+        """The same with other noise."""
+        changed: dict[str, Any] = {"noise": noise}
+        return replace(self, **changed)  # type: ignore[type-var]  # every task is a dataclass
 
     @abstractmethod
     def cells(self, name: str, rows: int) -> Cells:
@@ -131,7 +143,7 @@ class Task(Playable, Priced):
 
     @property
     def rows_at_once(self) -> int | None:
-        """How many rows a seat holds at a time; nothing where it keeps all of them."""
+        """How many rows a seat holds at a time; ``None`` if it keeps all of them."""
         return None
 
     def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
@@ -143,7 +155,7 @@ class Task(Playable, Priced):
         seats, primes, cells = self.trust.committee, len(self.committee.system.primes), self.cells(name, rows)
         explicit = len(seats) - self.trust.threshold - (name in seats)
         sent = WORD * primes * (cells.dealt * explicit + cells.opened)
-        # A task that streams its rows holds a block of them at a time, and works on it; the others keep what they hold.
+        # A task that streams its rows holds one block at a time, and a work copy of it; other tasks keep all rows.
         streamed = None if self.rows_at_once is None else min(rows, self.rows_at_once)
         at_once = max(cells.held, cells.dealt) * (2 * rows if streamed is None else 4 * streamed) // rows
         opened = cells.opened // max(1, len(self.everyone) - 1)
@@ -156,20 +168,12 @@ class Task(Playable, Priced):
 class Adjustable(ABC):
     """A task whose noise is given: by the error that is wanted, or as a multiple of the sensitivity."""
 
-    @property
-    def error_on(self) -> str:
-        """Which number the error is about."""
-        return "mean"
-
-    @property
-    def why_no_rounds(self) -> str | None:
-        """Why rounds cannot be counted, as the end of a sentence that begins with the study."""
-        return "makes one release"
-
-    @property
-    def why_no_rows(self) -> str | None:
-        """Why rows cannot be counted, as a sentence that names the study by ``{study}``."""
-        return None
+    error_on: ClassVar[str] = "mean"
+    """Which number the error is about."""
+    why_no_rounds: ClassVar[str | None] = "makes one release"
+    """Why rounds cannot be counted, as the end of a sentence that begins with the study."""
+    why_no_rows: ClassVar[str | None] = None
+    """Why rows cannot be counted, as a sentence that names the study by ``{study}``."""
 
     @property
     @abstractmethod
@@ -179,7 +183,7 @@ class Adjustable(ABC):
     @property
     @abstractmethod
     def number_of_rows(self) -> int | None:
-        """About how many people it is; nothing where nobody said."""
+        """About how many people there are; ``None`` if nobody said so."""
 
     @property
     @abstractmethod
@@ -211,15 +215,15 @@ class Adjustable(ABC):
 
     @property
     def about_all(self) -> bool:
-        """Whether every release is about all rows, so that their number matters to a mean alone."""
+        """Whether every release is about all rows, so that their number changes only the error of a mean."""
         return True
 
     def with_rows(self, rows: int) -> Self:
-        """The same about so many people; only where ``why_no_rows`` is nothing."""
+        """The same for so many people; only if ``why_no_rows`` is ``None``."""
         raise NotImplementedError
 
     def with_rounds(self, rounds: int) -> Self:
-        """The same with so many rounds; only where ``why_no_rounds`` is nothing."""
+        """The same with so many rounds; only if ``why_no_rounds`` is ``None``."""
         raise NotImplementedError
 
 

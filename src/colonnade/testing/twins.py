@@ -1,7 +1,7 @@
 """Broken twins: games in which one thing is wrong on purpose, to show that an audit would notice.
 
-A protocol adds rows below those of its games' names. :func:`in_sampler` and :func:`in_event` make a broken game from
-a change to what is drawn or to what is claimed.
+A protocol registers its twins at the end of this module. :func:`in_sampler` and :func:`in_event` make a broken game
+from a change to what is drawn or to what is claimed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import Change, Game, Sampler, register_twin
+from colonnade.audit import Game, Sampler, register_twin
 from colonnade.audit.directions import Products
 from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.functional import Coefficients
 from colonnade.audit.gradient_batches import OpenedGradients
-from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening
+from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
 from colonnade.audit.second_moments import Entries
 from colonnade.audit.sums import Weighed
 from colonnade.privacy import Event, Observer
@@ -31,7 +31,6 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
-from colonnade.privacy.sensitivity import root_up
 from colonnade.randomness import Stream
 
 warnings.warn(
@@ -41,8 +40,10 @@ warnings.warn(
 
 Drawn = TypeVar("Drawn", bound=Sampler)
 Charged = TypeVar("Charged", bound=Event)
+Drawing = TypeVar("Drawing", Entries, Products, OpenedGradients, Coefficients, Transcript, NewScores)
+Noisy = TypeVar("Noisy", Entries, Products, OpenedGradients, Weighed)
 _ANYTHING = 1e9
-_FAR = 30.0  # as a score; an exponential of it is still a number
+_FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
 
 
@@ -77,9 +78,18 @@ def as_analyst(game: Game) -> Game:
 # --- what is drawn
 
 
-def _quieter(sampler: Entries, factor: int) -> Entries:
+def quieter(sampler: Drawing, factor: int) -> Drawing:
     """The owners draw for a task with less noise; the claim keeps its own."""
-    return replace(sampler, task=replace(sampler.task, noise=sampler.task.noise // factor))
+    return replace(sampler, task=sampler.task.with_noise(sampler.task.noise // factor))
+
+
+def one_owner(sampler: Noisy) -> Noisy:
+    """Only the first of the owners draws its noise."""
+    return replace(sampler, noisy=sampler.noisy[:1])
+
+
+def _with_shares(change: Callable[[Shares], Shares]) -> Callable[[Game], Game]:
+    return in_sampler(Opening, lambda sampler: replace(sampler, shares=change(sampler.shares)))
 
 
 def _half_variance(sampler: Opening) -> Opening:
@@ -111,7 +121,7 @@ class _IntegerNoise(OnGrid):
 
 @dataclass(frozen=True)
 class _FreshNoise(Transcript):
-    """Every listener is told with noise of its own, and all of them pool what they heard."""
+    """Each receiver gets the message with fresh noise, and all receivers compare what they got."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         heard = [super(_FreshNoise, self).__call__(neighbour, count, stream) for _ in self.task.passives]
@@ -120,7 +130,7 @@ class _FreshNoise(Transcript):
 
 @dataclass(frozen=True)
 class _ExactWeights(Transcript):
-    """Weights as they are, and an attacker who looks at nothing else."""
+    """Weights without noise, and an attacker who looks at nothing else."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         weights = [part for part in self.parts if part.weights]
@@ -132,7 +142,7 @@ def _fresh_noise(sampler: Transcript) -> Transcript:
 
 
 def _exact_weights(game: Game) -> Game | None:
-    """Where weights are released at all."""
+    """Released weights without noise; ``None`` if the task releases no weights."""
     sampler = _of_exchange(game)
     if not sampler.task.release:
         return None
@@ -163,7 +173,7 @@ def _unclipped_own(sampler: Transcript) -> Transcript:
 
 
 def _single_sensitivity(event: Additive) -> Additive:
-    """Replacing a person charged like adding one."""
+    """Replacing a person is charged like adding one."""
     return replace(event, replace_l1=event.l1, replace_l2_squared=event.l2_squared)
 
 
@@ -174,7 +184,7 @@ def _secret_coins(event: Repeated) -> Repeated:
 
 
 def _one_epoch(game: Game) -> Game | None:
-    """What one epoch moves, charged for all of them; where there are more, and one is no single step."""
+    """One epoch charged for all of them; ``None`` if there is one epoch only, or if an epoch is a single step."""
     task = _of_exchange(game).task
     if task.epochs == 1 or (task.method == "gradient" and task.batches == 1):
         return None
@@ -184,157 +194,88 @@ def _one_epoch(game: Game) -> Game | None:
     return replace(game, events=tuple(charged))
 
 
-def changed_row_alone(told: Transcript) -> Change:
-    """A broken bound on the messages of one who tells, for the probe: nobody's row moves but the changed one."""
-    (owner,), task = told.tellers, told.task
-    norm, side = task.row_norm(owner), task.side(owner)
-    own = task.family.own if owner == task.active else 2 * Fraction(min(side.score_clip, norm * side.weight_bound))
-    square = task.grid.sensitivity_squared(root_up(task.epochs * own**2), task.numbers(owner))
-    return Change(l1=square, l2_squared=square)
-
-
-# --- the rows
+# --- the twins
 
 HALF = "half the variance of the noise"
 ONE_OWNER = "only one owner adds its share"
 TO_PARTY, TO_COALITION = (f"the analyst's curve shown to a {who}" for who in ("party", "coalition"))
-HALF_VARIANCE = in_sampler(Opening, _half_variance)
-ONE_SHARE = in_sampler(Opening, lambda sampler: replace(sampler, shares=sampler.shares[:1]))
+COINS = "known coins charged as secret ones"
 
-PCA_HALF = in_sampler(Entries, lambda sampler: _quieter(sampler, 2))
+PCA_HALF = in_sampler(Entries, lambda s: quieter(s, 2))
 register_twin("pca", "analyst", HALF, PCA_HALF)
-register_twin(
-    "pca", "analyst", ONE_OWNER, in_sampler(Entries, lambda sampler: replace(sampler, noisy=sampler.noisy[:1]))
-)
-register_twin(
-    "pca",
-    "analyst",
-    "noise for gamma instead of gamma squared",
-    in_sampler(Entries, lambda sampler: _quieter(sampler, sampler.task.gamma**2)),
-)
+register_twin("pca", "analyst", ONE_OWNER, in_sampler(Entries, one_owner))
+GAMMA = in_sampler(Entries, lambda s: quieter(s, s.task.gamma**2))
+register_twin("pca", "analyst", "noise for gamma instead of gamma squared", GAMMA)
 register_twin("pca", "party", TO_PARTY, as_analyst)
 register_twin("pca", "coalition", HALF, PCA_HALF)
 
-POWER_HALF = in_sampler(Products, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+POWER_HALF = in_sampler(Products, lambda s: quieter(s, 2))
+TWICE = in_sampler(Products, lambda s: replace(s, again=True))
 register_twin("pca-power", "analyst", HALF, POWER_HALF)
-register_twin("pca-power", "analyst", ONE_OWNER, in_sampler(Products, lambda s: replace(s, noisy=s.noisy[:1])))
-register_twin(
-    "pca-power", "analyst", "the same direction asked twice", in_sampler(Products, lambda s: replace(s, again=True))
-)
+register_twin("pca-power", "analyst", ONE_OWNER, in_sampler(Products, one_owner))
+register_twin("pca-power", "analyst", "the same direction asked twice", TWICE)
 register_twin("pca-power", "party", TO_PARTY, as_analyst)
 register_twin("pca-power", "coalition", HALF, POWER_HALF)
 
-register_twin("skellam", "analyst", HALF, HALF_VARIANCE)
-register_twin("skellam", "analyst", ONE_OWNER, ONE_SHARE)
+ONCE = "sensitivity C instead of 2C for a"
+register_twin("skellam", "analyst", HALF, in_sampler(Opening, _half_variance))
+register_twin("skellam", "analyst", ONE_OWNER, _with_shares(lambda shares: shares[:1]))
 register_twin("skellam", "party", TO_PARTY, as_analyst)
-register_twin(
-    "skellam", "party", "sensitivity C instead of 2C for a party", in_event(SkellamRelease, _single_sensitivity)
-)
+register_twin("skellam", "party", f"{ONCE} party", in_event(SkellamRelease, _single_sensitivity))
 
-register_twin("discrete-gaussian", "analyst", HALF, HALF_VARIANCE)
+register_twin("discrete-gaussian", "analyst", HALF, in_sampler(Opening, _half_variance))
 register_twin("discrete-gaussian", "coalition", TO_COALITION, as_analyst)
-register_twin(
-    "discrete-gaussian",
-    "coalition",
-    "sensitivity C instead of 2C for a coalition",
-    in_event(DiscreteGaussianRelease, _single_sensitivity),
-)
+GAUSSIAN_ONCE = in_event(DiscreteGaussianRelease, _single_sensitivity)
+register_twin("discrete-gaussian", "coalition", f"{ONCE} coalition", GAUSSIAN_ONCE)
 
-TWO_HALVES = (("bank", Fraction(1, 2)), ("shop", Fraction(1, 2)))
+TWO_HALVES = _with_shares(lambda shares: (("bank", Fraction(1, 2)), ("shop", Fraction(1, 2))))
+EXACT = _with_shares(lambda shares: ())
 register_twin("discrete-laplace", "party", "half the scale", in_sampler(Opening, _half_scale))
-register_twin(
-    "discrete-laplace",
-    "party",
-    "half a variable from each of two parties, one of them looking",
-    in_sampler(Opening, lambda sampler: replace(sampler, shares=TWO_HALVES)),
-)
-register_twin(
-    "discrete-laplace",
-    "party",
-    "the exact sum shown to a party",
-    in_sampler(Opening, lambda sampler: replace(sampler, shares=())),
-)
+register_twin("discrete-laplace", "party", "half a variable from each of two parties, one of them looking", TWO_HALVES)
+register_twin("discrete-laplace", "party", "the exact sum shown to a party", EXACT)
 
-register_twin(
-    "randomised-response",
-    "party",
-    "true labels",
-    in_sampler(Labels, lambda sampler: _TrueLabels(sampler.labels, sampler.categories, sampler.odds)),
-)
-register_twin(
-    "grid",
-    "analyst",
-    "noise on the integers, values between them",
-    in_sampler(OnGrid, lambda s: _IntegerNoise(s.values, s.grid, s.deviation, s.fraction)),
-    part="fraction",
-)
+TRUE_LABELS = in_sampler(Labels, lambda s: _TrueLabels(s.labels, s.categories, s.odds))
+INTEGER_NOISE = in_sampler(OnGrid, lambda s: _IntegerNoise(s.values, s.grid, s.deviation, s.fraction))
+register_twin("randomised-response", "party", "true labels", TRUE_LABELS)
+register_twin("grid", "analyst", "noise on the integers, values between them", INTEGER_NOISE, part="fraction")
 register_twin("rounds", "analyst", "one round charged for twenty", in_event(Repeated, lambda event: event.event))
-register_twin("poisson-sampled", "party", "known coins charged as secret ones", in_event(Repeated, _secret_coins))
+register_twin("poisson-sampled", "party", COINS, in_event(Repeated, _secret_coins))
 
-SQM_HALF = in_sampler(OpenedGradients, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+SQM_HALF = in_sampler(OpenedGradients, lambda s: quieter(s, 2))
+EVERYBODY = in_sampler(OpenedGradients, lambda s: replace(s, task=replace(s.task, batch=s.task.rows)))
 register_twin("sqm", "analyst", HALF, SQM_HALF)
-register_twin("sqm", "analyst", ONE_OWNER, in_sampler(OpenedGradients, lambda s: replace(s, noisy=s.noisy[:1])))
-register_twin(
-    "sqm",
-    "analyst",
-    "everybody in every batch, charged as sampled",
-    in_sampler(OpenedGradients, lambda s: replace(s, task=replace(s.task, batch=s.task.rows))),
-)
+register_twin("sqm", "analyst", ONE_OWNER, in_sampler(OpenedGradients, one_owner))
+register_twin("sqm", "analyst", "everybody in every batch, charged as sampled", EVERYBODY)
 register_twin("sqm", "party", TO_PARTY, as_analyst)
-register_twin("sqm", "party", "known coins charged as secret ones", in_event(Repeated, _secret_coins))
+register_twin("sqm", "party", COINS, in_event(Repeated, _secret_coins))
 register_twin("sqm", "coalition", HALF, SQM_HALF)
 
-FM_HALF = in_sampler(Coefficients, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+FM_EXACT = in_sampler(Coefficients, lambda s: replace(s, noisy=()))
 FM_TO_ONE = "shares of a whole variable that one of the owners can subtract from"
-register_twin(
-    "functional",
-    "analyst",
-    "a third of the scale",
-    in_sampler(Coefficients, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 3))),
-)
-register_twin(
-    "functional",
-    "party",
-    "the exact coefficients shown to a party",
-    in_sampler(Coefficients, lambda s: replace(s, noisy=())),
-)
-register_twin("functional", "coalition", "half the scale", FM_HALF)
-register_twin(
-    "functional",
-    "coalition",
-    FM_TO_ONE,
-    in_sampler(Coefficients, lambda s: replace(s, task=replace(s.task, known=0))),
-)
+FM_KNOWN = in_sampler(Coefficients, lambda s: replace(s, task=replace(s.task, known=0)))
+register_twin("functional", "analyst", "a third of the scale", in_sampler(Coefficients, lambda s: quieter(s, 3)))
+register_twin("functional", "party", "the exact coefficients shown to a party", FM_EXACT)
+register_twin("functional", "coalition", "half the scale", in_sampler(Coefficients, lambda s: quieter(s, 2)))
+register_twin("functional", "coalition", FM_TO_ONE, FM_KNOWN)
 
-LAST_SHARE = in_sampler(Weighed, lambda sampler: replace(sampler, noisy=sampler.noisy[:1]))
-register_twin("polynomial", "analyst", ONE_OWNER, LAST_SHARE)
+register_twin("polynomial", "analyst", ONE_OWNER, in_sampler(Weighed, one_owner))
 register_twin("polynomial", "party", TO_PARTY, as_analyst)
-register_twin("prediction", "party", ONE_OWNER, LAST_SHARE)
+register_twin("prediction", "party", ONE_OWNER, in_sampler(Weighed, one_owner))
 
-UNCLIPPED = in_sampler(Transcript, _unclipped_slopes)
 EVERY_EPOCH = "all epochs charged as one"
 FRESH = "fresh noise for each party that is told"
-EXCHANGE_HALF = in_sampler(Transcript, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2)))
+UNCLIPPED, UNCLIPPED_SCORES, UNCLIPPED_OWN, FRESH_NOISE, EXCHANGE_HALF = (
+    in_sampler(Transcript, change)
+    for change in (_unclipped_slopes, _unclipped_scores, _unclipped_own, _fresh_noise, lambda s: quieter(s, 2))
+)
 for method in ("glm-alternating", "glm-gradient"):
     register_twin(method, "party", "received slopes used without clipping", UNCLIPPED, part="scores")
-    register_twin(
-        method, "party", "scores told without clipping", in_sampler(Transcript, _unclipped_scores), part="scores"
-    )
+    register_twin(method, "party", "scores told without clipping", UNCLIPPED_SCORES, part="scores")
     register_twin(method, "party", EVERY_EPOCH, _one_epoch, part="scores")
     register_twin(method, "party", HALF, EXCHANGE_HALF, part="scores")
-    register_twin(method, "coalition", FRESH, in_sampler(Transcript, _fresh_noise), part="slopes")
+    register_twin(method, "coalition", FRESH, FRESH_NOISE, part="slopes")
     register_twin(method, "coalition", EVERY_EPOCH, _one_epoch, part="slopes")
-register_twin(
-    "glm-alternating",
-    "coalition",
-    "slopes told of scores that were not clipped",
-    in_sampler(Transcript, _unclipped_own),
-    part="slopes",
-)
+SLOPES = "slopes told of scores that were not clipped"
+register_twin("glm-alternating", "coalition", SLOPES, UNCLIPPED_OWN, part="slopes")
 register_twin("glm-gradient", "party", "released weights without noise", _exact_weights, part="scores")
-register_twin(
-    "glm-prediction",
-    "party",
-    HALF,
-    in_sampler(NewScores, lambda s: replace(s, task=replace(s.task, noise=s.task.noise // 2))),
-)
+register_twin("glm-prediction", "party", HALF, in_sampler(NewScores, lambda s: quieter(s, 2)))

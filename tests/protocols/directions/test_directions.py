@@ -11,9 +11,9 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
 from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power, task as power_task
-from colonnade.protocols.directions.search import Asked, beginning
+from colonnade.protocols.directions.search import AskedDirections, beginning
 from colonnade.protocols.directions.task import reach_for
-from colonnade.protocols.moments.task import Moments, calibrated
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 
@@ -164,7 +164,7 @@ def test_directions_of_all_rounds_are_within_reach(seed, width, directions, roun
     rounds = min(rounds, width // directions)
     task = make_task((width - 1, 0), directions=directions, rounds=rounds, reach=reach_for(width, rounds, directions))
     wanted = np.linalg.qr(rng.normal(size=(width, rounds * directions)))[0]
-    asked = Asked(task)
+    asked = AskedDirections(task)
     for number in range(rounds):
         asked.add(asked.rounded(wanted[:, number * directions : (number + 1) * directions]))
     joint = np.hstack(asked.rounds).astype(float)
@@ -176,7 +176,7 @@ def test_whatever_is_wanted_ends_within_reach():
     """Even the same directions again, which leave no room for more."""
     task = make_task((20, 20, 20), rounds=4, directions=5, reach=1024)
     same = beginning(task, Stream(bytes(32)))
-    asked = Asked(task)
+    asked = AskedDirections(task)
     for _ in range(4):
         asked.add(asked.rounded(same))
     assert np.linalg.norm(np.hstack(asked.rounds).astype(float), 2) <= task.reach
@@ -186,7 +186,7 @@ def test_every_participant_refuses_directions_beyond_the_reach():
     task = make_task()
     first = np.zeros((task.width, task.directions), dtype=np.int32)
     first[0, 0] = task.reach
-    asked = Asked(task)
+    asked = AskedDirections(task)
     asked.add(first)
     with pytest.raises(PrivacyError, match="nothing more is revealed"):
         asked.add(first)  # the same direction again
@@ -225,7 +225,7 @@ def test_no_person_moves_all_rounds_by_more_than_the_sensitivity(seed, towards):
     rng = np.random.default_rng(seed)
     task = make_task((6, 7), gamma=16, constant=8, reach=64, directions=3, rounds=3)
     tables = [make_tables(task, 1, int(rng.integers(2**31))) for _ in range(2)]
-    asked = Asked(task)
+    asked = AskedDirections(task)
     rows = [np.append(np.hstack(list(whole(task, table).values()))[0], task.constant) for table in tables]
     wanted = np.linalg.qr(np.column_stack([*(rows if towards else []), *rng.normal(size=(9, task.width))])[:, :9])[0]
     for number in range(3):
@@ -248,7 +248,7 @@ def test_all_rounds_cost_what_one_release_of_all_moments_costs():
     budgets = parse_budgets({"analyst": 1.0, "party": 2.0}, 1e-5, task.trust)
     found = task.calibrated(budgets)
     law = "discrete-gaussian"
-    full = calibrated(Moments(task.blocks, task.trust, 2**12, 2**11, 1000, noise=3, law=law), budgets)
+    full = Moments(task.blocks, task.trust, 2**12, 2**11, 1000, noise=3, law=law).calibrated(budgets)
     assert 1 < found.noise_std / full.noise_std < 1.01
     more = replace(task, rounds=12).calibrated(budgets)
     assert more.noise_std == pytest.approx(found.noise_std, rel=1e-6)

@@ -14,7 +14,7 @@ from colonnade.errors import ColonnadeError, StudyError
 from colonnade.models import Guarantees
 from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
 from colonnade.privacy.additive import AdditiveNoise
-from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.exchange import programs as exchange, sides
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.sides import PassiveDescent, PassiveFit
 from colonnade.protocols.exchange.task import Exchange
@@ -144,7 +144,7 @@ def test_everybody_is_told_the_same_slopes() -> None:
             super().take(batch, slopes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exchange, "PassiveFit", Noted)
+        patch.setattr(sides, "PassiveFit", Noted)
         _run(task, *_data(task))
     assert len(seen["shop"]) == task.epochs
     assert all(np.array_equal(one, other) for one, other in zip(seen["shop"], seen["clinic"], strict=True))

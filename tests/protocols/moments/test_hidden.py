@@ -21,7 +21,8 @@ from colonnade.models.regression.logistic import LogisticRegression
 from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
-from colonnade.protocols.moments.task import Block, Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema, category, flag, number, read_table
 from colonnade.tables.places import Places

@@ -18,7 +18,8 @@ from colonnade.privacy.noise.strips import strips
 from colonnade.privacy.observers import most_known
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.task import AdjustedMoments, Block, NoisyMoments, calibrated
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block
 from colonnade.protocols.roles import COORDINATOR
 
 from .. import kit
@@ -252,8 +253,8 @@ def test_calibrated_noise_keeps_the_budgets_and_no_less_would(law):
     task = make_task(law)
     budgets = parse_budgets(0.5, 1e-6, task.trust)
     draft = replace(task, known=most_known(task.trust, budgets))
-    found = calibrated(draft, budgets)
-    assert found.noise % found.parts == 0
+    found = draft.calibrated(budgets)
+    assert found.noise % found.additive.parts == 0
 
     def worst(noise):
         events = replace(draft, noise=noise).events
@@ -261,7 +262,7 @@ def test_calibrated_noise_keeps_the_budgets_and_no_less_would(law):
         return max(epsilon(views(events, observer, task.trust), 1e-6).epsilon for observer in seen)
 
     assert worst(found.noise) <= 0.5
-    assert worst(found.noise * 999 // 1000 // found.parts * found.parts) > 0.5
+    assert worst(found.noise * 999 // 1000 // found.additive.parts * found.additive.parts) > 0.5
 
 
 def test_laplace_noise_is_pure_and_costs_its_scale():
@@ -288,7 +289,7 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(PrivacyError, match="several releases"):
         _ = named.event
     with pytest.raises(PrivacyError, match="none left to choose"):
-        calibrated(named, parse_budgets(1.0, 1e-5))
+        named.calibrated(parse_budgets(1.0, 1e-5))
 
 
 def test_facts_and_loads():
@@ -319,7 +320,7 @@ def test_the_agreement_tells_laws_groups_and_scales_apart():
 
 @pytest.mark.parametrize("law", LAWS)
 def test_noise_by_its_error_or_as_a_multiple(law):
-    plan = AdjustedMoments(make_task(law, known=1), 1000)
+    plan = make_task(law, known=1).adjustable(1000)
     by_error = plan.with_error(0.5)
     assert 0.49 < by_error.error <= 0.5
     by_multiple = plan.with_multiplier(2.0)

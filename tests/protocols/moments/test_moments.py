@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.task import NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.roles import COORDINATOR, Owner
 
 from .. import kit

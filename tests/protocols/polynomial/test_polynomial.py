@@ -17,7 +17,6 @@ from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.polynomial.expressions import parse
 from colonnade.protocols.polynomial.integers import OwnColumns
-from colonnade.protocols.polynomial.task import calibrated
 from colonnade.protocols.roles import COORDINATOR, Owner
 
 from .. import kit
@@ -237,7 +236,7 @@ def test_what_is_sent_is_counted():
 
 def test_noise_is_the_least_that_keeps_the_budgets():
     draft = make_task([1, 1, 1], ["o0.c0 * o1.c0", "o2.c0^2 - 1"])
-    found = calibrated(draft, parse_budgets(1.0, 1e-5, draft.trust))
+    found = draft.calibrated(parse_budgets(1.0, 1e-5, draft.trust))
     assert found.noise % 3 == 0
     assert found.noise > 1000
     assert found.event.l2_squared == found.sensitivity.l2_squared

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.protocols.exchange.bounds import HEARD, Side
+from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
 from colonnade.protocols.exchange.task import RELEASE
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.rows import Block
@@ -79,7 +79,7 @@ def suggest(
     """The parameters of least expected error, for noise of ``multiplier`` times the sensitivity."""
     passives = [block for block in blocks if block.owner != active]
     held = next(block for block in blocks if block.owner == active)
-    norm = math.sqrt(held.clip**2 + intercept**2 + len(passives) * HEARD**2)
+    norm = math.sqrt(held.clip**2 + intercept**2 + len(passives) * RECEIVED_CLIP**2)
     own = float(family.own)
     pull = 2 * family.slope_bound * norm / rows
     own_ridge = rounded(_OWN_PART * family.curvature * rows * pull**2 / (4 * own**2))

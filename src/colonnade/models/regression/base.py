@@ -27,7 +27,8 @@ from colonnade.protocols.gradients.descent import Learned
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
-from colonnade.protocols.moments.task import Moments, NoisyMoments, calibrated
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
@@ -158,7 +159,7 @@ class Regression(LinearModel[Task, Published]):
         )
         if self.epsilon_by_party is not None:
             return with_own_budgets(draft, dict(self.epsilon_by_party), self.delta)
-        return calibrated(draft, budgets)
+        return draft.calibrated(budgets)
 
     def normal_law(self) -> NormalLaw:
         """The noise of every method but ``"functional"``."""

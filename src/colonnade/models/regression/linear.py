@@ -15,7 +15,8 @@ from colonnade.models.linear_model import Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label
 from colonnade.models.regression import quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge
-from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Column, Number, decode_number
 
 METHODS = ("one-shot", "functional")

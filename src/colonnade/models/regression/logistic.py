@@ -21,7 +21,8 @@ from colonnade.models.regression.base import Published, Regression, Ridge, Task
 from colonnade.models.regression.forecast import Forecast
 from colonnade.protocols.gradients.descent import Learned
 from colonnade.protocols.gradients.task import Gradients
-from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Category, Column, Number
 
 METHODS = ("auto", "one-shot", "functional", "sqm")

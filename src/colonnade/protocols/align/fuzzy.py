@@ -1,45 +1,42 @@
 """Pair people whose names or dates are written differently: keyed Bloom filters, compared by the coordinator.
 
-**This is the weaker kind of alignment, and off unless asked for.** Each owner turns each of its keys into a Bloom
+**This is the weaker kind of alignment, and it is not the default.** Each owner turns each of its keys into a Bloom
 filter (a cryptographic linkage key, made by ``clkhash``) under a secret that only the two owners hold and that is
-new in every run. The coordinator gets these filters, in shuffled order, and pairs the most similar ones. To be
-comparable at all, like names must give like filters, and that is what it costs: the coordinator sees which filters
-are alike, within one list and across both, how many bits each has, and which bits often come together. Published
-attacks read frequent names from just that, without the secret. A coordinator that also has the help of one owner
-knows the secret and can test any guess against the other owner's list. With exact keys nobody sees a likeness.
+new in every run. The coordinator gets these filters, in shuffled order, and pairs the most similar ones. For that,
+similar names must give similar filters, and this is the cost: the coordinator sees which filters are similar, within
+one list and between both, how many bits each has, and which bits often occur together. Published attacks find frequent
+names from this, without the secret. A coordinator with the help of one owner knows the secret and can test any guess on
+the other owner's list. With exact keys nobody sees how similar people are.
 
 Each owner learns which of its own rows were paired, how many they are, and nothing else about the other's rows. A pair
-may be wrong: the similarity decides, and nobody looks.
+may be wrong, as only the similarity decides.
 
 How a key becomes 1024 bits: texts are cut into pairs of neighbouring letters, so that a typing error changes only
 two or three of them; dates and numbers into digits with their places. Every part of the key sets equally many bits,
-whatever its length, together so many that about half of the filter is set, which is where such filters tell most.
-Parts that hardly tell people apart, like a sex or a country, therefore weigh as much as a name: leave them out.
+for any length, and all parts together about half of the filter, as such filters compare best. A part that has few
+values, like a sex or a country, therefore counts as much as a name: leave it out.
 
-A similarity of 0.85 finds most people with one part mistyped and few wrong pairs. Lower it to 0.82 where most rows have
-errors or several; raise it where lists are long or hold many relatives, for a wrong pair mixes two people.
+A similarity of 0.85 finds most people with one part mistyped, and few wrong pairs. Lower it to 0.82 if most rows have
+errors; raise it if lists are long or hold many relatives, because a wrong pair mixes two people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, ProtocolError, StudyError
+from colonnade.errors import CapacityError, ProtocolError
 from colonnade.protocols.align.lists import shuffled
 from colonnade.protocols.align.tags import shared_key
+from colonnade.protocols.align.task import ROWS_AT_MOST, Aligning, need_library
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables.keys import Key, Keys
 
-GUARANTEE = "Bloom filters give way to attacks by frequency and pattern, which tell names, also of who does not match"
-"""What the leakage table says of this mode."""
-
-ROWS_AT_MOST = 50_000
 CANDIDATES_AT_MOST = 1 << 22
 BLOCK = 2048
 BITS = 1024
@@ -56,28 +53,8 @@ Filters = NDArray[np.uint8]
 Rows = NDArray[np.int64]
 
 
-class Linking(Protocol):
-    """The public settings."""
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """The two owners."""
-
-    @property
-    def keys(self) -> Sequence[Key]:
-        """The columns of the key."""
-
-    @property
-    def at_least(self) -> int:
-        """How many pairs there must be for anybody to be told of them."""
-
-    @property
-    def similarity(self) -> float:
-        """From which Dice coefficient on two filters may be a pair."""
-
-
-def owner(me: Owner, keys: Keys, task: Linking) -> tuple[Rows, NDArray[np.uint8]]:
-    """An owner's side: its own matched keys in the common order, and their opaque common index."""
+def owner(me: Owner, keys: Keys, task: Aligning) -> tuple[Rows, NDArray[np.uint8]]:
+    """An owner's side: the positions of its matched keys in the common order, and a random common name for each."""
     count = len(keys.values)
     secret = shared_key(me, task.owners)
     order = shuffled(count, Stream.fresh())
@@ -88,15 +65,15 @@ def owner(me: Owner, keys: Keys, task: Linking) -> tuple[Rows, NDArray[np.uint8]
     return order[rows], index
 
 
-def coordinator(me: Coordinator, task: Linking) -> int:
-    """The coordinator's side: pair the filters, tell each owner its own rows, and know how many they are."""
+def coordinator(me: Coordinator, task: Aligning) -> int:
+    """The coordinator's side: pair the filters, send each owner its own rows, and return the number of pairs."""
     left, right = (_read_filters(me.link(name).recv("fuzzy-filters"), name) for name in task.owners)
     with me.meter.phase("compare"):
         pairs = pair(left, right, task.similarity, progress=me.progress)
     stream = Stream.fresh()
     order = shuffled(len(pairs), stream)
     index = stream.uint64((len(pairs), _INDEX_BYTES // 8)).view(np.uint8)
-    told = len(pairs) if len(pairs) >= task.at_least else 0  # who is common is told only if they are enough
+    told = len(pairs) if len(pairs) >= task.at_least else 0  # owners learn who is common only if these are enough
     for name, rows in zip(task.owners, pairs[order].T, strict=True):
         me.link(name).send("fuzzy-matched", rows=np.ascontiguousarray(rows[:told]), index=index[:told])
     return len(pairs)
@@ -106,7 +83,7 @@ def encode(
     records: Sequence[Sequence[str]], keys: Sequence[Key], secret: bytes, progress: Progress = silent
 ) -> Filters:
     """The filters of some records, each a part for each of the keys."""
-    clk, schema = _library()
+    clk, schema = need_library()
     plan = schema.from_json_dict(_schema(keys))
     dates = [key.kind == "date" for key in keys]
     plain = [
@@ -150,26 +127,8 @@ def pair(left: Filters, right: Filters, similarity: float, *, block: int = BLOCK
     return np.array(list(_greedy(ranked)), dtype=np.int64).reshape(-1, 2)
 
 
-def reference(left_bits: Filters, right_bits: Filters, similarity: float) -> list[tuple[int, int]]:
-    """What :func:`pair` must find, written as it is defined: one pair at a time, with whole numbers."""
-    lefts, rights = ([int.from_bytes(row.tobytes(), "big") for row in bits] for bits in (left_bits, right_bits))
-    scored: list[tuple[float, int, int]] = []
-    for i, a in enumerate(lefts):
-        for j, b in enumerate(rights):
-            weight = a.bit_count() + b.bit_count()
-            score = 2 * (a & b).bit_count() / weight if weight else 0.0
-            if score >= similarity:
-                scored.append((-score, i, j))
-    chosen: list[tuple[int, int]] = []
-    while scored:
-        _, i, j = min(scored)
-        chosen.append((i, j))
-        scored = [other for other in scored if other[1] != i and other[2] != j]
-    return chosen
-
-
 def _similar(left: Filters, right: Filters, similarity: float) -> tuple[NDArray[np.float64], Rows]:
-    """The similar pairs of one block: a coarse look at all of them in float32, and an exact one at what is left."""
+    """The similar pairs of one block: candidates are found in float32, and then compared exactly."""
     a, b = _unpacked(left), _unpacked(right)
     common = a @ b.T
     weights_a, weights_b = a.sum(axis=1), b.sum(axis=1)
@@ -219,19 +178,6 @@ def _feature(key: Key, bits: int) -> dict[str, Any]:
             "hash": {"type": "blakeHash"},
         },
     }
-
-
-def need_library() -> None:
-    """Say what to install before anybody waits for it."""
-    _library()
-
-
-def _library() -> tuple[Any, Any]:
-    try:
-        from clkhash import clk, schema
-    except ImportError as error:
-        raise StudyError("fuzzy alignment needs a package that is not installed: install colonnade[fuzzy]") from error
-    return clk, schema
 
 
 def _read_filters(message: Mapping[str, Any], sender: str) -> Filters:

@@ -1,9 +1,10 @@
-"""Members that everybody may know: each owner learns which of its own people all the others hold too.
+"""Alignment with known members: each owner learns which of its own people all the others hold too.
 
 Every owner has a share for each of its people; the shares of all owners XOR to zero for a person whom all of them
-hold. An owner puts its shares under its tags into an oblivious store, and whoever joins looks the leader's tags up in
-all stores. Where one owner lacks the person its store answers at random, so the sum is random: it does not tell who
-lacks it, or how many do. In ``dh`` the leader joins; in ``helper`` the coordinator does, which knows no key.
+hold. An owner puts its shares under its tags into an oblivious store. One participant joins: it looks the leader's tags
+up in all stores. If an owner does not hold the person, its store gives a random answer, so the sum is random: it does
+not tell which owners lack the person, or how many. In ``dh`` the leader joins; in ``helper`` the coordinator, which has
+no key.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from colonnade.randomness import Stream, new_key
 
 @dataclass(frozen=True)
 class Members:
-    """The common people: positions in an owner's own list, in the common order, and an opaque number for each."""
+    """The common people: their positions in an owner's own list, in the common order, and a random number for each."""
 
     rows: NDArray[np.int64]
     index: Words
 
 
 def zero_shares(me: Owner, keys: Sequence[bytes], owners: Sequence[str], seats: Sequence[str]) -> Words:
-    """This owner's shares: for every key that two owners have in common, a keyed hash that occurs at both of them.
+    """This owner's shares: for every other owner with which it has a secret, a keyed hash that the other adds too.
 
-    Owners with a seat have such a key with everybody, the others only with them.
+    Owners with a seat have such a secret with everybody, the other owners only with those.
     """
     pairs = [other for other in owners if other != me.name and (me.name in seats or other in seats)]
     here = owners.index(me.name)
@@ -60,9 +61,9 @@ def zero_shares(me: Owner, keys: Sequence[bytes], owners: Sequence[str], seats: 
 
 
 def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words, at_least: int) -> Members:
-    """``dh``, the leader: look its own people up in everybody's store, and tell everybody its own matches.
+    """``dh``, the leader: look its own people up in everybody's store, and send everybody its matches.
 
-    Where they are too few to go on, the others are told of nobody.
+    If there are too few matches, the others get empty lists.
     """
     for other, own in tags.items():
         shares = shares ^ own.pads ^ _receive_store(me, other)[own.tags]
@@ -75,22 +76,22 @@ def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words, at_least: i
 
 
 def send_store(me: Owner, own: Tags, shares: Words, joiner: str) -> None:
-    """Any other owner: what it holds, for whoever joins."""
+    """Any other owner: send what it holds to the participant that joins."""
     store = stored(own.tags, shares ^ own.pads, Stream.fresh())
     me.link(joiner).send("store", seed=store.seed.to_bytes(8, "little"))
     send_words(me.link(joiner), "cells", store.cells)
 
 
 def send_questions(me: Owner, tags: Words, shares: Words) -> None:
-    """``helper``, the leader: the coordinator looks its tags up."""
+    """``helper``, the leader: send the tags that the coordinator looks up, and the own shares."""
     send_words(me.link(COORDINATOR), "tags", tags)
     send_words(me.link(COORDINATOR), "shares", shares)
 
 
 def coordinator_joins(me: Coordinator, leader: str, sizes: Mapping[str, int], at_least: int) -> int:
-    """``helper``, the coordinator: join what it cannot read; how many people are common.
+    """``helper``, the coordinator: join lists that it cannot read; it returns how many people are common.
 
-    Where they are too few to go on, the owners are told of nobody.
+    If there are too few matches, the owners get empty lists.
     """
     others = [owner for owner in sizes if owner != leader]
     step = Steps(me, "align", 2 * sizes[leader] + sum(cells_for(sizes[owner]) for owner in others))
@@ -119,8 +120,8 @@ def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
     send_words(me.link(owner), "index", index)
 
 
-def told(me: Owner, joiner: str, tags: Words) -> Members:
-    """Find the matches, as whoever joined names them, among one's own tags."""
+def receive_matches(me: Owner, joiner: str, tags: Words) -> Members:
+    """Receive the matches from the participant that joined, and find them among the own tags."""
     rows = positions(receive_words(me.link(joiner), "matched", joiner), tags)
     index = receive_words(me.link(joiner), "index", joiner)
     if len(rows) != len(index) or len(np.unique(rows)) != len(rows) or (rows < 0).any():

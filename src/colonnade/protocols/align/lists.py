@@ -20,7 +20,7 @@ _PIECE = 1 << 16
 
 
 Step = Callable[[int], None]
-"""Hears how many more are done."""
+"""A function that counts progress: it gets how many more are done."""
 
 
 def quietly(more: int) -> None:
@@ -47,7 +47,7 @@ def send_words(link: Link, kind: str, words: Words) -> None:
 
 
 def receive_words(link: Link, kind: str, peer: str, step: Step = quietly) -> Words:
-    """What :func:`send_words` sent; ``step`` hears how many words more have come."""
+    """Receive what :func:`send_words` sent; ``step`` gets how many more words have come."""
     size = received_size(link, f"{kind}-size", peer)
     found = np.empty((size, WORDS), dtype=np.uint64)
     for start in range(0, size, _PIECE):
@@ -64,7 +64,7 @@ def received_size(link: Link, kind: str, peer: str) -> int:
 
 
 def length(value: object, peer: str) -> int:
-    """A value that can be the length of a list."""
+    """A received value, if it can be the length of a list."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST:
         raise ProtocolError(f"{peer} announced no length of a list")
     return value
@@ -79,7 +79,7 @@ def received_key(link: Link, kind: str, peer: str) -> bytes:
 
 
 def checked(array: object, shape: Sequence[int], dtype: type[np.generic], peer: str) -> NDArray[np.generic]:
-    """An array of the shape and type that was due."""
+    """A received array, if it has the shape and type that was due."""
     if not isinstance(array, np.ndarray) or array.shape != tuple(shape) or array.dtype != dtype:
         raise ProtocolError(f"{peer} sent something else than the list that was due")
     return array
@@ -91,7 +91,7 @@ def shuffled(count: int, stream: Stream) -> NDArray[np.int64]:
 
 
 def positions(wanted: Words, among: Words) -> NDArray[np.int64]:
-    """Where each wanted word stands among others, or -1."""
+    """The position of each wanted word in ``among``, or -1."""
     found = pc.fill_null(pc.index_in(_opaque(wanted), _opaque(among)), -1)
     return np.asarray(found, dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""Both sides of an alignment: settle who leads, make tags, join them or give them slots.
+"""Both sides of an alignment: choose who leads, make tags, join them or give them slots.
 
 Nothing here is a share, and nothing is spent: an alignment that ends early costs no budget.
 """
@@ -30,9 +30,9 @@ TOKEN_BYTES = 16
 class Aligned:
     """What an owner holds after an alignment.
 
-    ``rows`` are positions among its keys: in the common order, with an opaque ``index`` for each; or, where members
-    are hidden, in ascending order of their ``slots`` among ``size``. Of an alignment that is used again there is
-    nothing but its ``token``: the owner has the rest from before.
+    ``rows`` are positions among its keys: in the common order, with a random name for each in ``index``; or, if members
+    are hidden, in ascending order of their ``slots`` out of ``size``. If an earlier alignment is used again, there is
+    only its ``token``: the owner has kept the rest.
     """
 
     token: bytes
@@ -95,7 +95,7 @@ def coordinator(me: Coordinator, task: Aligning) -> Matched:
         for name in task.owners:
             me.link(name).send("align-plan", again=True)
         return Matched(None, sizes, reused=True)
-    # Only where the leader does most of the work is it worth telling whose list is short.
+    # Choosing the shortest list tells whose list is short; it is worth that only where the leader does most work.
     leader = min(task.leaders, key=lambda name: sizes[name]) if task.mode == "dh" else task.leaders[0]
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
@@ -119,7 +119,7 @@ def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
 
 
 def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Tags | dict[str, Tags]:
-    """This owner's tags; the leader has a list of them for every other owner, but for a helper who may know members."""
+    """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
     if task.mode == "dh" and me.name == leader:
         return tags.leader_blinded(me, values, others, both=task.hidden)
@@ -147,9 +147,9 @@ def _announced(keys: Keys, task: Aligning) -> int:
 
 
 def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
-    """The list in an order that tells nothing about the file, filled up with keys that nobody has where it is padded.
+    """The list in random order; if lists are padded, filled up with keys that nobody has.
 
-    Real keys start with the length of their first part, and no part is so long.
+    Such a key starts with four bytes of ones. Real keys start with the length of their first part, which is smaller.
     """
     stream, fill = Stream.fresh(), _announced(keys, task) - len(keys.values)
     values = [*keys.values, *(b"\xff" * 4 + stream.bytes(KEY_BYTES) for _ in range(fill))]
@@ -166,7 +166,7 @@ def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys:
 def _joined(
     me: Owner, values: Sequence[bytes], made: Tags | dict[str, Tags], task: Aligning, leader: str
 ) -> join.Members:
-    """The members, from tags and from shares that cancel only for them."""
+    """The common people, from tags and from shares that cancel only for them."""
     shares = join.zero_shares(me, values, task.owners, task.leaders)
     if isinstance(made, dict):
         return join.leader_joins(me, made, shares, task.at_least)
@@ -177,7 +177,7 @@ def _joined(
         join.send_store(me, made, shares, joiner)
     if task.mode == "dh":
         tags.wait_for_leader(me)
-    return join.told(me, joiner, made.tags)
+    return join.receive_matches(me, joiner, made.tags)
 
 
 def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], keys: Keys, task: Aligning) -> Aligned:
@@ -195,7 +195,7 @@ def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], k
 
 
 def _place(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> int:
-    """Give out slots; how many people all hold."""
+    """Give a slot to every row of every owner; it returns how many people all owners hold."""
     stream = Stream.fresh()
     found = universe.receive_tags(me, leader, sizes)
     first, rest, size, count = universe.settled(found, stream)
@@ -206,13 +206,13 @@ def _place(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> int:
 
 
 def _tell_verdict(me: Coordinator, count: int, task: Aligning) -> None:
-    """Say whether enough people are common; where not, nobody leaves before all have heard it."""
+    """Send everybody whether enough people are common; if not, wait until all know it, and stop."""
     for name in task.owners:
         me.link(name).send("enough", enough=count >= task.at_least, count=count)
     if count < task.at_least:
         for name in task.owners:
             me.link(name).recv("heard")
-        with suppress(PeerStopped, PeerLost):  # who has the first of these leaves
+        with suppress(PeerStopped, PeerLost):  # the first owner that receives this leaves
             for name in task.owners:
                 me.link(name).send("end")
         raise _too_few(count, task)
@@ -224,13 +224,13 @@ def _hear_verdict(me: Owner, task: Aligning, keys: Keys) -> None:
         return
     count = length(told.get("count"), COORDINATOR)
     me.link(COORDINATOR).send("heard")
-    with suppress(PeerStopped, PeerLost):  # somebody was quicker to leave, and all have heard
+    with suppress(PeerStopped, PeerLost):  # another owner left before, and all know the verdict
         me.link(COORDINATOR).recv("end")
     raise _too_few(count, task, keys)
 
 
 def _too_few(count: int, task: Aligning, keys: Keys | None = None) -> AlignmentError:
-    """The sentence that everyone sees, and an owner's own examples beside it."""
+    """The error for everyone, with examples of its own keys for an owner."""
     found = "nobody is" if not count else "only one person is" if count == 1 else f"only {count} people are"
     error = AlignmentError(
         f"{found} common to {', '.join(task.owners)} (at_least = {task.at_least}): check that all compare the same "

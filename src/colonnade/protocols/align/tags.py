@@ -1,18 +1,18 @@
-"""Tags: numbers that an owner and the leader have in common for a person whom both hold, and for nobody else.
+"""Tags: numbers that an owner and the leader have in common for a person whom both hold, and only for such people.
 
 ``dh``, members known: an owner's tags are hashes of k H(x), where only the owner knows the scalar k. The leader gets
 them for its own people and no others: it sends a H(x) under a blind a of its own, the owner returns k a H(x), and the
-leader takes a off. The owner sees random elements; the leader cannot compute a tag itself, so it cannot try out keys.
+leader removes a. The owner sees random elements; the leader cannot compute a tag itself, so it cannot try out keys.
 
-``dh``, members hidden: here tags go to the coordinator, and nobody who pools with it may be able to compute them. So a
-tag is a hash of c k H(x), where the leader knows c and the owner k, and both sides get theirs in the same way.
+``dh``, members hidden: here tags go to the coordinator, and nobody who works with it may be able to compute them. So a
+tag is a hash of c k H(x), where the leader knows c and the owner k, and both sides get their tags in the same way.
 
 ``helper``: the owners share a key, and a tag is a keyed hash. Whoever has both the key and somebody's tags can try out
 keys, so tags go only to the coordinator, which does not have it.
 
 With each tag comes a pad, as random as the tag and known to the same two. In ``dh`` what an owner stores under a tag is
-covered by the pad, so that to the leader it is random wherever it does not have the tag. In ``helper`` who joins has
-no tags of its own, and pads are zero.
+masked by the pad, so that it looks random to the leader unless the leader has the tag. In ``helper`` the coordinator
+joins, which has no tags of its own, and pads are zero.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class Tags:
 def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str], *, both: bool) -> dict[str, Tags]:
     """The leader's side of ``dh``: for every other owner the tags of the leader's people.
 
-    It also hears how far the others are with their own lists: nobody is to be taken for lost who is at work.
+    It also receives how far the others are with their own lists, so that a busy owner does not seem lost.
     """
     for other in others:
         me.link(other).send("list", size=len(keys))
     secrets = {other: Blind.fresh(Stream.fresh()) for other in others} if both else {}
     theirs = {other: received_size(me.link(other), "list", other) for other in others}
     waiting = _turns(theirs, 0 if both else len(keys))
-    step = _Told(me, len(keys) + sum(size for _, size in waiting))
-    found = _asked(me, keys, others, secrets, step)
+    step = _ReportedSteps(me, len(keys) + sum(size for _, size in waiting))
+    found = _blinded_by_peers(me, keys, others, secrets, step)
     for other, size in waiting:
         if both:
             _answer(me, other, secrets[other], size)
@@ -82,7 +82,7 @@ def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str], *, b
 
 
 def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) -> Tags:
-    """Another owner's side of ``dh``: blind the leader's list once more, and its own."""
+    """Another owner's side of ``dh``: blind the leader's list a second time, and make the own tags."""
     secret = Blind.fresh(Stream.fresh())
     me.link(leader).send("list", size=len(keys))
     size = received_size(me.link(leader), "list", leader)
@@ -92,18 +92,18 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) 
         if start < size:
             _answer(me, leader, secret, min(_PIECE, size - start))
             step(min(_PIECE, size - start))
-        # One piece of each, so that neither side waits while the other has two things to do.
+        # One piece of each list in turn, so that neither side waits while the other does two things.
         if not both and start < len(keys):
             mine = keys[start : start + _PIECE]
             own.put(start, secret.on(hashed(mine)))
             if start >= size:
                 me.link(leader).send("at work")
             step(len(mine))
-    return _asked(me, keys, [leader], {leader: secret}, step)[leader] if both else own
+    return _blinded_by_peers(me, keys, [leader], {leader: secret}, step)[leader] if both else own
 
 
 def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
-    """The pieces of several lists that do not start before ``first``: one of each in turn, and how long it is."""
+    """The pieces of several lists that start at ``first`` or later, in turn: whose piece, and how long it is."""
     return [
         (name, min(_PIECE, size - start))
         for start in range(0, max(sizes.values()), _PIECE)
@@ -112,10 +112,10 @@ def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
     ]
 
 
-def _asked(
+def _blinded_by_peers(
     me: Owner, keys: Sequence[bytes], peers: Sequence[str], own: dict[str, Blind], step: Step
 ) -> dict[str, Tags]:
-    """Tags of one's own keys under each peer's secret, and under one's own for that peer where there is one."""
+    """Tags of the own keys under the secret of each peer, and under the own secret for that peer if there is one."""
     blind = Blind.fresh(Stream.fresh())
     off = {peer: blind.inverse() if peer not in own else blind.inverse().times(own[peer]) for peer in peers}
     starts = range(0, len(keys), _PIECE)
@@ -140,8 +140,8 @@ def _answer(me: Owner, peer: str, secret: Blind, size: int) -> None:
     me.link(peer).send("blinded twice", points=secret.on(points, peer))
 
 
-class _Told(Steps):
-    """Counts keys, and tells the coordinator too, which has nothing else to show."""
+class _ReportedSteps(Steps):
+    """Counts keys, and sends the count to the coordinator, which has no other progress to show."""
 
     def __init__(self, me: Owner, total: int) -> None:
         super().__init__(me, "align", total)
@@ -153,8 +153,8 @@ class _Told(Steps):
 
 
 def follow(me: Coordinator, leader: str, others: Sequence[str]) -> None:
-    """The coordinator watches how far the leader is, and tells the others that all are at work."""
-    for done, total in _heard(me, leader):
+    """The coordinator shows how far the leader is, and sends it on to the others."""
+    for done, total in _reports(me, leader):
         me.progress("align", done, total)
         for other in others:
             me.link(other).send("aligning", done=done, total=total)
@@ -162,11 +162,11 @@ def follow(me: Coordinator, leader: str, others: Sequence[str]) -> None:
 
 def wait_for_leader(me: Owner) -> None:
     """Another owner waits until the leader has everybody's tags."""
-    for _ in _heard(me, COORDINATOR):
+    for _ in _reports(me, COORDINATOR):
         pass
 
 
-def _heard(me: Role, peer: str) -> Iterator[tuple[int, int]]:
+def _reports(me: Role, peer: str) -> Iterator[tuple[int, int]]:
     done, total = 0, 1
     while done < total:
         said = me.link(peer).recv("aligning")
@@ -186,7 +186,7 @@ def shared_key(me: Owner, owners: Sequence[str]) -> bytes:
 
 
 def key_for(owner: str, key: bytes) -> bytes:
-    """What becomes of a shared key for the tags of one owner: lists of different owners are not to be compared."""
+    """The key for the tags of one owner, from the shared key; so lists of different owners cannot be compared."""
     return hashlib.blake2b(owner.encode(), key=key, digest_size=len(key)).digest()
 
 

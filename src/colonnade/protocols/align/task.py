@@ -12,7 +12,6 @@ from colonnade.mpc.blinding import POINT_BYTES, SECONDS_PER_HASH, SECONDS_PER_PR
 from colonnade.mpc.keyvalue import cells_for
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
-from colonnade.protocols.align.fuzzy import GUARANTEE, ROWS_AT_MOST, need_library
 from colonnade.protocols.align.tags import TAG_BYTES
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Playable
@@ -22,6 +21,8 @@ Mode = Literal["dh", "helper", "fuzzy"]
 MODES: tuple[Mode, ...] = ("dh", "helper", "fuzzy")
 
 PROTOCOL = "alignment 1"
+ROWS_AT_MOST = 50_000
+"""The longest list of which people are compared by similarity."""
 _SECONDS_PER_KEY = 5e-6  # hashing, storing and looking up, without group operations
 _SECONDS_PER_PAIR = 7e-8  # comparing two linkage keys
 _SECONDS_PER_FILTER = 2e-4
@@ -30,6 +31,15 @@ _LINKAGE_BYTES = 128
 
 def _counts(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def need_library() -> tuple[Any, Any]:
+    """The two modules that make linkage keys, or an error that says what to install."""
+    try:
+        from clkhash import clk, schema
+    except ImportError as error:
+        raise StudyError("fuzzy alignment needs a package that is not installed: install colonnade[fuzzy]") from error
+    return clk, schema
 
 
 @dataclass(frozen=True)
@@ -74,13 +84,8 @@ class Aligning(Playable):
         self.plan  # noqa: B018 - checks the keys
 
     @property
-    def owners(self) -> tuple[str, ...]:
-        """Who brings a list."""
-        return self.trust.owners
-
-    @property
     def leaders(self) -> tuple[str, ...]:
-        """Of whom one can lead: owners with a seat, who talk to everybody anyway."""
+        """The owners that can lead: those with a seat, who talk to everybody."""
         return tuple(owner for owner in self.owners if owner in self.trust.committee)
 
     @property
@@ -90,11 +95,11 @@ class Aligning(Playable):
 
     @property
     def longest(self) -> int | None:
-        """The longest list that is taken, where there is a limit."""
+        """The longest list that is allowed; ``None`` if there is no limit."""
         return ROWS_AT_MOST if self.mode == "fuzzy" else self.pad_to
 
     def check_length(self, keys: int) -> None:
-        """Refuse a list that these settings cannot take; the others are not told how long it is."""
+        """Refuse a list that is too long; the others do not learn how long it is."""
         if self.mode == "fuzzy":
             need_library()
         most, change = self.longest, "use exact keys" if self.mode == "fuzzy" else "raise pad_to"
@@ -166,7 +171,7 @@ class Aligning(Playable):
     # --- what it takes
 
     def load(self, name: str, rows: int) -> tuple[float, int]:
-        """Seconds and bytes sent of one participant, for lists of so many rows; the first that can leads."""
+        """Seconds and bytes sent of one participant, for lists of so many rows, if the first of the leaders leads."""
         rows = rows if self.pad_to is None else self.pad_to
         others, leads = len(self.owners) - 1, name == self.leaders[0]
         store = 8 * 2 * cells_for(rows)
@@ -242,7 +247,8 @@ _FUZZY = (
     Leak(
         COORDINATOR,
         "the length of both lists, how similar any two people on them are, and how often pieces of names recur",
-        f"by itself: {GUARANTEE}; with an owner: every key that can be guessed",
+        "by itself: Bloom filters give way to attacks by frequency and pattern, which tell names, also of who does not "
+        "match; with an owner: every key that can be guessed",
     ),
     _NOBODY,
 )

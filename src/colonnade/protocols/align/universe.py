@@ -1,9 +1,9 @@
-"""Members that nobody knows: a common universe of slots, of which every owner knows those of its own rows.
+"""Alignment with hidden members: a common universe of slots, of which every owner knows those of its own rows.
 
-The coordinator sees tags, which tell it nothing about people, gives a tag that the leader has too the slot of that row
-and every other tag a slot of its own, and tells each owner the slots of its own list. These are a random choice of
-slots whether or not anybody else is there, so an owner learns the size of the universe and nothing else. It is not even
-told whether anybody matched: with a list of one person that would be an answer about that person.
+The coordinator gets tags, which tell it nothing about people. A tag that the leader has too gets the slot of the
+leader's row, every other tag gets a new slot, and each owner gets the slots of its own list. For an owner these are
+random slots, with or without matches, so it learns the size of the universe and nothing else. It does not even learn
+whether anybody matched: with a list of one person that would be an answer about that person.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def settled(tags: Mapping[str, tuple[Words, Words]], stream: Stream) -> tuple[Sl
         held[place[place >= 0]] = True
         common &= held
         apart = place < 0
-        # Slots of different owners meet only at the leader's rows, so comparing them tells nothing else.
+        # Owners have equal slots only for rows of the leader, so comparing slots tells nothing else.
         place[apart] = free + np.arange(int(apart.sum()))
         free += len(own)
         slots[other] = order[place]

@@ -18,10 +18,10 @@ def quantise(values: NDArray[np.float64], block: Block, task: Directions, stream
 
 
 def exact_products(joint: NDArray[np.float64], directions: IntegerDirections, task: Directions) -> NDArray[np.int64]:
-    """Z'(Z Q) of integer rows, exactly, if the task's sums fit: blocks whose sums stay below 2^53, else integers."""
+    """Z'(Z Q) of integer rows, exact because it is computed in blocks whose sums stay below 2^53, or in integers."""
     step = 2**53 // (task.norm_squared * task.reach)
     if not step:
-        # One row's product may be beyond 2^53. Z Q is not: where sums fit, it stays below 2^31 sqrt(reach).
+        # The product of one row may be above 2^53. Z Q is not: if sums fit 63 bits, it stays below 2^31 sqrt(reach).
         inner = joint @ directions.astype(np.float64)
         return joint.T.astype(np.int64) @ inner.astype(np.int64)
     total = np.zeros(directions.shape, dtype=np.int64)
@@ -37,5 +37,5 @@ def noise_shares(task: Directions, rounds: int, stream: Stream) -> NDArray[np.in
 
 
 def entry_noise(task: Directions, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many opened numbers; audits attack this very function."""
+    """One owner's noise for opened numbers of this shape; audits attack this function."""
     return task.additive.draw(shape, stream)

@@ -15,53 +15,48 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.protocols.directions.integers import exact_products, noise_shares, quantise
-from colonnade.protocols.directions.search import Asked, IntegerDirections, NoisyProducts, beginning
+from colonnade.protocols.directions.search import AskedDirections, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
-from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream
 
 
 def owner(me: Owner, table: Rows, task: Directions) -> NoisyProducts:
     """An owner's program."""
     stream = Stream.fresh()
-    rows = agree_on_rows(me, task.owners, table)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, table)
     seat = Seat(me, task, rows) if me.hand.seated else None
-    block = task.blocks[task.owners.index(me.name)]
-    blocks, total = table.blocks(task.rows_dealt), -(-rows // task.rows_dealt)
-    for index in range(total):
+    block, blocks = task.block(me.name), table.blocks(task.rows_dealt)
+    for size in Rounds(block_sizes(rows, task.rows_dealt), me.progress, "deal"):
         with me.meter.phase("encode"):
             whole = quantise(next(blocks), block, task, stream)
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
         if seat:
-            seat.take_in(index, mine)
-        me.progress("deal", index + 1, total)
+            seat.take_in(size, mine)
     return _search(me, task, seat, stream)
 
 
 def coordinator(me: Coordinator, task: Directions) -> NoisyProducts:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
+    rows = compare_rows(me, task)
     seat = Seat(me, task, rows) if me.hand.seated else None
     if seat:
-        for index in range(-(-rows // task.rows_dealt)):
-            seat.take_in(index, None)
+        for size in block_sizes(rows, task.rows_dealt):
+            seat.take_in(size, None)
     return _search(me, task, seat, None)
 
 
 def reference(
     tables: Mapping[str, NDArray[np.int64]], directions: Sequence[IntegerDirections], task: Directions
 ) -> list[NDArray[np.int64]]:
-    """The integers of all rounds in the clear, before noise: ``tables`` hold the rounded rows, without the constant."""
+    """The integers of all rounds in the clear, before noise; ``tables`` hold the rounded rows, without the constant."""
     parts = [tables[owner].astype(object) for owner in task.owners]
     joint = np.hstack([*parts, np.full((len(parts[0]), 1), task.constant, dtype=object)])
     rounds = []
@@ -75,13 +70,13 @@ def reference(
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Directions, stream: Stream) -> NoisyProducts:
     """What the protocol would publish, computed in one place: the same rounding, integers, directions and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     # What the protocol refuses is not simulated either.
     task.committee  # noqa: B018
     parts = [quantise(tables[block.owner], block, task, stream) for block in task.blocks]
     joint = np.hstack([*parts, np.full((len(parts[0]), 1), float(task.constant))])
-    asked = Asked(task)
+    asked = AskedDirections(task)
     opened: list[NDArray[np.int64]] = []
     for number in range(task.rounds):
         asked.add(_wanted(task, asked, opened, stream))
@@ -96,29 +91,25 @@ class Seat:
     """A committee member's work: it keeps the shares of all rows, and multiplies them by directions."""
 
     def __init__(self, me: Role, task: Directions, rows: int) -> None:
-        self.me, self.task, self.rows = me, task, rows
-        # A share is below 2^22, so half the memory does.
+        self.me, self.task = me, task
+        # A share is below 2^22, so 32 bits are enough.
         self.kept: list[NDArray[np.int32]] = []
         expect(2 * task.rounds * task.directions * rows * task.width * len(task.committee.system.primes))
         self._rows: HeldRows | None = None
 
-    def take_in(self, index: int, mine: Shares | None) -> None:
-        """The shares of one block of rows of every owner."""
-        task, start = self.task, 0
-        rows = min(self.rows - index * task.rows_dealt, task.rows_dealt)
+    def take_in(self, rows: int, mine: Shares | None) -> None:
+        """Keep the shares of the next block of rows of every owner."""
+        task = self.task
         block = np.empty((len(task.committee.system.primes), rows, task.width), dtype=np.int32)
         with self.me.meter.phase("receive"):
             for part in task.blocks:
-                width = len(part.columns)
-                own = mine if part.owner == self.me.name else None
-                shares = own or self.me.hand.receive(part.owner, (rows, width))
-                block[:, :, start : start + width] = shares.values
-                start += width
+                shares = self.me.dealt_by(part.owner, (rows, len(part.columns)), mine)
+                block[:, :, task.span(part.owner)] = shares.values
         block[:, :, -1:] = task.committee.system.constant(task.constant, 3)
         self.kept.append(block)
 
     def products(self, directions: IntegerDirections, *, with_total: bool) -> Shares:
-        """Z'(Z Q) on shares, and last the weighted sum of all squared norms, at the degree of a product."""
+        """Shares of Z'(Z Q), and last, if ``with_total``, of the weighted sum of all squared norms."""
         task, system = self.task, self.me.hand.system
         public = system.split(directions.astype(np.float64))
         if self._rows is None:
@@ -133,14 +124,14 @@ class Seat:
 
 
 def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None) -> NoisyProducts:
-    """All rounds: directions, products and an opening each."""
-    asked = Asked(task)
+    """All rounds; in each, directions are chosen, products are computed and opened."""
+    asked = AskedDirections(task)
     opened: list[NDArray[np.int64]] = []
     draw = None if stream is None else partial(noise_shares, task, stream=stream)
     rounds = Rounds(range(task.rounds), me.progress, "search")
     for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         with me.meter.phase("search"):
-            asked.add(_told(me, task, asked, opened))
+            asked.add(_chosen(me, task, asked, opened))
         products = None
         if seat:
             with me.meter.phase("multiply"):
@@ -150,8 +141,10 @@ def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None
     return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
 
 
-def _told(me: Role, task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]]) -> IntegerDirections:
-    """The next directions: one participant chooses them, since floats differ between machines, and tells the others."""
+def _chosen(
+    me: Role, task: Directions, asked: AskedDirections, opened: Sequence[NDArray[np.int64]]
+) -> IntegerDirections:
+    """The next directions: one participant chooses and sends them, as floats differ between machines."""
     if me.name != task.speaker:
         directions: IntegerDirections = me.link(task.speaker).recv("directions").get("values")  # type: ignore[assignment]
         return directions
@@ -162,8 +155,10 @@ def _told(me: Role, task: Directions, asked: Asked, opened: Sequence[NDArray[np.
     return directions
 
 
-def _wanted(task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]], stream: Stream) -> IntegerDirections:
-    """Directions that follow from what was opened, and at first from nothing."""
+def _wanted(
+    task: Directions, asked: AskedDirections, opened: Sequence[NDArray[np.int64]], stream: Stream
+) -> IntegerDirections:
+    """The directions of the next round, from what was opened; random ones in the first round."""
     if not opened:
         return asked.rounded(beginning(task, stream))
     return asked.rounded(NoisyProducts(task, tuple(asked.rounds), tuple(opened)).following())
@@ -172,6 +167,4 @@ def _wanted(task: Directions, asked: Asked, opened: Sequence[NDArray[np.int64]],
 def _open(me: Role, products: Shares | None, mask: Shares | None, task: Directions) -> NDArray[np.int64]:
     shape, to, event = (task.entries,), task.everyone, task.event
     opened = me.reveal(products, to=to, event=event, shape=shape, bound=task.bound, mask=mask, through=task.speaker)
-    if opened is None:
-        raise ProtocolError(f"{me.name} is not among those who may know the result")
-    return opened.astype(np.int64)
+    return me.entitled(opened).astype(np.int64)

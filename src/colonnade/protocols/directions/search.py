@@ -1,4 +1,4 @@
-"""The public half of the search for components: which directions to ask for next, and what follows from the answers.
+"""The public part of the search for components: which directions to ask for next, and what the answers give.
 
 Directions are integers, because products are computed with integers. Floats differ between machines, so one participant
 chooses them, and everybody checks exactly that they keep the bound which the sensitivity counts on.
@@ -23,8 +23,8 @@ IntegerDirections = NDArray[np.int32]
 _LESS = 0.98
 
 
-class Asked:
-    """All directions that were asked so far, and the proof that together they are within reach.
+class AskedDirections:
+    """All directions of the rounds so far, with a check that together they are within the task's ``reach``.
 
     The squared spectral norm of C is the largest eigenvalue of C'C, which is at most the largest sum of absolute values
     in one of its rows. These are integers below 2^53, so the floats are exact.
@@ -36,7 +36,7 @@ class Asked:
         self._sums: Matrix = np.zeros(0)
 
     def add(self, directions: Any) -> None:
-        """Take in one more round, if its directions have the right form and all are within reach."""
+        """Add the directions of one more round, or refuse them if their form is wrong or they are not within reach."""
         shape = (self.task.width, self.task.directions)
         if not isinstance(directions, np.ndarray) or directions.dtype != np.int32 or directions.shape != shape:
             raise ProtocolError(f"{self.task.speaker} sent directions of another form than was due")
@@ -50,9 +50,9 @@ class Asked:
         self._sums = sums
 
     def rounded(self, wanted: Matrix) -> IntegerDirections:
-        """Orthonormal columns as integers within reach, after those asked before; missing columns are zero.
+        """Orthonormal columns as integers, within reach together with all rounds before; missing columns are zero.
 
-        What rounding leaves between columns adds up over the rounds, so each leaves room for those to come.
+        Rounded columns are not quite orthogonal, which adds up over the rounds, so each leaves room for later rounds.
         """
         task = self.task
         if not np.isfinite(wanted).all():
@@ -68,7 +68,7 @@ class Asked:
             scale *= _LESS
 
     def _with(self, directions: IntegerDirections) -> Matrix | None:
-        """The sums of all rows with one more round, or None where it is not within reach."""
+        """The row sums of C'C with one more round, or ``None`` if they are not within reach."""
         if max(int(directions.max(initial=0)), -int(directions.min(initial=0))) > self.task.reach:
             return None
         new = directions.astype(np.float64)
@@ -81,7 +81,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class NoisyProducts:
-    """The published result: directions as asked, products as opened, and what follows from them for free."""
+    """The published result: the directions, the opened products, and numbers that are computed from them."""
 
     task: Directions
     asked: tuple[IntegerDirections, ...]
@@ -89,7 +89,7 @@ class NoisyProducts:
 
     @cached_property
     def _basis(self) -> tuple[Matrix, Matrix]:
-        """An orthonormal basis of what was asked, the constant's direction first, and the noisy Z'Z times it."""
+        """An orthonormal basis of all directions, that of the constant first, and the noisy Z'Z times the basis."""
         task = self.task
         directions = np.hstack(self.asked).astype(np.float64)
         products = np.hstack([round_[:-1].reshape(task.width, -1) for round_ in self.opened]) / float(task.gamma) ** 2
@@ -119,12 +119,12 @@ class NoisyProducts:
 
     @property
     def variance(self) -> float:
-        """The noisy mean squared norm of a row, around the means where the task centres; never below zero."""
+        """The noisy mean squared norm of a row, less that of the means if the task centres; never below zero."""
         task = self.task
         total = float(self.opened[0][-1]) / (task.total_weight * float(task.gamma) ** 2)
         squared = total / self.count - self.constant**2
         if task.center:
-            # The noise alone makes the means so long on average.
+            # Noise makes the means longer; this much on average.
             added = len(self.means) * (task.noise_std / (self.constant * self.count)) ** 2
             squared -= max(0.0, float(self.means @ self.means) - added)
         return max(0.0, squared)
@@ -132,8 +132,8 @@ class NoisyProducts:
     def components(self, count: int) -> tuple[Matrix, Matrix]:
         """The largest variances, never negative, and orthonormal directions of them as rows.
 
-        They are sought among all directions that were asked and those that would be asked next: of the latter all is
-        known but their products with each other.
+        They are combinations of all directions that were asked and of those that would be asked next; the products of
+        the latter with each other are not known and count as zero.
         """
         inside, products, basis = self._centred()
         fresh = self._orthonormal(products @ _leading(inside, self.task.directions))
@@ -144,14 +144,14 @@ class NoisyProducts:
         return np.maximum(values[::-1][:count], 0.0) / self.count, found.T
 
     def following(self) -> Matrix:
-        """What to ask next: where the products of the leading directions lead out of all that was asked."""
+        """The next directions: what the products of the leading directions have outside of all directions so far."""
         inside, products, _ = self._centred()
         leading = products @ _leading(inside, self.task.directions)
         beside = np.hstack([leading, self._basis[1][:, :1]])[:, : self.task.directions]
         return self._orthonormal(beside)
 
     def _centred(self) -> tuple[Matrix, Matrix, Matrix]:
-        """X'X within what was asked, its products and the basis: around the means if so agreed, no constant."""
+        """X'X in the basis, its products, and the basis, without the constant; around the means if the task centres."""
         basis, products = self._basis
         inside = basis.T @ products
         inside = (inside + inside.T) / 2
@@ -164,9 +164,9 @@ class NoisyProducts:
         return around, wide, basis[:, 1:]
 
     def _orthonormal(self, wanted: Matrix) -> Matrix:
-        """Columns orthogonal to each other and to all that was asked; fewer where there are not so many."""
+        """Orthonormal columns that are orthogonal to all directions so far; fewer if there are not so many."""
         basis = self._basis[0]
-        for _ in range(2):  # once more, as the first time leaves what rounding adds
+        for _ in range(2):  # twice, as the first time leaves rounding errors
             wanted = wanted - basis @ (basis.T @ wanted)
             wanted = np.linalg.qr(wanted)[0]
         return wanted[:, : basis.shape[0] - basis.shape[1]]
@@ -177,7 +177,7 @@ def beginning(task: Directions, stream: Stream) -> Matrix:
     width = task.width
     first = np.zeros((width, 1 + min(width - 1, task.directions - 1)))
     first[-1, 0] = 1.0
-    # Not signs: where all numbers have the same size, they are all rounded alike, and errors add up.
+    # Not random signs: numbers of equal size are rounded in the same direction, and the errors add up.
     first[:-1, 1:] = np.linalg.qr(stream.uint32((width - 1, first.shape[1] - 1)) / 2.0**31 - 1.0)[0]
     return first
 

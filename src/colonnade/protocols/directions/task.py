@@ -8,20 +8,18 @@ before. No direction is asked twice: all directions of all rounds side by side h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, Event, Sensitivity, Trust
-from colonnade.privacy.additive import AdditiveNoise, NormalLaw
-from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy import Event, Sensitivity, Trust
+from colonnade.privacy.additive import NormalLaw
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.privacy.sensitivity.directions import changed_products_sensitivity, products_sensitivity
 from colonnade.protocols.cost import Cells
+from colonnade.protocols.on_shares import InRounds
 from colonnade.protocols.rows import Block, JointRows
 
 PROTOCOL = "products with directions 1"
@@ -29,15 +27,14 @@ NAME = "products of second moments with directions"
 THEOREM = "subspace-iteration"
 TOTAL_PART = 8
 """The sum of squared norms counts an eighth of a direction: its noise is eight times as large, and costs 1 %."""
-_LARGEST_MESSAGE = 2**27
 _AHEAD = 2**21  # numbers of noise that an owner deals at a time
 _DEALT = 2**25  # numbers of the joint table that are dealt at a time
 _BLOCK = 2**22  # of which a seat works on so many at a time
-_MOST_REFINED = 16  # owners; beyond, what one of them holds of all columns is too little to matter
+_MOST_REFINED = 16  # owners; of more owners each holds too few of the columns for a smaller bound to matter
 
 
 @dataclass(frozen=True)
-class Directions(JointRows):
+class Directions(JointRows, InRounds):
     """Rounds that open the products of all second moments with ``directions`` columns each.
 
     Owners scale their rows by ``gamma`` and round them at random; a public ``constant`` is the last column. ``reach``
@@ -60,6 +57,7 @@ class Directions(JointRows):
     block_rows: int = 8192
 
     released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
+    noise_on = "an entry of X'X times a direction"
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.directions < 2:
@@ -77,7 +75,7 @@ class Directions(JointRows):
 
     @property
     def room(self) -> float:
-        """What rounding of one round's directions may add to a sum that the reach bounds.
+        """How much rounding of one round's directions may add to a sum that the reach bounds.
 
         It leaves about a third of a direction's length between two of them.
         """
@@ -85,12 +83,12 @@ class Directions(JointRows):
 
     @property
     def entries(self) -> int:
-        """How many numbers a round opens: the products, and last what the first round says of all squared norms."""
+        """How many numbers a round opens: the products, and last the sum of squared norms, in the first round."""
         return self.width * self.directions + 1
 
     @property
     def total_weight(self) -> int:
-        """By what the sum of squared norms is multiplied, in the first round."""
+        """The factor of the sum of squared norms, in the first round."""
         return self.reach // TOTAL_PART
 
     # --- bounds and noise
@@ -120,11 +118,6 @@ class Directions(JointRows):
         return self.rounds * self.entries
 
     @property
-    def additive(self) -> AdditiveNoise:
-        """The noise of all owners on an opened number."""
-        return AdditiveNoise(self.law, self.noise, self.owners)
-
-    @property
     def noise_std(self) -> float:
         """Deviation of the noise on an entry of X'X q for a direction q of length one, in the columns' units."""
         return self.additive.deviation / (self.gamma**2 * self.reach)
@@ -139,7 +132,7 @@ class Directions(JointRows):
         return self.additive.release(NAME, self._opened, moved, theorem=THEOREM, others=others)
 
     def _refined(self) -> list[tuple[str, int, int]]:
-        """For each owner, how far all moves when only the columns change that it does not hold."""
+        """For each owner, how far all opened numbers move when only columns of the other owners change."""
         if len(self.owners) > _MOST_REFINED:
             return []
         found = []
@@ -150,57 +143,23 @@ class Directions(JointRows):
             found.append((owner, *moved))
         return found
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
-        return (self.event,)
-
-    @property
-    def openings(self) -> Mapping[Event, int]:
-        """Every round opens a part of the one event."""
-        return {self.event: self.rounds}
-
-    def calibrated(self, budgets: Sequence[Budget]) -> Directions:
-        """The same with the least noise that keeps every budget."""
-        return with_least_noise(
-            lambda noise: replace(self, noise=noise), self.trust, budgets, owners=self.additive.parts
-        )
-
     # --- what it takes
 
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened number can have, noise included."""
         bound = self.rows_at_most * self.norm_squared * self.reach + self.additive.reach()
-        if bound >= 2**62:
-            fitting = isqrt(self.gamma**2 * 2**61 // bound)
-            hint = f" to {fitting}" if fitting >= 2 else ""
-            raise CapacityError(
-                f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}){hint}, "
-                f"the row limit ({self.rows_at_most}) or the clips"
-            )
-        return bound
+        fitting = isqrt(self.gamma**2 * 2**61 // bound)
+        hint = f" to {fitting}" if fitting >= 2 else ""
+        return self.within_63_bits(bound, f"{hint}, the row limit ({self.rows_at_most}) or the clips")
 
-    @cached_property
-    def committee(self) -> Committee:
-        """The seats, with as many primes as the bound needs."""
-        system = ResidueSystem.for_bound(self.bound)
-        if 3 * self.entries * len(system.primes) > _LARGEST_MESSAGE:
+    def check_messages(self, primes: int) -> None:
+        """Refuse more products than one message can carry."""
+        if not self.fits_message(self.entries, primes):
             raise CapacityError(
                 f"{self.directions} directions in {len(self.names)} encoded columns are more than one message can "
                 "carry: ask for fewer components, or use fewer columns"
             )
-        return Committee(self.trust.committee, self.trust.threshold, system)
-
-    @property
-    def rows_limit(self) -> int:
-        """As many as the arithmetic is sized for."""
-        return self.rows_at_most
-
-    @property
-    def noise_on(self) -> str:
-        """Which number has noise, in words."""
-        return "an entry of X'X times a direction"
 
     @property
     def rows_dealt(self) -> int:
@@ -219,7 +178,7 @@ class Directions(JointRows):
 
     @property
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody: directions, shares and what they open, in every round."""
+        """How often participants wait for each other: for directions, shares and opened numbers, in every round."""
         return 8 + 3 * self.rounds + 2 * -(-self.rounds // self.rounds_ahead)
 
     def cells(self, name: str, rows: int) -> Cells:
@@ -233,46 +192,27 @@ class Directions(JointRows):
         return Cells(rows * width + noise, held, max(told, self._opened) if seated else 0)
 
     @property
-    def speaker(self) -> str:
-        """Who opens, chooses directions and tells the others: the first owner with a seat."""
-        return next((name for name in self.trust.committee if name in self.owners), "")
-
-    @property
     def facts(self) -> dict[str, Any]:
         """What a record of a run says about the task."""
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            "noise_std": self.noise_std,
-            "gamma": self.gamma,
+        return self.shares_facts | {
             "constant": self.constant,
-            "columns": len(self.names),
             "rounds": self.rounds,
             "directions": self.directions,
             "reach": self.reach,
-            "primes": len(self.committee.system.primes),
-            "value_bits": self.bound.bit_length() + 1,
-            "system_bits": self.committee.system.bits,
         }
 
     @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""
-        return {
+        return self.shares_agreement | {
             "protocol": PROTOCOL,
             "blocks": [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks],
-            "seats": list(self.trust.committee),
-            "threshold": self.trust.threshold,
-            "gamma": self.gamma,
             "constant": self.constant,
-            "rows_at_most": self.rows_at_most,
             "rows_dealt": self.rows_dealt,
             "rounds": [self.rounds, self.directions, self.rounds_ahead],
             "reach": self.reach,
             "center": self.center,
             "law": self.law,
-            "noise": str(self.noise),
-            "primes": list(self.committee.system.primes),
         }
 
 

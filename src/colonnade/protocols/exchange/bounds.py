@@ -1,4 +1,4 @@
-"""The bounds of an exchange: how far one person's columns move what an owner sends and keeps, by the two theorems."""
+"""The bounds of an exchange: how far one person's columns move what an owner sends and releases, by two theorems."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from colonnade.privacy import Trust
 from colonnade.privacy.sensitivity import alternating, exchange, float_up, root_up
 from colonnade.protocols.losses.labels import Family
-from colonnade.protocols.messages import Told
+from colonnade.protocols.messages import NOISE_UNIT, OverMessages
 from colonnade.protocols.rows import Block, JointRows
 
-HEARD = 3.0  # what the active party received is brought to deviation 1 and clipped to this
+RECEIVED_CLIP = 3.0  # scores that the active party received are scaled to deviation 1 and clipped to this
 _SLACK = Fraction(1, 1 << 12)
 
 Method = Literal["alternating", "gradient"]
@@ -21,7 +22,7 @@ Method = Literal["alternating", "gradient"]
 class Side:
     """One owner's public parameters: its penalty, its ball, the clip of its scores.
 
-    ``factor`` is by what the active party expects to multiply a passive party's scores, from public knowledge alone.
+    ``factor`` is the factor of a passive party's scores that the active party expects, from public knowledge only.
     """
 
     owner: str
@@ -31,38 +32,43 @@ class Side:
     factor: float = 1.0
 
 
-class Bounded(Told, JointRows):
-    """What an exchange is made of, as far as bounds depend on it."""
+@dataclass(frozen=True)
+class Bounded(OverMessages, JointRows):
+    """The public values of an exchange, and the bounds that follow from them.
 
+    ``sides`` are in the order of ``blocks``; a row is a block's columns and the public constant ``intercept``.
+
+    * ``alternating``: in each epoch the active party fits and sends slopes, the others fit and send scores;
+    * ``gradient``: steps of gradient descent over ``batches`` fixed batches, with ``l1`` and ``prox_ridge`` penalties.
+    """
+
+    blocks: tuple[Block, ...]
     sides: tuple[Side, ...]
     active: str
     family: Family
+    trust: Trust
     rows: int
     method: Method
     epochs: int
     batches: int
     message_clip: float
-    learning_rate: float
-    prox_ridge: float
-    release_ridge: float
-    intercept: float
-
-    @property
-    def passives(self) -> tuple[str, ...]:
-        """The owners without the label."""
-        return tuple(owner for owner in self.owners if owner != self.active)
+    noise: int = NOISE_UNIT
+    learning_rate: float = 0.0
+    l1: float = 0.0
+    prox_ridge: float = 0.0
+    patience: int | None = None
+    release: bool = False
+    release_ridge: float = 0.0
+    intercept: float = 1.0
+    bits: int = 28
 
     def side(self, owner: str) -> Side:
         """One owner's parameters."""
         return self.sides[self.owners.index(owner)]
 
-    def block(self, owner: str) -> Block:
-        """One owner's columns."""
-        return self.blocks[self.owners.index(owner)]
-
     @property
     def batch_size(self) -> int:
-        """By what the sums of every batch are divided: the size of the largest."""
+        """The sums of every batch are divided by this number, the size of the largest batch."""
         return -(-self.rows // self.batches)
 
     def row_norm(self, owner: str) -> float:
@@ -70,17 +76,17 @@ class Bounded(Told, JointRows):
         return float_up(root_up(Fraction(self.block(owner).clip) ** 2 + Fraction(self.intercept) ** 2))
 
     @property
-    def heard_norm(self) -> float:
-        """The largest norm of the active party's row with what it received beside it."""
-        received = len(self.passives) * Fraction(HEARD) ** 2
+    def active_norm(self) -> float:
+        """The largest norm of the active party's row together with the scores that it received."""
+        received = len(self.passives) * Fraction(RECEIVED_CLIP) ** 2
         return float_up(root_up(Fraction(self.row_norm(self.active)) ** 2 + received))
 
     def slack(self, owner: str) -> float:
-        """How long a gradient may be where a fit stops; a small part of what one row can move."""
+        """A fit may stop when its gradient is this short; it is a small part of what one row can move."""
         norm, bent = Fraction(self.row_norm(owner)), Fraction(self.family.curvature)
         moved = norm * Fraction(self.message_clip) + bent * norm**2 * Fraction(self.side(owner).weight_bound)
         if owner == self.active:
-            moved = Fraction(self.heard_norm) * Fraction(self.family.slope_bound)
+            moved = Fraction(self.active_norm) * Fraction(self.family.slope_bound)
         return float(_SLACK * moved / self.rows)
 
     def descent(self, owner: str) -> exchange.Exchange:
@@ -123,7 +129,7 @@ class Bounded(Told, JointRows):
         return alternating.ActiveFits(
             rounds=self.epochs,
             rows=self.rows,
-            row_norm=self.heard_norm,
+            row_norm=self.active_norm,
             slope=self.family.slope_bound,
             curvature=self.family.curvature,
             own=self.family.own,

@@ -1,7 +1,6 @@
-"""The two fits of an alternating exchange, each to a gradient that is certified to be short.
+"""The two fits of an alternating exchange; each stops only when its gradient is short enough for the proofs.
 
-The proofs speak of minimisers of a slightly tilted objective; the length of the gradient at which a fit stops is how
-far it is tilted.
+A point with a short gradient is the exact minimum of a slightly changed objective, and the proofs count with that.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Objective:
         return np.asarray(np.linalg.solve(bent + np.diag(self.penalties), gradient), dtype=np.float64)
 
     def gained(self, weights: Vector, scores: Vector, after: Vector, moved: Vector) -> float:
-        """How much less it is after a step; row by row, since two totals differ by less than their last digit."""
+        """How much smaller it is after a step; summed over differences by row, as two totals would round them away."""
         losses = self.family.loss(scores, self.labels) - self.family.loss(moved, self.labels)
         nearer = self.penalties * (weights - after) * (weights + after - 2 * self.centre) / 2
         return float(losses.mean() + nearer.sum())
@@ -54,9 +53,9 @@ class Objective:
 def penalised_fit(objective: Objective, slack: float | None) -> Vector:
     """The weights that minimise an objective: damped Newton steps, until the gradient is no longer than ``slack``.
 
-    Without a slack the fit stops where it can get no further; nothing may then rest on how far that is. With one, short
-    gradient steps take over where Newton's get stuck: they converge for every convex, smooth and penalised objective,
-    so a fit does not fail for what the data are, unless it takes more steps than anybody would wait for.
+    Without a slack the fit stops when it makes no more progress, and no proof may use its result. With a slack, short
+    gradient steps follow where Newton's steps stop: they converge for every convex, smooth and penalised objective, so
+    a fit does not fail because of its data, unless it needs too many steps.
     """
     weights = objective.centre.copy()
     scores: Vector = objective.rows @ weights
@@ -90,7 +89,7 @@ def _shortened(
 
 
 def _crawled(objective: Objective, weights: Vector, slack: float) -> Vector:
-    """Gradient steps of a length that is safe for the steepest curvature."""
+    """Gradient steps that are short enough for the largest curvature."""
     gram = objective.rows.T @ objective.rows / len(objective.rows)
     steepest = objective.family.curvature * float(np.linalg.eigvalsh(gram)[-1]) + objective.penalties
     for _ in range(_MOST_CRAWLED):
@@ -106,9 +105,9 @@ def _norm(vector: Vector) -> float:
 
 
 def sparse_fit(objective: Objective, l1: Vector) -> Vector:
-    """The minimum with ``sum of l1 |w|`` besides, by accelerated proximal steps: many weights end at zero exactly.
+    """The minimum with the penalty ``sum of l1 |w|`` too, by accelerated proximal steps; many weights become zero.
 
-    It is for a fit that nobody else sees, so it stops when it hardly moves and certifies nothing.
+    It is for a fit that nobody else sees, so it may stop when it hardly moves.
     """
     gram = objective.rows.T @ objective.rows / len(objective.rows)
     steepest = objective.family.curvature * float(np.linalg.eigvalsh(gram)[-1]) + objective.penalties
@@ -118,7 +117,7 @@ def sparse_fit(objective: Objective, l1: Vector) -> Vector:
         moved = ahead - objective.gradient(ahead, objective.rows @ ahead) / steepest
         after = np.sign(moved) * np.maximum(0.0, np.abs(moved) - l1 / steepest)
         if float((ahead - after) @ (after - weights)) > 0:
-            pace, ahead = 1.0, weights  # it overshot: start to gather speed again
+            pace, ahead = 1.0, weights  # it went too far: start to accelerate again
             continue
         faster = (1 + math.sqrt(1 + 4 * pace * pace)) / 2
         step = after - weights
@@ -132,7 +131,7 @@ def sparse_fit(objective: Objective, l1: Vector) -> Vector:
 class BallFit:
     """Minimises ``mean of a x(w - v) + curvature/2 (x(w - v))^2`` and ``ridge/2 |w|^2`` over a ball, for many a and v.
 
-    The second moments of the rows do not change, so they are taken apart once.
+    The second moments of the rows do not change, so their eigenvectors are computed once.
     """
 
     gram: Matrix
@@ -151,7 +150,7 @@ class BallFit:
         return cls(gram, np.maximum(sizes, 0.0), axes, curvature, ridge, radius, slack)
 
     def minimise(self, gradient: Vector, before: Vector) -> Vector:
-        """The new weights; ``gradient`` is the mean of a x, ``before`` the weights v that the scores were made of."""
+        """The new weights; ``gradient`` is the mean of a x, ``before`` are the weights v of the present scores."""
         wanted = self.curvature * (self.gram @ before) - gradient
         tall = self.curvature * self.sizes + self.ridge
         along = self.axes.T @ wanted

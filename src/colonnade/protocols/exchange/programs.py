@@ -1,9 +1,9 @@
-"""Generalised linear models over noised messages (HDP-VFL: Algorithm 1, with what is received clipped).
+"""Generalised linear models over noised messages (HDP-VFL: Algorithm 1, where received numbers are clipped).
 
 The active party holds the label. In every step it sends the noised slopes of its loss, the same numbers to all; each
 passive party clips them, updates its own weights and answers with the noised scores of its rows; the active party adds
-those to its own. Nobody computes on shares: what leaves a party is its own numbers with its own noise, on a grid. Every
-party keeps its weights, or, if the task says so, all release them with noise in the end.
+those to its own. Nobody computes on shares: a party sends its own numbers with its own noise, on a grid. Every party
+keeps its weights; if the task says so, all release them with noise in the end.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveDescent, PassiveFit
+from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, Passive, active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rounds import Draw, EarlyStop, NextNoise, Rounds
-from colonnade.protocols.rows import Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream, new_key
 
 Integers = NDArray[np.int64]
@@ -34,11 +34,11 @@ class Outcome:
     kept: KeptWeights | None
     released: Mapping[str, KeptWeights] | None
     fit: str = ""
-    """A random name of this fit, the same at everyone: kept weights of another one do not belong to it."""
+    """A random name of this fit, equal at all parties, so that weights of different fits are not combined."""
 
 
 def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> Outcome:
-    """An owner's program; ``labels`` are in the order of the rows, at the active party."""
+    """An owner's program; the active party gives ``labels`` in the order of the rows."""
     stream = Stream.fresh()
     rows = _checked(me, features, labels, task)
     with me.meter.phase("encode"):
@@ -49,18 +49,20 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
             return own_noise(name, variance).draw((count,), stream)
 
     if labels is not None:
-        return _active(me, _active_side(held, labels, task), task, draw)
-    return _passive(me, _passive_side(held, me.name, task), task, draw)
+        return _active(me, active_side(held, labels, task), task, draw)
+    return _passive(me, passive_side(held, me.name, task), task, draw)
 
 
 def coordinator(me: Coordinator, task: Exchange) -> Outcome:
-    """The coordinator's program: it relays, and learns what is released."""
-    check_count(compare_rows(me, task.owners), task.rows)
+    """The coordinator's program: it passes messages on, and learns what is released."""
+    compare_rows(me, task)
     fit = _named(me, task)
     for _ in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if not me.link(task.active).recv("step")["more"]:
             rounds.end()
-    return Outcome(None, _gathered(me, task) if task.release else None, fit)
+    if not task.release:
+        return Outcome(None, None, fit)
+    return Outcome(None, _weights_of_others(me, task) | {task.active: _unfolded(me, task)}, fit)
 
 
 def simulate(
@@ -68,7 +70,7 @@ def simulate(
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
     """What all parties would keep and release, computed in one place: the same steps, rounding and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     return reference(tables, labels, task, lambda name, v, count: own_noise(name, v).draw((count,), stream))
 
@@ -76,9 +78,9 @@ def simulate(
 def reference(
     tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, draw: Draw
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
-    """The protocol in the clear, without messages: with the same noise it ends with the same numbers."""
-    active = _active_side(with_constant(tables[task.active], task.active, task), labels, task)
-    others = {name: _passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
+    """The protocol in one place, without messages; with the same noise it gives the same numbers."""
+    active = active_side(with_constant(tables[task.active], task.active, task), labels, task)
+    others = {name: passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
     calm = EarlyStop(task.patience, task.batches)
     for step in task.steps:
         slopes = noised(active.slopes(step.batch), task.active, task, draw)
@@ -100,7 +102,7 @@ def reference(
 
 
 def with_constant(rows: NDArray[np.float64], name: str, task: Exchange) -> NDArray[np.float64]:
-    """An owner's rows with the constant beside them; a row that the encoder failed to clip is zero."""
+    """An owner's rows with the constant as last column; a row that the encoder failed to clip becomes zero."""
     block = task.block(name)
     if rows.shape != (task.rows, len(block.columns)):
         raise DataError(f"the rows of {name} must be {task.rows} of {len(block.columns)} columns")
@@ -109,21 +111,13 @@ def with_constant(rows: NDArray[np.float64], name: str, task: Exchange) -> NDArr
 
 
 def noised(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
-    """A message: values on the grid, with an owner's noise; audits attack this very function."""
+    """One owner's message: values on the grid, with its noise; audits attack this function."""
     return task.grid.quantise(values) + draw(name, task.message_variance(name), len(values))
 
 
 def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
-    """Weights to be released: on the grid, with an owner's noise."""
+    """One owner's released weights: on the grid, with its noise."""
     return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))
-
-
-def _active_side(rows: NDArray[np.float64], labels: Vector, task: Exchange) -> ActiveFit | ActiveDescent:
-    return ActiveFit(rows, labels, task) if task.method == "alternating" else ActiveDescent(rows, labels, task)
-
-
-def _passive_side(rows: NDArray[np.float64], name: str, task: Exchange) -> PassiveFit | PassiveDescent:
-    return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
 
 
 def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
@@ -146,7 +140,7 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
             ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
-                told = me.told(name, "scores", _size(step.answer, task))
+                told = me.receive_told(name, "scores", _size(step.answer, task))
                 side.hear(name, step.answer, task.grid.real(told))
         if stop:
             rounds.end()
@@ -161,13 +155,13 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
     return Outcome(kept, opened | {me.name: unfolded}, fit)
 
 
-def _passive(me: Owner, side: PassiveFit | PassiveDescent, task: Exchange, draw: Draw) -> Outcome:
+def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
     event, fit = task.message_event(me.name), _named(me, task)
     ahead = NextNoise(me.name, task.message_variance(me.name), draw)
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
-        slopes = me.told(task.active, "slopes", _size(step.batch, task))
+        slopes = me.receive_told(task.active, "slopes", _size(step.batch, task))
         if not me.link(task.active).recv("step")["more"]:
             rounds.end()
         with me.meter.phase("learn"):
@@ -187,22 +181,19 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
     told = noised_weights(weights, me.name, task, draw)
     others = [name for name in task.everyone if name != me.name]
     me.tell(others, "weights", told, event=task.weights_event(me.name))
-    return {me.name: KeptWeights(me.name, task.grid.real(told))} | {
-        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name))))
-        for name in task.owners
-        if name != me.name
-    }
+    return {me.name: KeptWeights(me.name, task.grid.real(told))} | _weights_of_others(me, task)
 
 
-def _gathered(me: Role, task: Exchange) -> dict[str, KeptWeights]:
-    found = {
-        name: KeptWeights(name, task.grid.real(me.told(name, "weights", task.weights(name)))) for name in task.owners
+def _weights_of_others(me: Role, task: Exchange) -> dict[str, KeptWeights]:
+    """The weights that all other owners release."""
+    others = [name for name in task.owners if name != me.name]
+    return {
+        name: KeptWeights(name, task.grid.real(me.receive_told(name, "weights", task.weights(name)))) for name in others
     }
-    return found | {task.active: _unfolded(me, task)}
 
 
 def _unfolded(me: Role, task: Exchange) -> KeptWeights:
-    """The active party's released weights as it reads them with what it received."""
+    """Receive the active party's released weights, as a model of the scores themselves."""
     message = me.link(task.active).recv("unfolded")
     weights, factors = message.get("weights"), message.get("factors")
     size = len(task.block(task.active).columns) + 1
@@ -227,7 +218,7 @@ def _size(batch: int, task: Exchange) -> int:
 
 
 def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> int:
-    """The number of rows, which bounds and batches rest on; nothing has been sent yet."""
+    """The number of rows, after checks of what this owner holds; nothing has been sent yet."""
     if features.places is not None:
         raise StudyError("an exchange needs to know whom all parties hold; align with hidden = false")
     if (me.name == task.active) != (labels is not None):
@@ -240,6 +231,4 @@ def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -
         )
     if labels is not None and labels.shape != (mine,):
         raise DataError(f"{me.name} must have one label for each of its rows")
-    rows = agree_on_rows(me, task.owners, features)
-    check_count(rows, task.rows)
-    return rows
+    return agree_on_rows(me, task, features)

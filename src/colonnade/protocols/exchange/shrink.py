@@ -1,6 +1,6 @@
-"""How much of received scores to believe: noise makes them spread, and errors that all of them share shift them.
+"""How much of received scores is signal: noise spreads them, and an error that all of them share shifts them.
 
-Everything here follows from what was received and from public bounds, so it costs nothing.
+Everything here follows from what was received and from public bounds, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_UNSURE = 0.7  # how far, in part of itself, the variance of a party's scores may be from what was expected
-_LEAST = 0.1  # of the expected variance: as small the scores' own may be, and as large that of their mean
+_UNSURE = 0.7  # relative error of the variance that was expected of a party's scores
+_LEAST = 0.1  # as part of the expected variance: the least variance of scores, and the variance of their mean
 
 
 @dataclass(frozen=True)
 class Believed:
-    """What is probably behind some received scores: their mean, their variance, and that of noise on each."""
+    """An estimate from received scores: mean and variance of the true scores, and the variance of noise on each."""
 
     middle: float
     signal: float
@@ -29,13 +29,13 @@ class Believed:
 
 
 def believed(received: NDArray[np.float64], clip: float, noise: float, shared: float = 0.0) -> Believed:
-    """What to believe of scores within ``clip``, each with noise of a variance of its own and a ``shared`` error.
+    """An estimate from scores within ``clip``; ``noise`` is the variance on each, ``shared`` that of a common error.
 
-    Scores are expected to spread by half of their clip; what was received corrects that, the more the longer it is. A
-    shared error, such as blurred weights give, is drawn once for all scores: no number of them averages it out.
+    The deviation of scores is expected to be half of their clip; received scores correct that, the more there are. A
+    shared error, such as that of blurred weights, is drawn once for all scores, so averages over scores keep it.
     """
     count, expected, whole = len(received), (clip / 2) ** 2, noise + shared
-    # Most of a noisy mean is noise, and it would move everybody.
+    # Most of a noisy mean is noise, and its error would shift the scores of everybody.
     middle = float(received.mean()) * _LEAST * expected / (_LEAST * expected + noise / count + shared)
     seen = float(received.var()) - whole
     doubt, error = (_UNSURE * expected) ** 2, 2 * (whole + expected) ** 2 / count + 2 * shared**2

@@ -1,4 +1,4 @@
-"""What each side of an exchange computes by itself: from what it holds and what it was told to what it would say.
+"""What each side of an exchange computes by itself: from its rows and received numbers to the numbers that it sends.
 
 Nothing here sends, draws noise or sees another party's columns.
 """
@@ -6,12 +6,13 @@ Nothing here sends, draws noise or sees another party's columns.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from colonnade.protocols.exchange.bounds import HEARD, Side
+from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
 from colonnade.protocols.exchange.fits import BallFit, Matrix, Objective, Vector, penalised_fit, sparse_fit
 from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.task import Exchange
@@ -20,15 +21,15 @@ from colonnade.protocols.losses.labels import Family
 _BLUR = 0.393  # pi / 8: a logistic curve averaged over normal scores is nearly one of a smaller slope
 _STEEPEST = 0.5
 _FILLED = 0.3  # mean square of a row, as part of the square of its bound: a guess
-_BELIEF = 0.5  # of the expected factor: evidence may double it, and without any a useless party does little harm
+_BELIEF = 0.5  # of the expected factor: data may double it, and a party without signal does little harm
 
 
 @dataclass(frozen=True)
 class KeptWeights:
     """One party's own part of the model, which it tells nobody: weights of its centred columns, then the constant.
 
-    ``factors`` are by what the active party multiplies the scores of each other party; ``expected`` are the weights of
-    its own row by which it expects those scores before it hears them. Others have none.
+    The active party also has ``factors``, by which it multiplies the scores of each other party, and ``expected``, the
+    weights of its own row with which it predicts those scores before it receives them.
     """
 
     party: str
@@ -37,41 +38,45 @@ class KeptWeights:
     expected: Mapping[str, Vector] = field(default_factory=dict)
 
 
-class PassiveFit:
-    """A passive party of an alternating exchange."""
-
-    def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
-        self.rows, self.task, self.side = rows, task, task.side(owner)
-        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, task.slack(owner))
-        self._fit = BallFit.of(rows, *bounds)
-        self.weights = np.zeros(rows.shape[1])
-
-    def take(self, batch: int, slopes: Vector) -> None:
-        """Fit to slopes as they came, noise and all; what is too long is clipped first."""
-        clipped = np.clip(slopes, -self.task.message_clip, self.task.message_clip)
-        self.weights = self._fit.minimise(self.rows.T @ clipped / len(self.rows), self.weights)
-
-    def scores(self, batch: int) -> Vector:
-        """The scores of all rows."""
-        return np.clip(self.rows @ self.weights, -self.side.score_clip, self.side.score_clip)
-
-
-class PassiveDescent:
-    """A passive party of gradient descent."""
+class Passive(ABC):
+    """A passive party: from slopes that it receives to weights, and to the scores that it sends."""
 
     def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
         self.rows, self.task, self.side = rows, task, task.side(owner)
         self.weights = np.zeros(rows.shape[1])
 
     def take(self, batch: int, slopes: Vector) -> None:
-        """One step against slopes as they came; what is too long is clipped first."""
+        """Learn from one batch's slopes, with their noise; those beyond the clip are clipped first."""
         clipped = np.clip(slopes, -self.task.message_clip, self.task.message_clip)
-        self.weights = stepped(self.weights, clipped @ self.rows[batch :: self.task.batches], self.side, self.task)
+        self.weights = self._learned(self.rows[batch :: self.task.batches], clipped)
+
+    @abstractmethod
+    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
+        """The next weights, from the slopes of these rows."""
 
     def scores(self, batch: int) -> Vector:
-        """The scores of one batch."""
+        """The scores of one batch, within their clip."""
         found = self.rows[batch :: self.task.batches] @ self.weights
         return np.clip(found, -self.side.score_clip, self.side.score_clip)
+
+
+class PassiveFit(Passive):
+    """A passive party of an alternating exchange, where the one batch is all rows."""
+
+    def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
+        super().__init__(rows, owner, task)
+        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, task.slack(owner))
+        self._fit = BallFit.of(rows, *bounds)
+
+    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
+        return self._fit.minimise(rows.T @ slopes / len(rows), self.weights)
+
+
+class PassiveDescent(Passive):
+    """A passive party of gradient descent."""
+
+    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
+        return stepped(self.weights, slopes @ rows, self.side, self.task)
 
 
 def stepped(weights: Vector, total: Vector, side: Side, task: Exchange) -> Vector:
@@ -86,11 +91,11 @@ def stepped(weights: Vector, total: Vector, side: Side, task: Exchange) -> Vecto
 
 
 @dataclass(frozen=True)
-class Heard:
-    """One passive party's scores as they arrived, brought to deviation 1: a column for the active party's fit.
+class ReceivedScores:
+    """One passive party's received scores, scaled to deviation 1: a column for the active party's fit.
 
-    Their variance is ``signal`` and that of the noise together; by ``factor`` a weight of this column becomes one of
-    the scores themselves. All of it follows from what was received.
+    ``signal`` is the variance of the true scores. A weight of this column times ``factor`` is a weight of the scores
+    themselves. All of it follows from what was received.
     """
 
     column: Vector
@@ -101,16 +106,16 @@ class Heard:
     prior: float
 
     @classmethod
-    def of(cls, received: Vector, deviation: float, side: Side) -> Heard:
-        """How much of what was received is signal: what was expected, corrected by what was seen."""
+    def of(cls, received: Vector, deviation: float, side: Side) -> ReceivedScores:
+        """The column for some received scores, whose noise has this deviation."""
         found = believed(received, side.score_clip, deviation**2)
         whole = math.sqrt(found.signal + found.noise)
-        column = np.clip((received - found.middle) / whole, -HEARD, HEARD)
+        column = np.clip((received - found.middle) / whole, -RECEIVED_CLIP, RECEIVED_CLIP)
         return cls(column, found.middle, found.signal, found.share, whole / found.signal, side.factor)
 
 
 class _Active:
-    """What both kinds of active party have in common: scores of all rows as last received, and the last fit."""
+    """What both kinds of active party share: the scores of all rows as last received, and the fit to them."""
 
     def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
         self.rows, self.labels, self.task = rows, labels, task
@@ -118,17 +123,17 @@ class _Active:
         self.received: dict[str, Vector] = {}
 
     def hear(self, party: str, batch: int, scores: Vector) -> None:
-        """Keep a batch's scores, noise and all."""
+        """Keep the received scores of a batch, with their noise."""
         kept = self.received.setdefault(party, np.full(len(self.rows), np.nan))
         kept[batch :: self.task.batches] = scores
 
     def refit(self, ridge: float, *, certified: bool) -> Fit:
         """Fit own columns and one factor for each party's scores to the labels, given what was received.
 
-        A factor is held to what was expected of it as firmly as that was known. What is made of a fit may be sent only
-        if it is certified.
+        A penalty holds each factor near the expected one. Numbers made from a fit may be sent only if it is
+        ``certified``: its gradient is then as short as the proofs need.
         """
-        heard = _heard(self)
+        heard = _received_scores(self)
         rows = np.column_stack([self.rows, *(each.column for each in heard.values())])
         penalties, centre, own = np.full(rows.shape[1], ridge), np.zeros(rows.shape[1]), self.rows.shape[1]
         for place, each in enumerate(heard.values(), start=own):
@@ -144,12 +149,12 @@ class _Active:
         return Fit(weights, rows @ weights, heard)
 
     def kept(self) -> KeptWeights:
-        """The model it ends with; it costs nothing, since nothing is sent any more."""
+        """The final model of the active party; it costs no privacy, as it is not sent."""
         fit = self.refit(_gentle(self), certified=False)
         return replace(fit.kept(self), expected={party: self._expected(each) for party, each in fit.heard.items()})
 
-    def _expected(self, heard: Heard) -> Vector:
-        """The weights of the own row that tell a party's scores best; where nothing is heard they take their place."""
+    def _expected(self, heard: ReceivedScores) -> Vector:
+        """The weights of the own row that predict a party's scores best; used where these scores are not received."""
         gram = self.rows.T @ self.rows / len(self.rows) + _gentle(self) * np.eye(self.rows.shape[1])
         found = np.linalg.solve(gram, self.rows.T @ heard.column / len(self.rows)) / heard.factor
         found[-1] += heard.middle / self.task.intercept
@@ -165,7 +170,7 @@ class ActiveFit(_Active):
         return self.family.sent(fit.scores, self.labels)
 
     def learn(self, following: int | None) -> None:
-        """Nothing: the next fit starts from scratch."""
+        """Do nothing: the next fit starts anew."""
 
     def released(self) -> Vector:
         """The weights to be released: of own columns, the constant, and each party's column of scores."""
@@ -174,9 +179,9 @@ class ActiveFit(_Active):
     def unfolded(self, weights: Vector) -> KeptWeights:
         """Released weights as a model of the scores themselves, by what was received alone.
 
-        The other parties' weights carry noise now, so their scores count for as much as is left of them.
+        The other parties' weights have noise now, so their scores get smaller factors.
         """
-        found = Fit(weights, np.zeros(0), _heard(self))
+        found = Fit(weights, np.zeros(0), _received_scores(self))
         blurs = {p: _FILLED * (self.task.row_norm(p) * self.task.weights_deviation(p)) ** 2 for p in found.heard}
         left = [each.signal / (each.signal + blurs[party]) for party, each in found.heard.items()]
         own = len(weights) - len(left)
@@ -193,7 +198,7 @@ class ActiveDescent(_Active):
         self._own = np.zeros(len(rows[:: task.batches]))
 
     def slopes(self, batch: int) -> Vector:
-        """The slopes of one batch at the present weights; the own step waits until they are sent."""
+        """The slopes of one batch at the present weights; :meth:`learn` takes the own step after they are sent."""
         some = slice(batch, None, self.task.batches)
         rows, labels = self.rows[some], self.labels[some]
         scores = self._own + sum(np.nan_to_num(kept[some]) for kept in self.received.values())
@@ -201,13 +206,13 @@ class ActiveDescent(_Active):
         return self.family.sent(scores, labels)
 
     def learn(self, following: int | None) -> None:
-        """The own step of the batch whose slopes were made last, and the own scores of the one that follows."""
+        """Take the own step for the batch of the last slopes, and make the own scores of the following batch."""
         self.weights = stepped(self.weights, self._total, self.side, self.task)
         if following is not None:
             self._own = self.rows[following :: self.task.batches] @ self.weights
 
     def released(self) -> Vector:
-        """The weights that the steps led to."""
+        """The weights after the last step."""
         return self.weights
 
     def unfolded(self, weights: Vector) -> KeptWeights:
@@ -215,8 +220,18 @@ class ActiveDescent(_Active):
         return KeptWeights(self.task.active, weights, dict.fromkeys(self.task.passives, 1.0))
 
 
+def active_side(rows: Matrix, labels: Vector, task: Exchange) -> ActiveFit | ActiveDescent:
+    """The active party of the task's method."""
+    return ActiveFit(rows, labels, task) if task.method == "alternating" else ActiveDescent(rows, labels, task)
+
+
+def passive_side(rows: Matrix, name: str, task: Exchange) -> Passive:
+    """A passive party of the task's method."""
+    return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
+
+
 def _gentle(side: _Active) -> float:
-    """The penalty of a fit that nobody else sees: that of the steps, or just enough to make it unique."""
+    """The penalty of a fit that nobody else sees: that of the steps, or a small one that makes it unique."""
     steps = side.side.ridge + side.task.prox_ridge if side.task.method == "gradient" else 0.0
     return max(steps, 1.0 / len(side.rows))
 
@@ -227,10 +242,10 @@ class Fit:
 
     weights: Vector
     scores: Vector
-    heard: Mapping[str, Heard]
+    heard: Mapping[str, ReceivedScores]
 
     def kept(self, side: _Active) -> KeptWeights:
-        """The same as weights of the scores themselves, which are not blurred by noise."""
+        """The fit as a model of the true scores, which have no noise."""
         own = len(self.weights) - len(self.heard)
         weights = self.weights[:own].copy()
         found = dict(zip(self.heard, self.weights[own:], strict=True))
@@ -244,10 +259,10 @@ class Fit:
 
 
 def unblurred(family: Family, hidden: float) -> tuple[float, float]:
-    """By what weights fitted to noisy scores are multiplied, and what is added, to suit scores without noise.
+    """The factor and the shift that turn weights fitted to noisy scores into weights for scores without noise.
 
-    ``hidden`` is the variance that the noise hides. A curve is flatter on average over hidden scores, and an
-    exponential one higher.
+    ``hidden`` is the variance that the noise hides. Averaged over hidden scores, a logistic curve is flatter and an
+    exponential curve is higher.
     """
     if family.name == "logistic":
         return 1 / math.sqrt(max(1 - _BLUR * hidden, _STEEPEST)), 0.0
@@ -255,14 +270,16 @@ def unblurred(family: Family, hidden: float) -> tuple[float, float]:
 
 
 def _whole(received: Vector) -> Vector:
-    """What was received, and its mean where nothing was: the first batch of a single epoch is never told."""
+    """The received scores, with their mean where none came: the first batch of a single epoch is never sent."""
     missing = np.isnan(received)
     return np.where(missing, received[~missing].mean(), received) if missing.any() else received
 
 
-def _heard(side: _Active) -> dict[str, Heard]:
+def _received_scores(side: _Active) -> dict[str, ReceivedScores]:
     return {
-        party: Heard.of(_whole(side.received[party]), side.task.message_deviation(party), side.task.side(party))
+        party: ReceivedScores.of(
+            _whole(side.received[party]), side.task.message_deviation(party), side.task.side(party)
+        )
         for party in side.task.passives
         if party in side.received
     }

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from colonnade.errors import CapacityError, StudyError
-from colonnade.privacy import Budget, Event, Trust
-from colonnade.privacy.calibrate import with_least_noise
-from colonnade.privacy.noise.grid import Grid
-from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
-from colonnade.protocols.exchange.bounds import Bounded, Method, Side
-from colonnade.protocols.losses.labels import Family
-from colonnade.protocols.messages import NOISE_UNIT, own_noise, told
-from colonnade.protocols.rows import Block
+from colonnade.errors import StudyError
+from colonnade.privacy import Event
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
+from colonnade.protocols.exchange.bounds import Bounded
+from colonnade.protocols.messages import NOISE_UNIT, told_event
 
 PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
 FITS = "alternating-fits"
-RELEASE = 4  # a squared multiple of the messages': weights move far less than messages, so this costs little accuracy
+RELEASE = 4  # weights get this multiple of the messages' variance: they move far less, so it costs little accuracy
 _MOST_FITS, _MOST_STEPS = 100, 100_000
 _SECONDS_PER_SLOPE = 5e-8
 _NEWTON_STEPS = 8
@@ -40,37 +35,13 @@ class Step:
 class Exchange(Bounded):
     """The public task. All owners and the coordinator hold an equal one.
 
-    ``sides`` are in the order of ``blocks``; a row is a block's columns and the public constant ``intercept``. Every
-    number sent is a multiple of ``2^-bits``. The variance of an owner's noise is ``noise / 2^20`` times the square of
-    what one person's columns with it can move in all its messages together.
-
-    * ``alternating``: in each epoch the active party fits and sends slopes, the others fit and send scores;
-    * ``gradient``: steps of gradient descent over ``batches`` fixed batches, with ``l1`` and ``prox_ridge`` penalties.
+    Every number sent is a multiple of ``2^-bits``. The variance of an owner's noise is ``noise / 2^20`` times the
+    square of what one person's columns with it can move in all its messages together.
     """
 
-    blocks: tuple[Block, ...]
-    sides: tuple[Side, ...]
-    active: str
-    family: Family
-    trust: Trust
-    rows: int
-    method: Method
-    epochs: int
-    batches: int
-    message_clip: float
-    noise: int = NOISE_UNIT
-    learning_rate: float = 0.0
-    l1: float = 0.0
-    prox_ridge: float = 0.0
-    patience: int | None = None
-    release: bool = False
-    release_ridge: float = 0.0
-    intercept: float = 1.0
-    bits: int = 28
-
     rows_fixed: ClassVar[bool] = True
-    told_number: ClassVar[str] = "slope"
-    why_no_rounds: ClassVar[str] = "has as many rounds as suit its noise"
+    error_on = "slope"
+    why_no_rounds = "has as many rounds as suit its noise"
     rows_key: ClassVar[str] = "rows"
 
     def __post_init__(self) -> None:
@@ -119,11 +90,6 @@ class Exchange(Bounded):
 
     # --- noise and events
 
-    @property
-    def grid(self) -> Grid:
-        """On which multiples all numbers are sent."""
-        return Grid(self.bits)
-
     def numbers(self, owner: str) -> int:
         """How many numbers an owner sends in all messages, at most."""
         return self.rows * self.epochs
@@ -153,38 +119,38 @@ class Exchange(Bounded):
 
     @cached_property
     def _noiseless(self) -> Exchange:
-        """The same for any noise: what sensitivities depend on."""
+        """The task with one fixed noise, as sensitivities do not depend on the noise."""
         return self if self.noise == NOISE_UNIT else replace(self, noise=NOISE_UNIT)
 
     def message_deviation(self, owner: str) -> float:
         """The standard deviation of the noise on each number an owner sends."""
-        return float(math.sqrt(self.message_variance(owner)) / (1 << self.bits))
+        return self.deviation_of(self.message_variance(owner))
 
     def weights_deviation(self, owner: str) -> float:
         """The standard deviation of the noise on each weight an owner releases."""
-        return float(math.sqrt(self.weights_variance(owner)) / (1 << self.bits))
+        return self.deviation_of(self.weights_variance(owner))
 
     def message_event(self, owner: str) -> Event:
-        """What all messages of an owner tell about its columns, to whoever receives or infers them."""
+        """The event that an owner sends all its messages, to whoever receives or can compute them."""
         kind = "slopes" if owner == self.active else "scores"
         return self._event(f"{kind} of {owner}", owner, self.numbers(owner), self._message_square(owner), self.noise)
 
     def weights_event(self, owner: str) -> Event:
-        """What an owner's released weights tell besides."""
+        """The event that an owner releases its weights, after all messages are known."""
         square = self._weights_square(owner)
         return self._event(f"weights of {owner}", owner, self.weights(owner), square, RELEASE * self.noise)
 
     def _event(self, name: str, owner: str, numbers: int, square: int, noise: int) -> Event:
         theorem = FITS if self.method == "alternating" else STEPS
         audience = () if self.seen else tuple(other for other in self.owners if other != owner)
-        return told(name, owner, numbers, square, self._variance(square, noise), theorem, audience)
+        return told_event(name, owner, numbers, square, self._variance(square, noise), theorem, audience)
 
     @property
     def seen(self) -> bool:
-        """Whether messages count as published: weights that are released follow from them, and so does an early end.
+        """Whether messages count as published: released weights depend on them, and so does an early end.
 
-        Whoever relays messages sees when they end, and with enough epochs for ``patience`` to run out that depends on
-        what they said.
+        The coordinator passes messages on and sees when they end. If ``patience`` can end them before the last epoch,
+        that time depends on what they contained.
         """
         return self.release or (self.patience is not None and self.patience + 1 < self.epochs)
 
@@ -202,26 +168,17 @@ class Exchange(Bounded):
         times = {self.message_event(owner): sent if owner == self.active else answers for owner in self.owners}
         return times | {self.weights_event(owner): 1 for owner in self.owners if self.release}
 
-    def calibrated(self, budgets: tuple[Budget, ...]) -> Exchange:
-        """The same with the least noise that keeps every budget."""
-        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
-        _ = calibrated.bound  # refused now, not in the middle
-        return calibrated
-
     # --- what sessions, studies and records ask
 
     @property
     def rows_limit(self) -> int:
-        """Neither more nor fewer than the study states."""
+        """The exact number of people that the study states."""
         return self.rows
 
-    @property
-    def rows_stated(self) -> int:
-        """The exact number of people, on which bounds rest."""
-        return self.rows
+    rows_stated = rows_limit
 
     @property
-    def times_told(self) -> int:
+    def number_of_rounds(self) -> int:
         """How often slopes are told."""
         return len(self.steps)
 
@@ -231,12 +188,8 @@ class Exchange(Bounded):
         values = max(self.family.slope_bound, *(max(side.score_clip, side.weight_bound) for side in self.sides))
         variances = [self.message_variance(owner) for owner in self.owners]
         variances += [self.weights_variance(owner) for owner in self.owners if self.release]
-        bound = math.ceil(values * (1 << self.bits)) + own_noise(self.active, max(variances)).reach(spare=1)
-        if bound >= 2**62:
-            raise CapacityError(
-                "such noise does not fit 64-bit integers: raise epsilon, lower epochs or the clips, or raise strength"
-            )
-        return bound
+        advice = "raise epsilon, lower epochs or the clips, or raise strength"
+        return self.bound_of(values, max(variances), advice)
 
     @property
     def noise_std(self) -> float:
@@ -245,15 +198,11 @@ class Exchange(Bounded):
 
     @property
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody."""
+        """How often participants wait for each other."""
         return 8 + 2 * len(self.steps) + int(self.release)
 
-    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
-        """Bytes, memory and seconds of each participant."""
-        pace = seconds_per_draw()
-        return tuple(self._load(name, rows, pace) for name in participants)
-
-    def _load(self, name: str, rows: int, pace: float) -> Load:
+    def load(self, name: str, rows: int, pace: float) -> Load:
+        """Bytes, memory and seconds of one participant; one number of noise takes ``pace`` seconds."""
         owns = name in self.owners
         width, numbers = (len(self.block(name).columns) + 1, self.numbers(name)) if owns else (0, 0)
         sent = NUMBER * self.sent_by(name)
@@ -283,10 +232,7 @@ class Exchange(Bounded):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            "noise_std": self.noise_std,
+        return self.noise_facts | {
             "deviations": {owner: self.message_deviation(owner) for owner in self.owners},
             "columns": len(self.names),
             "family": self.family.name,

@@ -1,4 +1,4 @@
-"""Who is in which batch: by coins under a seed, or by a salted digest of each person's id."""
+"""Who is in which batch: by random coins from a seed, or by a salted digest of each person's id."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Batches = Iterator[NDArray[np.int64]]
 
 
 def batch_secret(task: Gradients, key: bytes, ids: Sequence[str]) -> bytes:
-    """What all batches follow from: the seed of the coins, or everyone's batch."""
+    """The secret that determines all batches: the seed of the coins, or everyone's batch."""
     return key if task.sampling == "poisson" else disjoint(ids, task.batches, key).tobytes()
 
 
 def batches(task: Gradients, rows: int, drawn: bytes) -> Batches:
-    """The positions of each round's people: by fresh coins, or the disjoint batches in turn."""
+    """For each round the positions of its people: by fresh coins, or from the disjoint batches in turn."""
     if task.sampling == "disjoint":
         place = np.frombuffer(drawn, dtype="<u4")
         members = [np.flatnonzero(place == index) for index in range(task.batches)]
@@ -35,6 +35,6 @@ def batches(task: Gradients, rows: int, drawn: bytes) -> Batches:
 
 
 def disjoint(ids: Sequence[str], batches: int, salt: bytes) -> NDArray[np.uint32]:
-    """Each person's batch, which follows from its id alone: nobody moves when somebody else goes."""
+    """Each person's batch, from its id and the salt only: nobody changes the batch when another person leaves."""
     digests = b"".join(hashlib.blake2b(one.encode(), digest_size=8, key=salt).digest() for one in ids)
     return (np.frombuffer(digests, dtype="<u8") % np.uint64(batches)).astype("<u4")

@@ -1,4 +1,4 @@
-"""The public half of iterative logistic regression: from opened gradients to weights, and what is published."""
+"""The public part of iterative logistic regression: from opened gradients to weights, and what is published."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from colonnade.protocols.gradients.task import Gradients
 
 @dataclass(frozen=True)
 class Learned:
-    """The published result: the average of the last half of the weights, a row a class, the intercept last.
+    """The published result: the average weights of the last half of the rounds, one row a class, the intercept last.
 
-    The weights belong to the scaled rows; :attr:`slopes` and :attr:`offsets` to the rows as they were before.
+    The weights are for scaled rows; :attr:`slopes` and :attr:`offsets` are for the rows before scaling.
     """
 
     task: Gradients
@@ -37,9 +37,9 @@ class Learned:
 
 
 class Descent:
-    """The public half of the iteration: opened integers in, integer weights out. Equal at every participant.
+    """The public part of the iteration, equal at every participant: opened integers go in, integer weights come out.
 
-    Only operations that are rounded the same everywhere are used: elementwise arithmetic and ``fsum``.
+    It uses only operations that every machine rounds in the same way: elementwise arithmetic and ``fsum``.
     """
 
     def __init__(self, task: Gradients) -> None:
@@ -60,7 +60,7 @@ class Descent:
         return whole
 
     def step(self, opened: NDArray[Any]) -> None:
-        """One step against the opened gradient, back into the ball, and into the average."""
+        """Take one step against the opened gradient, back into the ball, and add the weights to the average."""
         task = self.task
         rate = task.learning_rate / task.batch
         gradient = (opened / task.divisor).astype(np.float64).reshape(task.width, task.classes).T
@@ -73,7 +73,7 @@ class Descent:
         norm = math.sqrt(math.fsum(value * value for value in row.tolist()))
         if norm <= self.task.weight_bound:
             return row
-        # A trifle inside, so that rounding cannot lead out again.
+        # A little inside the ball, so that rounding cannot leave it.
         return row * (self.task.weight_bound / norm * (1 - 2.0**-40))
 
     @property

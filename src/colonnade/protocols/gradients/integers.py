@@ -14,14 +14,14 @@ from colonnade.randomness import Stream
 
 
 def quantise(values: NDArray[np.float64], block: Block, task: Gradients, stream: Stream) -> NDArray[np.float64]:
-    """Algorithm 2: scale and round at random, and enforce the bound on the integers; labels stay what they are."""
+    """Algorithm 2: scale and round at random, and enforce the bound on the integers; labels are not changed."""
     width = len(block.columns)
     scaled = values[:, :width] * (float(task.gamma) * task.scale)
     return np.hstack([bounded_round(scaled, task.block_norm_squared(block), stream), values[:, width:]])
 
 
 def scores(u: NDArray[Any], signs: NDArray[Any], task: Gradients) -> NDArray[Any]:
-    """By what rows are multiplied in a gradient: ``u`` are their products with the weights, ``signs`` are 1 - 2 y."""
+    """The factors of rows in a gradient, from their products ``u`` with the weights and ``signs`` = 1 - 2 y."""
     g = task.gamma
     if task.expansion == 1:
         return np.asarray(2 * g**2 * signs + u)
@@ -29,5 +29,5 @@ def scores(u: NDArray[Any], signs: NDArray[Any], task: Gradients) -> NDArray[Any
 
 
 def noise_shares(task: Gradients, rounds: int, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many rounds; audits attack this very function."""
+    """One owner's noise for so many rounds; audits attack this function."""
     return task.additive.draw((rounds, task.entries), stream)

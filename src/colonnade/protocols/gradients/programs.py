@@ -1,7 +1,7 @@
 """Logistic regression by noisy gradients of batches (SQM: Algorithm 3, once a round, on shares dealt once).
 
-Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee; so is the
-label. In every round each seat takes the rows of the round's batch and computes, on its shares alone,
+Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee; the label is
+dealt too. In every round each seat takes the rows of the round's batch and computes, on its shares alone,
 
     g = sum over the batch of x (2 gamma^2 (1 - 2 y) + <w, x>),                      the sigmoid to degree 1, or
     g = sum over the batch of x (24 gamma^6 (1 - 2 y) + 12 gamma^4 u - u^3), u = <w, x>,           to degree 3,
@@ -26,40 +26,38 @@ from colonnade.protocols.gradients.batches import batch_secret, batches
 from colonnade.protocols.gradients.descent import Descent, Learned
 from colonnade.protocols.gradients.integers import noise_shares, quantise, scores
 from colonnade.protocols.gradients.task import Gradients
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
-from colonnade.protocols.rows import Block, Rows, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import Block, Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream, new_key
 
 
 def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: Gradients) -> Learned:
-    """An owner's program; ``labels`` are zeros and ones in the order of the ids, at the label's owner."""
+    """An owner's program; the owner of the label gives ``labels``, zeros and ones in the order of the ids."""
     stream = Stream.fresh()
-    rows = agree_on_rows(me, task.owners, features)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, features)
     secret = _share_draw(me, features.ids, task)
     seat = Seat(me, task, rows) if me.hand.seated else None
-    block = task.blocks[task.owners.index(me.name)]
-    for index, values in enumerate(_pieces(features, labels, block, task)):
+    block = task.block(me.name)
+    for values in _pieces(features, labels, block, task):
         with me.meter.phase("encode"):
             whole = quantise(values, block, task, stream)
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
         if seat:
-            seat.take_in(index, mine)
+            seat.take_in(len(values), mine)
     return _iterate(me, task, seat, secret, stream)
 
 
 def coordinator(me: Coordinator, task: Gradients) -> Learned:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
+    rows = compare_rows(me, task)
     if not me.hand.seated:
         return _iterate(me, task, None, b"", None)
     secret = bytes(me.link(task.owners[0]).recv("draw")["secret"])
     seat = Seat(me, task, rows)
-    for index in range(-(-rows // task.block_rows)):
-        seat.take_in(index, None)
+    for size in block_sizes(rows, task.block_rows):
+        seat.take_in(size, None)
     return _iterate(me, task, seat, secret, None)
 
 
@@ -77,7 +75,7 @@ def simulate(
 ) -> Learned:
     """What the protocol would publish, computed in one place: the same rounding, integers, batches and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     parts = [quantise(tables[block.owner], block, task, stream)[:, : len(block.columns)] for block in task.blocks]
     x = np.hstack([*parts, np.full((len(labels), 1), float(task.constant))])
@@ -96,32 +94,30 @@ def simulate(
 class Seat:
     """A committee member's work: it keeps the shares of all rows, and computes gradients of batches of them.
 
-    Beside a row stands the part of its score that its label decides, which is the same in every round.
+    With each row it keeps the part of its score that depends on its label, which is the same in every round.
     """
 
     def __init__(self, me: Role, task: Gradients, rows: int) -> None:
-        self.me, self.task, self.rows = me, task, rows
+        self.me, self.task, self.rows, self.taken = me, task, rows, 0
         primes = len(task.committee.system.primes)
-        # A share is below 2^22, so half the memory does; all of a person's lie together, to be fetched at once.
+        # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
         self.kept = np.zeros((rows, primes, task.width + task.classes), dtype=np.int32)
         self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 1)
         self._batch = np.zeros((0, primes, task.width + task.classes))
 
-    def take_in(self, index: int, mine: Shares | None) -> None:
-        """The shares of one block of rows of every owner."""
-        task, start = self.task, 0
-        span = slice(index * task.block_rows, min(self.rows, (index + 1) * task.block_rows))
+    def take_in(self, rows: int, mine: Shares | None) -> None:
+        """Keep the shares of the next block of rows of every owner."""
+        task, here = self.task, slice(self.taken, self.taken + rows)
+        self.taken += rows
         with self.me.meter.phase("receive"):
             for block in task.blocks:
                 width = len(block.columns)
                 whole = width + (task.classes if block.owner == task.label_owner else 0)
-                own = mine if block.owner == self.me.name else None
-                shares = own or self.me.hand.receive(block.owner, (span.stop - span.start, whole))
-                self.kept[span, :, start : start + width] = shares.values[:, :, :width].transpose(1, 0, 2)
+                shares = self.me.dealt_by(block.owner, (rows, whole), mine)
+                self.kept[here, :, task.span(block.owner)] = shares.values[:, :, :width].transpose(1, 0, 2)
                 if block.owner == task.label_owner:
                     labels = Shares(shares.values[:, :, width:], shares.degree)
-                    self.kept[span, :, task.width :] = self._label_part(labels).values.transpose(1, 0, 2)
-                start += width
+                    self.kept[here, :, task.width :] = self._label_part(labels).values.transpose(1, 0, 2)
 
     def gradient(self, batch: NDArray[np.int64], weights: NDArray[np.int64]) -> Shares:
         """The batch's gradient on shares, at the degree of a product of two inputs."""
@@ -147,7 +143,7 @@ class Seat:
         return hand.lower(hand.multiply(u, rest))
 
     def _rows(self, batch: NDArray[np.int64]) -> NDArray[np.float64]:
-        """A batch's shares; where its size would show in messages, empty places follow."""
+        """The shares of a batch; if messages would show its size, zeros are added up to a fixed size."""
         size = self.task.room(self.rows) if self.task.padded else len(batch)
         if len(batch) > size:
             raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
@@ -160,7 +156,7 @@ class Seat:
 
 
 def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:
-    """All rounds: a gradient, an opening and a step each."""
+    """All rounds; in each, a gradient is computed and opened, and the weights take a step."""
     descent = Descent(task)
     members = batches(task, seat.rows, drawn) if seat else iter(())
     draw = None if stream is None else partial(noise_shares, task, stream=stream)
@@ -176,21 +172,19 @@ def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream:
 def _open(me: Role, total: Shares, mask: Shares, task: Gradients) -> NDArray[Any]:
     seats, shape = task.trust.committee, (task.entries,)
     opened = me.reveal(
-        total, to=seats, event=task.event, shape=shape, bound=task.bound, mask=mask, through=_speaker(task)
+        total, to=seats, event=task.event, shape=shape, bound=task.bound, mask=mask, through=task.speaker
     )
-    if opened is None:
-        raise ProtocolError(f"{me.name} is not among those who may know the result")
-    return opened
+    return me.entitled(opened)
 
 
 def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
     """Whoever has no seat gets the weights from the first owner that has one."""
-    speaker = _speaker(task)
+    speaker = task.speaker
     if learned is None:
         weights = me.link(speaker).recv("weights")["weights"]
         if not isinstance(weights, np.ndarray) or weights.shape != (task.classes, task.width):
             raise ProtocolError(f"{speaker} sent weights of another shape than was due")
-        me.revealed.append(task.event)  # its record says what the weights are made of, though others opened it
+        me.revealed.append(task.event)  # the weights follow from it, though others opened it
         return Learned(task, np.array(weights, dtype=np.float64))
     if me.name == speaker:
         for name in task.everyone:
@@ -199,12 +193,8 @@ def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
     return learned
 
 
-def _speaker(task: Gradients) -> str:
-    return next(name for name in task.trust.committee if name != COORDINATOR)
-
-
 def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
-    """The seed of the coins, or everyone's batch: the first owner draws it and tells the committee."""
+    """The secret of all batches: the first owner draws it and sends it to the committee."""
     first = task.owners[0]
     if me.name != first:
         return bytes(me.link(first).recv("draw")["secret"]) if me.hand.seated else b""
@@ -218,7 +208,7 @@ def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
 def _pieces(
     features: Rows, labels: NDArray[np.float64] | None, block: Block, task: Gradients
 ) -> Iterator[NDArray[np.float64]]:
-    """An owner's rows some at a time, the label's owner with the labels beside them."""
+    """An owner's rows, block by block; at the owner of the label with the labels as last columns."""
     start = 0
     for values in features.blocks(task.block_rows):
         if block.owner == task.label_owner:

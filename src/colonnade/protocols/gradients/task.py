@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt
 from typing import Any, ClassVar, Literal
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, Event, PoissonSampled, Repeated, Sensitivity, Trust
-from colonnade.privacy.additive import USUAL, AdditiveNoise, NormalLaw
-from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
+from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
 from colonnade.protocols.cost import Cells
+from colonnade.protocols.on_shares import InRounds
 from colonnade.protocols.rows import Block, JointRows
 
 PROTOCOL = "batch gradients 1"
@@ -31,7 +29,7 @@ Sampling = Literal["poisson", "disjoint"]
 
 
 @dataclass(frozen=True)
-class Gradients(JointRows):
+class Gradients(JointRows, InRounds):
     """Rounds of noisy gradients of the logistic loss, its sigmoid replaced by a polynomial.
 
     Owners scale their rows by ``scale`` and ``gamma`` and round them at random. ``blocks`` bound a row before
@@ -41,8 +39,8 @@ class Gradients(JointRows):
     * ``poisson``: each person joins each batch with chance ``batch / rows``, by coins that the owners know;
     * ``disjoint``: a person's batch follows from its id and a salt, and the batches take turns.
 
-    ``rows`` is what everybody may know of the number of people. Sums are divided by ``batch``, never by the size
-    of a drawn batch.
+    ``rows`` is about the number of people, as everybody may know it. Sums are divided by ``batch``, never by the
+    size of a drawn batch.
     """
 
     blocks: tuple[Block, ...]
@@ -65,21 +63,12 @@ class Gradients(JointRows):
     block_rows: int = 8192
 
     released: ClassVar[str] = 'has method "sqm", which releases gradients in rounds'
-
-    @property
-    def rows_limit(self) -> int:
-        """As many as the arithmetic is sized for."""
-        return self.rows_at_most
+    noise_on = "a number of one batch's mean gradient"
 
     @property
     def rows_stated(self) -> int:
         """About how many people there are, as everybody may know."""
         return self.rows
-
-    @property
-    def noise_on(self) -> str:
-        """Which number has noise, in words."""
-        return "a number of one batch's mean gradient"
 
     @property
     def entries(self) -> int:
@@ -98,7 +87,7 @@ class Gradients(JointRows):
 
     @property
     def divisor(self) -> int:
-        """By what an opened integer is divided to become a gradient."""
+        """An opened integer divided by this number is a gradient."""
         return gradient_scale(self.program, self.gamma)
 
     def block_norm_squared(self, block: Block) -> int:
@@ -117,7 +106,7 @@ class Gradients(JointRows):
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """How far one person can move one round's sum: every class by as much as one class alone."""
+        """How far one person can move one round's sum: the sum of every class as far as one class alone."""
         one = gradient_sensitivity(self.program, self.gamma, self.norm_squared, self.weights_squared, self.width)
         k = self.classes
         return Sensitivity(k * one.l1, k * one.l2_squared, k * one.replace_l1, k * one.replace_l2_squared)
@@ -129,11 +118,11 @@ class Gradients(JointRows):
 
     @property
     def padded(self) -> bool:
-        """Whether the committee sends messages about each person in a batch, so that sizes must not tell its size."""
+        """Whether messages of the committee would show the size of a batch, so that batches get a fixed size."""
         return self.expansion == 3 and self.sampling == "poisson"
 
     def room(self, rows: int) -> int:
-        """So many places a batch drawn from ``rows`` people gets: it is larger with chance :data:`OVERFLOW` at most.
+        """The fixed size of a batch drawn from ``rows`` people; a batch is larger with chance :data:`OVERFLOW` at most.
 
         Chernoff: a binomial count of mean m is above m + a with chance at most exp(-a^2 / (2 m + 2 a / 3)).
         """
@@ -150,11 +139,6 @@ class Gradients(JointRows):
         """How often one person's row is used when batches take turns."""
         return -(-self.rounds // self.batches)
 
-    @property
-    def additive(self) -> AdditiveNoise:
-        """The noise of all owners on an opened number."""
-        return AdditiveNoise(self.law, self.noise, self.owners)
-
     @cached_property
     def event(self) -> Event:
         """What all rounds reveal."""
@@ -162,7 +146,7 @@ class Gradients(JointRows):
             "batch gradients",
             self.entries,
             self.sensitivity,
-            # The tail counts for every number and share; a batch overflows once a round.
+            # The tail counts for every number and share, but a batch can overflow only once a round.
             tail=TAIL + (OVERFLOW / (self.entries * len(self.owners)) if self.padded else 0),
             theorem=THEOREM if self.sampling == "poisson" else f"{THEOREM}, fixed-batches",
         )
@@ -172,18 +156,8 @@ class Gradients(JointRows):
 
     @property
     def coins(self) -> tuple[str, ...]:
-        """Who may know which people are in a drawn batch: the owners, and whoever computes on it."""
+        """Who may know which people are in a drawn batch: the owners, and the seats that compute on it."""
         return (*self.owners, *(name for name in self.trust.committee if name not in self.owners))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
-        return (self.event,)
-
-    @property
-    def openings(self) -> Mapping[Event, int]:
-        """Every round is one opening."""
-        return {self.event: self.rounds}
 
     @cached_property
     def bound(self) -> int:
@@ -198,21 +172,10 @@ class Gradients(JointRows):
         inner = inner_product_bound(self.norm_squared, self.weights_squared)
         return rows * (isqrt(self.norm_squared) + 1) * (math.ceil(score_bound(self.program, self.gamma, inner)) + 1)
 
-    @cached_property
-    def committee(self) -> Committee:
-        """The seats, with as many primes as the bound needs."""
-        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
-
     @property
     def rounds_ahead(self) -> int:
         """For how many rounds noise and masks are dealt at a time."""
         return max(1, min(64, self.rounds, _AHEAD // self.entries))
-
-    def calibrated(self, budgets: tuple[Budget, ...]) -> Gradients:
-        """The same with the least noise that keeps every budget."""
-        return with_least_noise(
-            lambda noise: replace(self, noise=noise), self.trust, budgets, owners=self.additive.parts
-        )
 
     @property
     def noise_std(self) -> float:
@@ -221,7 +184,7 @@ class Gradients(JointRows):
 
     @property
     def message_rounds(self) -> int:
-        """How often everybody waits for somebody: each round once, with two more where the degree is lowered."""
+        """How often participants wait for each other: once a round, and twice more if the degree is lowered."""
         ahead = -(-self.rounds // self.rounds_ahead)
         return 8 + self.rounds * (1 if self.expansion == 1 else 3) + 2 * ahead
 
@@ -240,46 +203,32 @@ class Gradients(JointRows):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return {
-            "noise": str(self.noise),
-            "law": self.law,
-            "noise_std": self.noise_std,
-            "columns": len(self.names),
-            "gamma": self.gamma,
+        return self.shares_facts | {
             "expansion": self.expansion,
             "sampling": self.sampling,
             "rounds": self.rounds,
             "batch": self.batch,
             "rows": self.rows,
             "weight_bound": self.weight_bound,
-            "primes": len(self.committee.system.primes),
-            "value_bits": self.bound.bit_length() + 1,
-            "system_bits": self.committee.system.bits,
         }
 
     @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""
-        return {
+        return self.shares_agreement | {
             "protocol": PROTOCOL,
             "blocks": [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks],
             "label_owner": self.label_owner,
             "classes": self.classes,
-            "seats": list(self.trust.committee),
-            "threshold": self.trust.threshold,
-            "gamma": self.gamma,
             "scale": float(self.scale).hex(),
             "constant": self.constant,
             "expansion": self.expansion,
             "weight_bound": float(self.weight_bound).hex(),
             "learning_rate": float(self.learning_rate).hex(),
             "sampling": [self.sampling, self.rows, self.batch, self.rounds, self.threshold],
-            "rows_at_most": self.rows_at_most,
             "block_rows": self.block_rows,
             "rounds_ahead": self.rounds_ahead,
             "law": self.law,
-            "noise": str(self.noise),
-            "primes": list(self.committee.system.primes),
         }
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Scores of new people by weights that every party keeps, for the eyes of the party with the label.
 
 Each other party blurs its own weights, makes the scores of its own columns with them, clips these, adds its own noise
-on a grid and sends them. The active party adds its own scores, which leave it in no form.
+on a grid and sends them. The active party adds its own scores, which it never sends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
 from colonnade.randomness import Stream
 
 Vector = NDArray[np.float64]
@@ -44,7 +44,7 @@ class New(KnownPeople):
 
 @dataclass(frozen=True)
 class Answers:
-    """What the active party holds in the end: its own rows, and the others' scores as they arrived, noise and all."""
+    """What the active party has in the end: its own rows, and the others' scores as received, with their noise."""
 
     task: KeptScoresTask
     new: New
@@ -57,7 +57,7 @@ class Answers:
         return total
 
     def believed(self, name: str, expected: Vector) -> Vector:
-        """What a party's scores probably are: as expected by own columns, corrected as far as is not noise."""
+        """An estimate of a party's scores: the expectation from own columns, corrected by the received scores."""
         foreseen, task = self.new.rows @ expected, self.task
         news = self.received[name] - foreseen
         found = believed(news, task.sender(name).score_clip, task.deviation(name) ** 2, task.blur(name) ** 2)
@@ -66,41 +66,40 @@ class Answers:
 
 
 def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
-    """An owner's program; only the active party comes back with anything."""
+    """An owner's program; it returns the scores at the active party and ``None`` at the others."""
     if new.rows.shape != (len(new.ids), len(new.weights)) or not np.isfinite(new.scores).all():
         raise DataError(f"{me.name} must have one finite score for each of its rows")
     told = None
     if me.name != task.active:
         with me.meter.phase("noise"):
             told = noised(new, me.name, task, Stream.fresh())
-    rows = agree_on_rows(me, task.owners, new)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, new)
     me.progress("scores", 0, 1)
     if told is not None:
         me.tell((task.active,), "scores", told, event=task.score_event(me.name))
         me.progress("scores", 1, 1)
         return None
-    received = {name: task.grid.real(me.told(name, "scores", rows)) for name in task.passives}
+    received = {name: task.grid.real(me.receive_told(name, "scores", rows)) for name in task.passives}
     me.progress("scores", 1, 1)
     return Answers(task, new, received)
 
 
 def coordinator(me: Coordinator, task: KeptScoresTask) -> None:
     """The coordinator's program: it compares digests of ids."""
-    check_count(compare_rows(me, task.owners), task.rows_at_most)
+    compare_rows(me, task)
 
 
 def simulate(new: Mapping[str, New], task: KeptScoresTask, stream: Stream) -> Answers:
     """What the active party would hold, computed in one place: the same rounding and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     told = {name: task.grid.real(noised(new[name], name, task, stream)) for name in task.passives}
     return Answers(task, new[task.active], told)
 
 
 def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
-    """A message: scores by blurred weights, clipped, on the grid, with an owner's noise."""
+    """One owner's message: scores with blurred weights, clipped, on the grid, with its noise."""
     blur = own_noise(name, task.weights_variance(name)).draw((len(new.weights),), stream)
     blurred = task.grid.real(task.grid.quantise(new.weights) + blur)
     clip = task.sender(name).score_clip

@@ -1,26 +1,24 @@
 """The public task of scores by kept weights: whose scores are sent to whom, within which bounds, under which noise.
 
-Weights that were kept are not private: they say something about the people they were fitted to, and so would every
-score made with them. So each sender first blurs its weights, for this question alone, and makes the scores with the
-blurred ones. What is left to protect is then one score of each new person.
+Weights that were kept depend on the people they were fitted to, and so does every score made with them. So each sender
+first adds noise to its weights ("blurs" them), for this question only, and makes the scores with the blurred weights.
+What is left to protect is then one score of each new person.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
-from colonnade.errors import CapacityError, StudyError
-from colonnade.privacy import Budget, Event, Trust
-from colonnade.privacy.calibrate import with_least_noise
-from colonnade.privacy.noise.grid import Grid
-from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire, seconds_per_draw
+from colonnade.errors import StudyError
+from colonnade.privacy import Event, Trust
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.task import STEPS
-from colonnade.protocols.messages import NOISE_UNIT, Told, own_noise, told
+from colonnade.protocols.messages import NOISE_UNIT, OverMessages, told_event
 
 PROTOCOL = "exchange-ask 1"
 _STEEPEST = 6
@@ -41,19 +39,19 @@ class Sender:
 
     @property
     def lean(self) -> int:
-        """By which power of 2 the variance of the noise on weights is a larger multiple than that on scores.
+        """The power of 2 by which noise on weights is larger than on scores, in units of squared sensitivity.
 
-        At that ratio both add about as little to a score as is possible for what they cost together.
+        At that ratio both together add the least noise to a score for the privacy that they cost together.
         """
         if not self.drift:
             return _STEEPEST
         square = (2 * Fraction(self.score_clip) / (Fraction(self.row_norm) * Fraction(self.drift))) ** 2
-        # The nearest power of 2, by comparisons that are exact and so alike on every machine.
+        # The nearest power of 2, by exact comparisons, which are the same on every machine.
         return sum(square >= Fraction(2) ** (2 * k - 1) for k in range(1 - _STEEPEST, 1 + _STEEPEST)) - _STEEPEST
 
 
 @dataclass(frozen=True)
-class KeptScoresTask(Told):
+class KeptScoresTask(OverMessages):
     """The public task. All owners and the coordinator hold an equal one.
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners, and sends one clipped score a person,
@@ -70,9 +68,9 @@ class KeptScoresTask(Told):
     model: str = ""
     names: tuple[str, ...] = ()
 
-    told_number: ClassVar[str] = "score"
-    why_no_rounds: ClassVar[str] = "makes one release"
-    rows_key: ClassVar[str] = "rows_at_most"
+    error_on = "score"
+    rows_key = "rows_at_most"
+    message_rounds = 7  # ready, go; salt, digests, verdict; scores
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(sender.owner for sender in self.senders) != self.passives:
@@ -84,30 +82,15 @@ class KeptScoresTask(Told):
     # --- who
 
     @property
-    def owners(self) -> tuple[str, ...]:
-        """Who holds columns, in order."""
-        return self.trust.owners
-
-    @property
     def everyone(self) -> tuple[str, ...]:
         """Who learns the result."""
         return (self.active,)
-
-    @property
-    def passives(self) -> tuple[str, ...]:
-        """The owners whose scores are sent."""
-        return tuple(owner for owner in self.owners if owner != self.active)
 
     def sender(self, owner: str) -> Sender:
         """One owner's bounds."""
         return self.senders[self.passives.index(owner)]
 
     # --- noise and events
-
-    @property
-    def grid(self) -> Grid:
-        """On which multiples scores and blurred weights lie."""
-        return Grid(self.bits)
 
     def _score_square(self, owner: str) -> int:
         """Given the blurred weights, only the person's own score moves."""
@@ -128,41 +111,35 @@ class KeptScoresTask(Told):
 
     def deviation(self, owner: str) -> float:
         """The standard deviation of the noise on each score."""
-        return float(math.sqrt(self.score_variance(owner)) / (1 << self.bits))
+        return self.deviation_of(self.score_variance(owner))
 
     def blur(self, owner: str) -> float:
-        """About the deviation that blurred weights give to a score: for a row of half the square of its bound."""
-        each = math.sqrt(self.weights_variance(owner)) / (1 << self.bits)
+        """About the deviation that blurred weights give to a score, for a row of half its largest squared norm."""
+        each = self.deviation_of(self.weights_variance(owner))
         return float(self.sender(owner).row_norm * each * math.sqrt(0.5))
 
     def score_event(self, owner: str) -> Event:
-        """What the scores of an owner tell about its columns of a new person."""
+        """The event that an owner's scores are sent, which tells about its columns of a new person."""
         square = self._score_square(owner)
         return self._event(f"new scores of {owner}", owner, self.rows_at_most, square, self.score_variance(owner))
 
     def weights_event(self, owner: str) -> Event:
-        """What its blurred weights tell about its columns of somebody in the fit; they are sent as scores only."""
+        """The event of its blurred weights, which tell about people in the fit; only scores with them are sent."""
         size, square = self.sender(owner).weights, self._weights_square(owner)
         return self._event(f"blurred weights of {owner}", owner, size, square, self.weights_variance(owner))
 
     def _event(self, name: str, owner: str, numbers: int, square: int, variance: int) -> Event:
-        return told(name, owner, numbers, square, variance, STEPS, (self.active,))
+        return told_event(name, owner, numbers, square, variance, STEPS, (self.active,))
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """Everything that is told, and what it is made of: who is both new and in the fit is told of by both."""
+        """The events of scores and of the weights in them; both count for a person who is new and in the fit."""
         return tuple(made(owner) for owner in self.passives for made in (self.weights_event, self.score_event))
 
     @property
     def openings(self) -> Mapping[Event, int]:
-        """How often each event's numbers are told; blurred weights never are."""
+        """How often the numbers of each event are sent; blurred weights never are."""
         return {self.score_event(owner): 1 for owner in self.passives}
-
-    def calibrated(self, budgets: tuple[Budget, ...]) -> KeptScoresTask:
-        """The same with the least noise that keeps every budget."""
-        calibrated = with_least_noise(lambda noise: replace(self, noise=noise), self.trust, budgets, owners=1)
-        _ = calibrated.bound  # refused now, not in the middle
-        return calibrated
 
     # --- what sessions, studies and records ask
 
@@ -172,38 +149,21 @@ class KeptScoresTask(Told):
         return self.rows_at_most
 
     @property
-    def times_told(self) -> int:
-        """Every score is told once."""
-        return 1
-
-    @property
-    def message_rounds(self) -> int:
-        """How often everybody waits for somebody."""
-        return 7  # ready, go; salt, digests, verdict; scores
-
-    @property
     def bound(self) -> int:
         """The largest magnitude of a number that is sent."""
-        reach = max(sender.score_clip for sender in self.senders) * (1 << self.bits)
         widest = max(max(self.score_variance(owner), self.weights_variance(owner)) for owner in self.passives)
-        bound = math.ceil(reach) + own_noise(self.active, widest).reach(spare=1)
-        if bound >= 2**62:
-            raise CapacityError("such noise does not fit 64-bit integers: raise epsilon")
-        return bound
+        return self.bound_of(max(sender.score_clip for sender in self.senders), widest, "raise epsilon")
 
     @property
     def noise_std(self) -> float:
         """The largest standard deviation of the noise on one party's score."""
         return max(self.deviation(owner) for owner in self.passives)
 
-    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
-        """Bytes, memory and seconds of each participant."""
-        pace = seconds_per_draw()
+    def load(self, name: str, rows: int, pace: float) -> Load:
+        """Bytes, memory and seconds of one participant; one number of noise takes ``pace`` seconds."""
         widths = {sender.owner: sender.weights - 1 for sender in self.senders}
         widths[self.active] = len(self.names) - sum(widths.values())
-        return tuple(self._load(name, widths.get(name, 0), rows, pace) for name in participants)
-
-    def _load(self, name: str, width: int, rows: int, pace: float) -> Load:
+        width = widths.get(name, 0)
         sent, drawn = (NUMBER * rows, rows + width) if name in self.passives else (0, 0)
         memory = BASE_MEMORY + (NUMBER * rows * (3 * width + 4) if name in self.owners else 0)
         seconds = pace * drawn + seconds_on_wire(sent, self.message_rounds)
@@ -212,10 +172,7 @@ class KeptScoresTask(Told):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            "noise_std": self.noise_std,
+        return self.noise_facts | {
             "deviations": {owner: self.deviation(owner) for owner in self.passives},
             "blurs": {owner: self.blur(owner) for owner in self.passives},
             "to": self.active,

@@ -1,4 +1,4 @@
-"""The losses of generalised linear models, with the bounds that privacy rests on (docs/theory/glm-families.md).
+"""The losses of generalised linear models, with the bounds that privacy needs (docs/theory/glm-families.md).
 
 A score t is counted from the middle of a public region, so that weights of zero are a sensible start. Every slope is
 non-decreasing in its score, at most ``slope_bound`` in size and moves by at most ``curvature`` times the score.
@@ -51,11 +51,11 @@ class Family(ABC):
     @property
     @abstractmethod
     def curvature(self) -> float:
-        """By how much a slope moves, at most, for each unit that its score moves; rounded up."""
+        """The largest change of a slope for each unit that its score changes; rounded up."""
 
     @property
     def own(self) -> Fraction:
-        """How far one row's sent slope moves, at most, when its score and its label change; rounded up."""
+        """The largest change of one row's sent slope when its score and its label change; rounded up."""
         least, most = self._extremes
         spread = Fraction(most) - Fraction(least) + _MARGIN * Fraction(self._size)
         return min(spread, 2 * Fraction(self.slope_bound))
@@ -90,7 +90,7 @@ class Family(ABC):
         return self._losses(at, y) + self.slopes(at, y) * (t - at)
 
     def hessian(self, t: Vector, y: Vector) -> Vector:
-        """The second derivative of the loss, in [0, ``curvature``]; at a corner the larger of both sides'."""
+        """The second derivative of the loss, in [0, ``curvature``]; at a corner the larger of both values."""
         first, last = self._bent(y)
         inside = (first <= t) & (t <= last)
         return np.where(inside, np.minimum(self._bends(np.clip(t, first, last), y), self.curvature), 0.0)
@@ -114,12 +114,12 @@ class Family(ABC):
 
     @property
     def _size(self) -> float:
-        """How large the numbers are whose difference is a slope: what roundings are relative to."""
+        """The size of the numbers whose difference is a slope; rounding errors are relative to it."""
         return 4 * (1 + self.reach)
 
     @abstractmethod
     def _bent(self, y: Vector) -> tuple[Vector, Vector]:
-        """Between which scores the loss is not straight."""
+        """The least and the largest score between which the loss is curved."""
 
     @abstractmethod
     def _slopes(self, t: Vector, y: Vector) -> Vector: ...
@@ -175,12 +175,12 @@ class Linear(Family):
 
     @property
     def typical_curvature(self) -> float:
-        """Nearly every residual is on the squared part, unless that is narrow."""
+        """Nearly every residual is in the squared part of the loss, unless that part is narrow."""
         return min(1.0, self.slope_bound / 0.5)
 
     @property
     def typical_spread(self) -> float:
-        """A third of the label's half range, or what the clip leaves of it."""
+        """A third of the label's half range, or less if slopes are clipped."""
         return min(0.35, 0.8 * self.slope_bound)
 
     def mean(self, t: Vector) -> Vector:
@@ -303,12 +303,12 @@ class Poisson(_LogLink):
 
     @property
     def typical_curvature(self) -> float:
-        """That of a mean in the middle of the region."""
+        """The curvature for a mean in the middle of the region."""
         return math.exp(self.centre) / self.scale
 
     @property
     def typical_spread(self) -> float:
-        """That of counts around a mean in the middle of the region."""
+        """The deviation of counts around a mean in the middle of the region."""
         return min(math.exp(0.5 * self.centre) / self.scale, 0.8 * self.slope_bound)
 
     def _raw(self, mean: Any, y: Any) -> Any:
@@ -343,7 +343,7 @@ class Gamma(_LogLink):
 
     @property
     def typical_spread(self) -> float:
-        """That of amounts whose deviation is seven tenths of the mean."""
+        """The spread of amounts whose deviation is seven tenths of the mean."""
         return min(0.7 / self.scale, 0.8 * self.slope_bound)
 
     def _raw(self, mean: Any, y: Any) -> Any:
@@ -361,6 +361,6 @@ class Gamma(_LogLink):
         return y / (self.mean(t) * self.scale)
 
 
-@lru_cache(maxsize=64)  # a pre-flight asks thousands of times
+@lru_cache(maxsize=64)  # called thousands of times before a study
 def _up(value: float, scale: float) -> float:
     return math.nextafter(float(Fraction(value) / Fraction(scale) * (1 + _MARGIN)), math.inf)

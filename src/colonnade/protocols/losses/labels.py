@@ -1,4 +1,4 @@
-"""From a label's column to a loss with proven bounds, and from the encoded label to the loss's own."""
+"""From a label's column to a loss with proven bounds, and from the encoded label to the label as the loss takes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["NAMES", "Family", "Gamma", "Linear", "Logistic", "Poisson", "Svm", "
 
 Refuse = Callable[[NDArray[np.bool_], str], None]
 """Raise an error for the first row that is wrong, with why."""
-_FARTHEST = 100.0  # e^100: beyond any mean, and far from where an exponential overflows
+_FARTHEST = 100.0  # e^100 is larger than any mean, and exponentials do not overflow there
 _LEAST_SHARE = 0.01
 _ROUNDING = 1e-9
 
@@ -134,7 +134,7 @@ def _poisson(column: Column, options: _Options) -> Family:
     ends = options.region or (math.log(max(found.low, _LEAST_SHARE * found.high)), math.log(found.high))
     least, most = math.exp(ends[0]), math.exp(ends[1])
     largest = max(most - found.low, found.high - least)
-    # Two deviations of the largest mean, yet a quarter of it at least: larger counts are hardly ever Poisson.
+    # Two deviations of the largest mean, but at least a quarter of it: counts further away are hardly ever Poisson.
     scale = min(options.clip or max(2 * math.sqrt(most), most / 4), largest)
     return Poisson(1.0, (ends[1] - ends[0]) / 2, found.low, found.high, sum(ends) / 2, scale)
 

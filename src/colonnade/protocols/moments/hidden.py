@@ -1,15 +1,15 @@
-"""Second moments over the people whom all owners hold, when nobody knows who they are.
+"""Second moments of the people whom all owners hold, when nobody knows who these people are.
 
-Alignment has given every row of every owner a place in one universe of slots; equal people have equal slots, and an
-owner knows those of its own rows only. Block by block over the slots
+Alignment has given every row of every owner a place in one universe of slots; the rows of one person have the same
+slot, and an owner knows the slots of its own rows only. For one block of slots after the other:
 
 1. each owner deals its integer rows x_p, zeros where it holds nobody, and its bit whether it holds somebody;
 2. the seats multiply the bits, two at a time: m = 1 where all owners hold the same person, else 0;
 3. they multiply the rows x = (x_1 .. x_P) by m, and lower the degree of the shares again: y = m x;
 4. with the public constant k as a last column they add (y, k m) (x, k)' to the sums, which is m (x, k) (x, k)'.
 
-At the end every owner deals its noise, and sums and noise are opened together. There is nothing that an owner could
-add up in the clear: it does not know which of its rows count. What is sent depends on the size of the universe alone.
+At the end every owner deals its noise, and sums and noise are opened together. An owner cannot add up its own products
+in the clear, as it does not know which of its rows count. What is sent depends only on the size of the universe.
 docs/theory/hidden-members.md says what this hides, and from whom.
 """
 
@@ -23,7 +23,7 @@ from colonnade.protocols.roles import Role
 
 
 class HiddenSeat:
-    """A committee member's work: the flags, the rows that they leave, and the products of those."""
+    """A committee member's work: who is held by all owners, the rows of these people, and their products."""
 
     def __init__(self, me: Role, task: Moments) -> None:
         self.me, self.task, self.hand = me, task, me.hand
@@ -45,15 +45,12 @@ class HiddenSeat:
 
     def _received(self, slots: int, mine: Shares | None) -> tuple[Shares, Shares]:
         """The rows of all owners side by side, and their bits."""
-        shares = []
-        for block in self.task.blocks:
-            shape = (slots, len(block.columns) + 1)
-            shares.append(mine if block.owner == self.me.name and mine else self.hand.receive(block.owner, shape))
+        shares = [self.me.dealt_by(block.owner, (slots, len(block.columns) + 1), mine) for block in self.task.blocks]
         rows, bits = ([share.columns(part) for share in shares] for part in (slice(0, -1), slice(-1, None)))
         return beside(*rows), beside(*bits)
 
     def _all_of(self, bits: Shares) -> Shares:
-        """The product of all columns: half of them times the other half, until one is left."""
+        """The product of all columns: multiply one half of them by the other half until one column is left."""
         while (count := bits.shape[1]) > 1:
             half = count // 2
             pairs = self.hand.multiply(bits.columns(slice(0, half)), bits.columns(slice(half, 2 * half)))
@@ -66,11 +63,9 @@ class HiddenSeat:
         return Shares(np.broadcast_to(residues, (len(residues), slots, 1)), 0)
 
     def total(self, mine: Shares | None) -> Shares:
-        """The sums as often as they are opened, and everybody's noise."""
+        """The upper triangle of the sums, times the weights that the task opens them with, and everybody's noise."""
         task, hand = self.task, self.hand
         rows, columns = np.triu_indices(task.width)
         upper = Shares(self.sums.values[:, rows, columns], self.sums.degree)
-        parts = [hand.multiply(upper, Shares(hand.system.split(task.weights), 0))]
-        for owner in task.owners:
-            parts.append(mine if owner == self.me.name and mine else hand.receive(owner, (task.entries,)))
-        return hand.add(parts)
+        weighted = hand.multiply(upper, Shares(hand.system.split(task.weights), 0))
+        return hand.add([weighted, *(self.me.dealt_by(owner, (task.entries,), mine) for owner in task.owners)])

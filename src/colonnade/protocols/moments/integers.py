@@ -21,7 +21,7 @@ class OwnBlock:
         self.task = task
         self.span = task.span(owner)
         self.first = owner == task.owners[0]
-        block = task.blocks[task.owners.index(owner)]
+        block = task.block(owner)
         self.limit = task.block_norm_squared(block)
         self.groups = task.limits.groups(block) if task.laplace else ()
         width = self.span.stop - self.span.start
@@ -30,7 +30,7 @@ class OwnBlock:
         self.rows = 0
 
     def blocks(self, table: Rows, stream: Stream) -> Iterator[NDArray[np.float64]]:
-        """The integers that are dealt: rounded rows; where members are hidden, of all slots, and last who is there."""
+        """The integers that are dealt: rounded rows; if members are hidden, a row a slot, last whether it is taken."""
         step = self.task.rows_per_block
         if table.places is None:
             for rows in table.blocks(step):
@@ -67,7 +67,7 @@ class OwnBlock:
 
 
 def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int64]:
-    """X'X of integer rows of bounded norm, exactly: blocks whose sums stay below 2^53."""
+    """X'X of integer rows of bounded norm, exact because it is computed in blocks whose sums stay below 2^53."""
     gram = np.zeros((whole.shape[1], whole.shape[1]), dtype=np.int64)
     step = max(1, 2**53 // max(1, norm_squared))
     for start in range(0, len(whole), step):
@@ -85,9 +85,9 @@ def noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
 
 
 def entry_noise(task: Moments, copies: NDArray[np.int64], stream: Stream, scale: int = 0) -> NDArray[np.int64]:
-    """One owner's noise for entries that stand so often in the full matrix; audits attack this very function.
+    """One owner's noise for entries, each of which stands ``copies`` times in the full matrix; audits attack this.
 
-    ``scale`` is that of the entries where owners named their own; the noise of the task is the default.
+    ``scale`` is the scale of Laplace noise on these entries; 0 means the noise of the task.
     """
     noise = np.zeros(copies.shape, dtype=np.int64)
     added = task.additive_of(scale)

@@ -1,4 +1,4 @@
-"""What one person can do to second moments: bounds that owners enforce on their integers, and what follows.
+"""How far one person can move second moments: bounds that owners enforce on their integers, and the events of releases.
 
 Skellam and discrete Gaussian noise rest on the L2 norm of an owner's row, discrete Laplace noise on the L1 norm of
 each group of its columns (docs/theory/moments-sensitivity.md, docs/theory/functional-sensitivity.md).
@@ -12,19 +12,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.additive import LAPLACE, Law
-from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.privacy.additive import LAPLACE, AdditiveNoise, AdditiveRelease, Law
+from colonnade.privacy.sensitivity import Sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from colonnade.protocols.rows import Block
+
+NAME = "second moments"
+THEOREM = "moments-sensitivity"
+GROUPED_THEOREM = "functional-sensitivity"
+HIDDEN_THEOREM = "hidden-members"
+_MOST_REFINED = 16  # owners; of more owners each holds too few of the columns for a smaller bound to matter
 
 
 @dataclass(frozen=True)
 class Level:
     """The entries that get Laplace noise of one scale.
 
-    They are the products within the ``fresh`` owners' columns, of these with the ``lower`` owners' and with the
-    constant, and where ``top`` the square of the constant.
+    They are the products of two columns of ``fresh`` owners, of a column of a ``fresh`` and one of a ``lower`` owner,
+    and of a column of a ``fresh`` owner and the constant; if ``top``, also the square of the constant.
     """
 
     scale: int
@@ -42,7 +48,7 @@ class Level:
 class Limits:
     """Bounds on the integer rows of all owners, with a constant column.
 
-    With ``hidden`` one record of one owner decides whether a whole row is there (docs/theory/hidden-members.md).
+    With ``hidden``, one record of one owner decides whether a whole row counts (docs/theory/hidden-members.md).
     """
 
     blocks: tuple[Block, ...]
@@ -80,7 +86,7 @@ class Limits:
 
     @cached_property
     def norms_squared(self) -> dict[str, int]:
-        """The same for every owner."""
+        """For every owner, the largest squared norm of its rounded row."""
         return {block.owner: self.block_norm_squared(block) for block in self.blocks}
 
     @property
@@ -135,7 +141,7 @@ class Limits:
         fresh, lower = (self.radii(set(side) & set(owners)) for side in (level.fresh, level.lower))
         kept, below = (self.radii(set(side) - set(owners)).total for side in (level.fresh, level.lower))
         fixed = kept + below + self.constant
-        # Either as if all pairs of these owners were in the level, or the two kinds of its pairs one by one.
+        # The smaller of two bounds: all pairs of these owners at once, or the two kinds of pairs one after the other.
         together = grouped_replace_l1(fresh + lower, fixed)
         apart = grouped_replace_l1(fresh, fixed) + 2 * (fresh.total + kept) * lower.total
         return math.floor(min(together, apart))
@@ -153,9 +159,50 @@ class Limits:
 
 
 def levels(scales: dict[str, int]) -> Iterator[Level]:
-    """Levels of scales that owners named: an entry between two owners gets the larger one."""
+    """The levels of scales that owners named; an entry of two owners gets the larger of their scales."""
     distinct = sorted(set(scales.values()))
     for scale in distinct:
         fresh = tuple(owner for owner, own in scales.items() if own == scale)
         lower = tuple(owner for owner, own in scales.items() if own < scale)
         yield Level(scale, fresh, lower, top=scale == distinct[-1])
+
+
+def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
+    """The event of all entries, with Skellam or discrete Gaussian noise on each copy in the full matrix."""
+    moved = moments_sensitivity(limits.norm_squared, limits.width)
+    refined = ((owner, *limits.changed(_others(limits, owner))) for owner in _refined(limits))
+    return noise.release(
+        NAME,
+        limits.width**2,
+        moved,
+        theorem=_theorems(limits, THEOREM),
+        others=tuple(found for found in refined if found[2] < moved.replace_l2_squared),
+    )
+
+
+def laplace_release(limits: Limits, level: Level, noise: AdditiveNoise) -> AdditiveRelease:
+    """The event of the entries of one level, each opened once with discrete Laplace noise of its scale."""
+    added, replaced = limits.added_l1(level), limits.replaced_l1(level, limits.owners)
+    refined = ((owner, limits.replaced_l1(level, _others(limits, owner)), 0) for owner in _refined(limits))
+    whole = level.top and not level.lower
+    return noise.release(
+        NAME if whole else f"{NAME}, scale {level.scale}",
+        limits.size(level),
+        Sensitivity(added, added**2, replaced, replaced**2),  # no L2 norm is larger than the L1 norm
+        theorem=_theorems(limits, GROUPED_THEOREM),
+        about=() if level.top or limits.hidden else level.about,
+        others=tuple(found for found in refined if found[1] < replaced),
+    )
+
+
+def _theorems(limits: Limits, theorem: str) -> str:
+    return f"{theorem}, {HIDDEN_THEOREM}" if limits.hidden else theorem
+
+
+def _refined(limits: Limits) -> tuple[str, ...]:
+    """The owners for whom a smaller bound is computed, because their own columns stay the same when others' change."""
+    return limits.owners if len(limits.owners) <= _MOST_REFINED and not limits.hidden else ()
+
+
+def _others(limits: Limits, owner: str) -> tuple[str, ...]:
+    return tuple(other for other in limits.owners if other != owner)

@@ -1,15 +1,15 @@
 """Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
 
 Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee. The
-committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Own blocks
-never pass through the multiplication: their owner computes them in the clear and deals them as one input
+committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Products of
+two columns of one owner are not multiplied on shares: their owner computes them in the clear and deals them
 together with its noise. A public constant column gives the count and the means in the same release.
 
 The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above it, which is the full matrix
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
 
-Where nobody knows whom all owners hold, the seats compute own blocks too (``hidden``).
+If nobody knows which people all owners hold, the seats compute all products (``hidden``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError, StudyError
+from colonnade.errors import StudyError
 from colonnade.mpc import Shares, beside
 from colonnade.protocols.moments.hidden import HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_count, compare_rows
+from colonnade.protocols.rounds import Rounds
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream
 
 _FEW = 8
@@ -38,12 +40,11 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
     _check_places(table, task)
-    rows = agree_on_rows(me, task.owners, table)
-    check_count(rows, task.rows_at_most, task.hidden)
+    rows = agree_on_rows(me, task, table, hidden=task.hidden)
     own = OwnBlock(task, me.name)
     seat = _seat(me, task)
-    blocks, sizes = own.blocks(table, stream), block_sizes(rows, task.rows_per_block)
-    for index, size in enumerate(sizes):
+    blocks = own.blocks(table, stream)
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         with me.meter.phase("encode"):
             whole = next(blocks)
         with me.meter.phase("deal"):
@@ -53,7 +54,6 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
                 own.add(whole)
         if seat:
             seat.multiply(size, mine)
-        me.progress("multiply", index + 1, len(sizes))
     with me.meter.phase("deal"):
         mine = me.hand.deal(own.entries() + noise)
     return _open(me, seat.total(mine) if seat else None, task)
@@ -61,22 +61,19 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
 
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most, task.hidden)
+    rows = compare_rows(me, task, hidden=task.hidden)
     seat = _seat(me, task)
     if seat is None:
         return _open(me, None, task)
-    sizes = block_sizes(rows, task.rows_per_block)
-    for index, size in enumerate(sizes):
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         seat.multiply(size, None)
-        me.progress("multiply", index + 1, len(sizes))
     return _open(me, seat.total(None), task)
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
     """The same integers in the clear, before noise.
 
-    The tables hold what owners deal: where members are hidden, a row a slot, and last whether there is anybody.
+    ``tables`` hold what owners deal: if members are hidden, one row a slot, whose last number is 1 if it is taken.
     """
     parts = [tables[owner].astype(object) for owner in task.owners]
     held = np.ones((len(parts[0]), 1), dtype=object)
@@ -91,8 +88,8 @@ def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: Stream) -> NoisyMoments:
     """What the protocol would publish, computed in one place: the same rounding, integers and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it. The rows are those of the people whom all
-    owners hold, whether or not owners would know that.
+    It is for evaluation on data that may be in one place; a study never calls it. The rows are those of the people whom
+    all owners hold, also if members are hidden.
     """
     whole = [OwnBlock(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
@@ -113,12 +110,9 @@ class Seat:
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every owner and add its products between owners."""
-        blocks, hand = self.task.blocks, self.me.hand
+        hand = self.me.hand
         with self.me.meter.phase("receive"):
-            shares = [
-                mine if block.owner == self.me.name and mine else hand.receive(block.owner, (rows, len(block.columns)))
-                for block in blocks
-            ]
+            shares = [self.me.dealt_by(block.owner, (rows, len(block.columns)), mine) for block in self.task.blocks]
         with self.me.meter.phase("multiply"):
             for left, right in self.pairs:
                 product = hand.inner(beside(*shares[left]), beside(*shares[right]))
@@ -134,10 +128,8 @@ class Seat:
         me, task = self.me, self.task
         rows, columns = np.triu_indices(task.width)
         products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
-        parts = [products if task.laplace else me.hand.scale(products, 2)]
-        for owner in task.owners:
-            parts.append(mine if owner == me.name and mine else me.hand.receive(owner, (task.entries,)))
-        return me.hand.add(parts)
+        dealt = [me.dealt_by(owner, (task.entries,), mine) for owner in task.owners]
+        return me.hand.add([products if task.laplace else me.hand.scale(products, 2), *dealt])
 
 
 def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
@@ -147,7 +139,7 @@ def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
 
 
 def _check_places(table: Rows, task: Moments) -> None:
-    """Rows that were aligned in one way are not computed on in the other."""
+    """Refuse a table that was aligned with hidden members for a task without them, and the other way round."""
     if task.hidden and table.places is None:
         raise StudyError(
             "the study hides whom all parties hold, and this table was not aligned so: align it with hidden = true"
@@ -165,14 +157,12 @@ def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
         for event, here in zip(task.events, task.opened_together, strict=True):
             part = None if total is None else Shares(total.values[:, here], total.degree)
             opened = me.reveal(part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound)
-            if opened is None:
-                raise ProtocolError(f"{me.name} is not among those who may know the result")
-            entries[here] = opened.astype(np.int64)
+            entries[here] = me.entitled(opened).astype(np.int64)
     return NoisyMoments(task, entries)
 
 
 def _pairs(owners: int) -> list[tuple[slice, slice]]:
-    """Every two owners once: one by one where they are few, else in few large products."""
+    """Every pair of owners once: single pairs if there are few owners, else few large groups."""
     if owners > _FEW:
         return list(_halves(0, owners))
     return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]

@@ -1,10 +1,9 @@
 """What published second moments tell about each party's columns alone, and noise chosen party by party.
 
-A party asks about people whose columns elsewhere are known to everybody: one person's columns with this party are
-replaced, and whoever sees the published result must not be able to tell. It is less than what is promised about a
-whole person, since fewer columns move less (docs/theory/functional-sensitivity.md, moments-sensitivity.md). Where
-nobody knows who takes part it is no less: a party's record decides whether a whole row is there
-(docs/theory/hidden-members.md).
+The question is about people whose columns with the other parties are known to everybody: one person's columns with
+this party are replaced, and whoever sees the published result must not notice it. This costs less than what is promised
+about a whole person, because fewer columns change (docs/theory/functional-sensitivity.md, moments-sensitivity.md). If
+members are hidden it costs the same: a party's record decides whether a row counts (docs/theory/hidden-members.md).
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ def protection(task: Moments, delta: float) -> dict[str, float]:
 def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float) -> Moments:
     """The task with the least noise under which no party's columns cost more than the epsilon it names.
 
-    With Laplace noise each party gets a scale of its own, and an entry between two parties the larger one; with the
-    other laws, and where each record moves all entries because members are hidden, there is one noise for all.
+    With Laplace noise each party gets its own scale, and an entry of two parties the larger of theirs. With the other
+    laws, and with hidden members, where each record changes all entries, all entries have the same noise.
     """
     if set(epsilons) != set(draft.owners):
         raise StudyError(
@@ -58,11 +57,11 @@ def _least_noise(draft: Moments, owner: str, budget: Budget) -> int:
     def events(noise: int) -> Sequence[Event]:
         return _normal(replace(draft, noise=noise), owner)
 
-    return least_noise(events, draft.trust, [budget], owners=draft.parts)
+    return least_noise(events, draft.trust, [budget], owners=draft.additive.parts)
 
 
 def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
-    """Descriptions of the release under this relation; each of them bounds what it costs."""
+    """Several descriptions of what the release tells about one party's columns; each gives a valid epsilon."""
     if not task.laplace:
         return [_normal(task, owner)]
     levels = [level for level in task.levels if task.hidden or owner in level.about]
@@ -71,7 +70,7 @@ def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
         for level, event in zip(task.levels, task.events, strict=True)
         if level in levels
     ]
-    # All entries that move, as if each had the least noise among them.
+    # All entries that change, each counted with the least noise of them.
     at_once = replace(
         by_level[0], replace_l1=task.limits.changed_l1([owner]), dimension=sum(event.dimension for event in by_level)
     )

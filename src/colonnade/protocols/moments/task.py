@@ -1,4 +1,4 @@
-"""The public task of second moments, and the published result: what is known before and after the protocol."""
+"""The public task of second moments: what everybody knows before the protocol."""
 
 from __future__ import annotations
 
@@ -7,37 +7,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, DiscreteLaplaceRelease, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
-from colonnade.privacy.calibrate import with_least_noise
-from colonnade.protocols.cost import Cells
-from colonnade.protocols.moments.limits import Level, Limits, levels
-from colonnade.protocols.moments.releases import laplace_release, normal_release
+from colonnade.protocols.cost import WORD, Cells
+from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
 from colonnade.protocols.rows import Block, JointRows
 from colonnade.protocols.task import Adjustable
 
-__all__ = ["Block", "Law", "Moments", "NoisyMoments", "calibrated"]
+__all__ = ["Block", "Law", "Moments"]
 
 PROTOCOL = "second moments 2"
-_LARGEST_MESSAGE = 2**27
 
 
 @dataclass(frozen=True)
-class Moments(JointRows):
+class Moments(JointRows, OnShares):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
-    all owners' shares together. Of Laplace noise a whole variable is left when the shares of ``known`` owners are
-    subtracted (other laws ignore that number). With ``own_noise``, one scale an owner, an entry between two owners
-    gets the larger of theirs; ``noise`` is then the largest of all. With ``hidden`` nobody knows whom all owners hold:
-    rows are dealt for every slot of a common universe, whose size then counts as the number of rows.
+    all owners' shares together. Laplace noise is still whole when the shares of ``known`` owners are subtracted (other
+    laws ignore that number). With ``own_noise``, one scale an owner, an entry of two owners gets the larger of their
+    scales; ``noise`` is then the largest of all. With ``hidden`` nobody knows which people all owners hold: rows are
+    dealt for every slot of a common universe, and the number of slots counts as the number of rows.
     """
 
     blocks: tuple[Block, ...]
@@ -52,6 +49,8 @@ class Moments(JointRows):
     block_rows: int = 8192
     hidden: bool = False
 
+    noise_on = "an entry of X'X"
+
     def __post_init__(self) -> None:
         if not 0 <= self.known < len(self.blocks):
             raise PrivacyError(
@@ -64,7 +63,7 @@ class Moments(JointRows):
 
     @property
     def laplace(self) -> bool:
-        """Whether the noise is discrete Laplace, which opens each entry as it is: once, with weight one."""
+        """Whether the noise is discrete Laplace; each entry is then opened once, with weight one."""
         return self.additive.laplace
 
     @property
@@ -74,21 +73,12 @@ class Moments(JointRows):
 
     @cached_property
     def weights(self) -> NDArray[np.int64]:
-        """By which number each entry of the upper triangle is multiplied before it gets its noise.
+        """The number by which each entry of the upper triangle is multiplied before it gets its noise.
 
         An entry off the diagonal stands twice in the full matrix, and both copies are opened as one sum.
         """
         rows, columns = np.triu_indices(self.width)
         return np.where((rows == columns) | self.laplace, 1, 2)
-
-    def span(self, owner: str) -> slice:
-        """Where an owner's columns lie."""
-        start = 0
-        for block in self.blocks:
-            if block.owner == owner:
-                return slice(start, start + len(block.columns))
-            start += len(block.columns)
-        raise KeyError(owner)
 
     # --- bounds and noise
 
@@ -108,26 +98,16 @@ class Moments(JointRows):
 
     @cached_property
     def additive(self) -> AdditiveNoise:
-        """The noise of all owners; of entries with a scale of their own it is the largest."""
+        """The noise of all owners; if owners named their own scales, that of the largest scale."""
         return AdditiveNoise(self.law, self.noise, self.owners, self.known)
 
     def additive_of(self, scale: int) -> AdditiveNoise:
-        """The noise of entries with such a scale, for Laplace noise; 0 is that of the task."""
+        """The noise of entries with this scale, for Laplace noise; 0 means the noise of the task."""
         return replace(self.additive, scale=scale) if scale and self.laplace else self.additive
-
-    @property
-    def parts(self) -> int:
-        """Into how many equal shares the noise is split: its parameter must be a multiple of this number."""
-        return self.additive.parts
-
-    @property
-    def share(self) -> Fraction:
-        """One owner's share of the noise: of its parameter, or for Laplace noise of a whole variable."""
-        return self.additive.share
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The entries by their scale; there is more than one only where owners named their own."""
+        """The entries grouped by their scale; there is one group unless owners named their own scales."""
         scales = self.own_noise or (self.noise,) * len(self.owners)
         return tuple(levels(dict(zip(self.owners, scales, strict=True))))
 
@@ -142,14 +122,10 @@ class Moments(JointRows):
         found[-1] = max(own)  # the constant's square
         return found
 
-    def variance(self, scale: int = 0) -> float:
-        """Variance of the noise of all owners on an opened entry of weight one."""
-        return self.additive_of(scale).variance
-
     @property
     def noise_std(self) -> float:
         """Largest standard deviation of the noise on an entry of X'X, in the units of the columns."""
-        return math.sqrt(self.variance()) / self.gamma**2
+        return math.sqrt(self.additive.variance) / self.gamma**2
 
     # --- what is revealed
 
@@ -162,7 +138,7 @@ class Moments(JointRows):
 
     @property
     def event(self) -> AdditiveRelease:
-        """What the one opening reveals, where there is only one."""
+        """What is revealed, if that is a single event."""
         if len(self.events) > 1:
             raise PrivacyError("owners who named their own noise have several releases, one for each scale")
         return self.events[0]
@@ -181,52 +157,37 @@ class Moments(JointRows):
         """The largest magnitude an opened entry can have, noise included."""
         copies = 1 if self.laplace else 2
         bound = self.rows_at_most * self.limits.entry + self.additive.reach(copies)
-        if bound >= 2**62:
-            raise CapacityError(
-                f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}), "
-                f"the row limit ({self.rows_at_most}) or the clips"
-            )
-        return bound
+        return self.within_63_bits(bound, f", the row limit ({self.rows_at_most}) or the clips")
 
-    @cached_property
-    def committee(self) -> Committee:
-        """The seats, with as many primes as the bound needs."""
-        system = ResidueSystem.for_bound(self.bound)
-        if 3 * self.entries * len(system.primes) > _LARGEST_MESSAGE:
+    def check_messages(self, primes: int) -> None:
+        """Refuse more entries than one message can carry."""
+        if not self.fits_message(self.entries, primes):
             raise CapacityError(
                 f"{len(self.names)} encoded columns give {self.entries} entries, more than one message can carry: use "
                 "fewer columns or group the values of categories"
             )
-        return Committee(self.trust.committee, self.trust.threshold, system)
+
+    def calibrated(self, budgets: Sequence[Budget]) -> Self:
+        """The same with the least noise that keeps every budget."""
+        if self.own_noise:
+            raise PrivacyError("where owners named their own noise there is none left to choose; drop one of the two")
+        return super().calibrated(budgets)
 
     @property
     def rows_per_block(self) -> int:
-        """How many rows are dealt at a time: as many as fit a message of the widest owner, or of a seat that lowers."""
+        """How many rows are dealt at a time: as many as fit the largest message of an owner, or of a seat if hidden."""
         widest = self.width if self.hidden else max(len(block.columns) for block in self.blocks)
-        return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * widest * len(self.committee.system.primes))))
+        return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))))
 
-    @property
-    def rows_limit(self) -> int:
-        """As many as the arithmetic is sized for."""
-        return self.rows_at_most
-
-    @property
-    def rows_at_once(self) -> int:
-        """A block of rows is multiplied and forgotten."""
-        return self.rows_per_block
-
-    @property
-    def noise_on(self) -> str:
-        """Which number has noise, in words."""
-        return "an entry of X'X"
+    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
 
     def adjustable(self, rows: int | None) -> AdjustedMoments:
-        """The same with given noise, the same for all parties whatever they named for themselves."""
+        """The task with given noise, equal for all parties; scales that parties named for themselves are dropped."""
         return AdjustedMoments(replace(self, own_noise=()), rows)
 
     @property
     def message_rounds(self) -> int:
-        """How often somebody waits for somebody else, in a study of one block of rows."""
+        """How often participants wait for each other, in a study of one block of rows."""
         lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
         return 6 + lowered + 2 * len(self.events)  # ready, go; salt, digests, verdict; shares; then zero and opening
 
@@ -246,23 +207,17 @@ class Moments(JointRows):
     @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""
-        return {
+        return self.shares_agreement | {
             "protocol": PROTOCOL,
             "blocks": [
                 [block.owner, list(block.columns), block.clip.hex(), [[width, str(r)] for width, r in block.groups]]
                 for block in self.blocks
             ],
-            "seats": list(self.trust.committee),
-            "threshold": self.trust.threshold,
-            "gamma": self.gamma,
             "constant": self.constant,
-            "rows_at_most": self.rows_at_most,
             "rows_per_block": self.rows_per_block,
             "law": self.law,
-            "noise": str(self.noise),
             "known": self.known,
             "own_noise": [str(scale) for scale in self.own_noise],
-            "primes": list(self.committee.system.primes),
             **({"hidden": True} if self.hidden else {}),
         }
 
@@ -270,18 +225,10 @@ class Moments(JointRows):
     def facts(self) -> dict[str, Any]:
         """What a record of a run says about the task."""
         named = {owner: str(scale) for owner, scale in zip(self.owners, self.own_noise, strict=False)}
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            **({"own_noise": named} if named else {}),
-            "noise_std": self.noise_std,
-            "gamma": self.gamma,
+        return self.shares_facts | {
             "constant": self.constant,
-            "columns": len(self.names),
+            **({"own_noise": named} if named else {}),
             **({"hidden": True} if self.hidden else {}),
-            "primes": len(self.committee.system.primes),
-            "value_bits": self.bound.bit_length() + 1,
-            "system_bits": self.committee.system.bits,
         }
 
 
@@ -326,7 +273,7 @@ class AdjustedMoments(Adjustable):
 
     @property
     def _moved(self) -> Sensitivity:
-        """How far one person moves what is released."""
+        """How far one person can move what is released."""
         event = self.task.event
         square = 0 if isinstance(event, DiscreteLaplaceRelease) else event.l2_squared
         return Sensitivity(event.l1, square, event.replace_l1, square)
@@ -334,78 +281,3 @@ class AdjustedMoments(Adjustable):
     def with_rows(self, rows: int) -> AdjustedMoments:
         """The same about so many people."""
         return replace(self, people=rows)
-
-
-def calibrated(draft: Moments, budgets: Sequence[Budget]) -> Moments:
-    """The task with the least noise that keeps all budgets."""
-    if draft.own_noise:
-        raise PrivacyError("where owners named their own noise there is none left to choose; drop one of the two")
-    return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=draft.parts)
-
-
-@dataclass(frozen=True)
-class NoisyMoments:
-    """The published result: integers as opened, and what follows from them without looking at data again."""
-
-    task: Moments
-    opened: NDArray[np.int64]
-
-    @cached_property
-    def matrix(self) -> NDArray[np.float64]:
-        """The noisy second-moment matrix of (x, constant), in the units of the encoded columns."""
-        return self._symmetric(self.opened / (self.task.weights * float(self.task.gamma) ** 2))
-
-    @cached_property
-    def deviations(self) -> NDArray[np.float64]:
-        """The standard deviation of the noise on each entry of the matrix."""
-        task = self.task
-        if task.laplace:
-            known = {scale: math.sqrt(task.variance(scale)) for scale in np.unique(task.scales).tolist()}
-            found = np.array([known[scale] for scale in task.scales.tolist()])
-        else:
-            # The noise of a sum of two copies has twice the variance and is halved with it.
-            found = np.sqrt(task.variance() / task.weights)
-        return self._symmetric(found / float(task.gamma) ** 2)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns, without the constant."""
-        return self.task.names
-
-    @property
-    def constant(self) -> float:
-        """The constant column's value, in the units of the encoded columns."""
-        return self.task.constant / self.task.gamma
-
-    @property
-    def second_moments(self) -> NDArray[np.float64]:
-        """X'X."""
-        return self.matrix[:-1, :-1]
-
-    @property
-    def count(self) -> float:
-        """The noisy number of rows, never below one."""
-        return max(1.0, float(self.matrix[-1, -1]) / self.constant**2)
-
-    @property
-    def means(self) -> NDArray[np.float64]:
-        """The noisy column means."""
-        means: NDArray[np.float64] = self.matrix[-1, :-1] / (self.constant * self.count)
-        return means
-
-    @property
-    def covariance(self) -> NDArray[np.float64]:
-        """The noisy covariance matrix: centring after the fact costs nothing."""
-        covariance: NDArray[np.float64] = self.second_moments / self.count - np.outer(self.means, self.means)
-        return covariance
-
-    def with_label(self, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """X'X and X'y, where y is the named column and X the others."""
-        index = self.task.names.index(label)
-        rest = np.delete(np.arange(len(self.task.names)), index)
-        return self.second_moments[np.ix_(rest, rest)], self.second_moments[rest, index]
-
-    def _symmetric(self, upper: NDArray[np.float64]) -> NDArray[np.float64]:
-        full = np.zeros((self.task.width, self.task.width))
-        full[np.triu_indices(self.task.width)] = upper
-        return full + np.triu(full, 1).T

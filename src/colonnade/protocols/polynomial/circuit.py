@@ -1,6 +1,6 @@
-"""Polynomials as an integer program: coefficients on a common scale, own factors, and who multiplies what when.
+"""Polynomials as an integer program: coefficients on a common scale, own factors, and the order of products.
 
-All of it is public and follows from the expressions alone.
+All of it is public and follows from the expressions.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Layout:
 
 
 def lay_out(program: Program, holder: Sequence[int]) -> Layout:
-    """Split monomials by who holds their variables."""
+    """Split monomials by the owners of their variables; ``holder`` gives the owner of each variable."""
     own: dict[int, dict[Monomial, None]] = {}
     cross: dict[Monomial, dict[int, Monomial]] = {}
     for monomial in (m for output in program.outputs for m in output if m):
@@ -99,7 +99,7 @@ def lay_out(program: Program, holder: Sequence[int]) -> Layout:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Products in rounds: in each of ``levels``, groups of nodes are multiplied and brought to a low degree.
+    """Products in rounds: in each of ``levels``, groups of nodes are multiplied, and the degree is lowered.
 
     The nodes of a level follow those before it, in the order of its groups. ``last`` are the products that are
     only summed over rows and opened, so their degree need not be lowered.
@@ -115,7 +115,7 @@ class Schedule:
 
 
 def schedule(products: Sequence[tuple[Node, ...]], dealt: int, at_once: int) -> Schedule:
-    """Multiply at most ``at_once`` nodes before a lowering; products that begin alike share their beginning."""
+    """Multiply at most ``at_once`` nodes before a lowering; products that begin with the same nodes share these."""
     levels, current, nodes = [], list(products), dealt
     while any(len(product) > at_once for product in current):
         made: dict[tuple[Node, ...], Node] = {}

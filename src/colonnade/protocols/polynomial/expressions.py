@@ -1,8 +1,8 @@
-"""Polynomials in plain writing: ``bank.income * shop.spend - 3 * clinic.bmi^2 + 1/2``.
+"""Polynomials as text: ``bank.income * shop.spend - 3 * clinic.bmi^2 + 1/2``.
 
 Numbers are read exactly (``0.1`` is one tenth). A name is ``party.column`` with an encoded column; names with other
 characters than letters, digits, ``_``, ``.`` and ``=`` stand in quotes: ``'shop.city=The Hague'``. Nothing is ever
-evaluated as code, and what can be written is bounded.
+evaluated as code, and the size of an expression is bounded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Token(NamedTuple):
 
 
 def parse(text: str, names: Collection[str]) -> Terms:
-    """The polynomial that an expression says; an error shows the place, and a close name where one is unknown."""
+    """The polynomial of an expression; an error shows the place, and for an unknown name a similar one."""
     if not isinstance(text, str):
         raise StudyError(f"an expression is a text such as 'bank.age * shop.visits', not {type(text).__name__}")
     if len(text) > _MOST_TEXT:
@@ -113,13 +113,13 @@ def _called(name: str) -> str:
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:
-    """``"; did you mean 'bank.age'?"`` where one column is really close, and its party too or not what was meant."""
+    """``"; did you mean 'bank.age'?"`` if one known name is similar, else nothing."""
     ranked = max(((_closeness(name, other), other) for other in sorted(known)), default=(0.0, ""))
     return f"; did you mean {ranked[1]!r}?" if ranked[0] > 0 else ""
 
 
 def _closeness(name: str, other: str) -> float:
-    """Party and column are compared apart: an equal party would make any two columns look alike."""
+    """How similar two names are; party and column are compared separately, as an equal party alone means little."""
     party, _, column = name.casefold().rpartition(".")
     there, _, known = other.casefold().rpartition(".")
     columns, parties = _ratio(column, known), _ratio(party, there)

@@ -14,11 +14,11 @@ from colonnade.protocols.polynomial.task import Polynomials
 from colonnade.randomness import Stream
 
 Whole = NDArray[np.int64]
-"""int64 wraps around modulo 2^64, so whatever is bounded by ``task.bound`` in the end is exact in the end."""
+"""int64 computes modulo 2^64, so a final result that is bounded by ``task.bound`` is exact."""
 
 
 class OwnColumns:
-    """What an owner computes alone: its rounded rows, its factors, the sums of what needs nobody else."""
+    """What an owner computes alone: its rounded rows, its factors, and sums of monomials of its own columns."""
 
     def __init__(self, task: Polynomials, owner: str) -> None:
         index = task.owners.index(owner)
@@ -47,7 +47,7 @@ class OwnColumns:
         gamma = float(self.task.gamma)
         inside = np.clip(rows * gamma, self.low, gamma)  # its ends are integers, so no rounding leaves it
         whole = round_rows(inside, self.task.rounding, self.limit, stream)
-        whole[beyond(whole, self.limit)] = 0.0  # only a row that the encoder failed to clip can get here
+        whole[beyond(whole, self.limit)] = 0.0  # only for rows that the encoder failed to clip
         return whole.astype(np.int64)
 
     def factors(self, whole: Whole) -> Integers:
@@ -56,7 +56,7 @@ class OwnColumns:
         return columns.astype(np.float64) if self._small else columns  # small residues are the numbers themselves
 
     def add(self, whole: Whole) -> None:
-        """Add a block of rows to what needs nobody else."""
+        """Add a block of rows to the sums of monomials of own columns."""
         for index, monomial in enumerate(self._alone):
             self._totals[index : index + 1] += evaluate(self._shifted(monomial), whole).sum()
 
@@ -75,7 +75,7 @@ def evaluate(monomial: Monomial, rows: Whole) -> Whole:
 
 
 def combined(task: Polynomials, sums: Mapping[Monomial, int]) -> Whole:
-    """The polynomials from the sums of their monomials; those that are not given count as nothing."""
+    """The sums of polynomials from the sums of their monomials; monomials that are not given count as 0."""
     totals = [sum(a * sums.get(m, 0) for m, a in output.items()) for output in task.program.outputs]
     return np.array([(total + 2**63) % 2**64 - 2**63 for total in totals], dtype=np.int64)
 
@@ -83,6 +83,6 @@ def combined(task: Polynomials, sums: Mapping[Monomial, int]) -> Whole:
 def noise_share(task: Polynomials, stream: Stream, runs: tuple[int, ...] = ()) -> Whole:
     """One owner's noise on every sum: Sk(mu/P), or a discrete Gaussian of variance sigma^2/P.
 
-    Audits attack this very function, in many ``runs`` at once.
+    Audits attack this function, with many ``runs`` at once.
     """
     return task.additive.draw((*runs, len(task.polynomials)), stream)

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares, beside
 from colonnade.mpc.residues import Residues
 from colonnade.protocols.polynomial.integers import OwnColumns, Whole, combined, evaluate, noise_share
 from colonnade.protocols.polynomial.task import NoisySums, Polynomials
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_count, compare_rows
+from colonnade.protocols.rounds import Rounds
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream
 
 
@@ -29,12 +29,11 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
     stream = Stream.fresh()
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
-    rows = agree_on_rows(me, task.owners, table)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, table)
     own = OwnColumns(task, me.name)
     seat = Seat(me, task) if me.hand.seated else None
-    blocks, sizes = table.blocks(task.rows_per_block), block_sizes(rows, task.rows_per_block)
-    for index, size in enumerate(sizes):
+    blocks = table.blocks(task.rows_per_block)
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         with me.meter.phase("encode"):
             whole = own.quantise(next(blocks), stream) if own.needed else np.zeros((size, 0), dtype=np.int64)
         with me.meter.phase("own sums"):
@@ -43,7 +42,6 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
             mine = me.hand.deal(own.factors(whole)) if own.dealt else None
         if seat:
             seat.multiply(size, mine)
-        me.progress("multiply", index + 1, len(sizes))
     with me.meter.phase("deal"):
         mine = me.hand.deal(own.sums + noise)
     return _open(me, seat.total(mine) if seat else None, task)
@@ -51,19 +49,17 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
 
 def coordinator(me: Coordinator, task: Polynomials) -> NoisySums:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
+    rows = compare_rows(me, task)
     if not me.hand.seated:
         return _open(me, None, task)
-    seat, sizes = Seat(me, task), block_sizes(rows, task.rows_per_block)
-    for index, size in enumerate(sizes):
+    seat = Seat(me, task)
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         seat.multiply(size, None)
-        me.progress("multiply", index + 1, len(sizes))
     return _open(me, seat.total(None), task)
 
 
 def reference(tables: Mapping[str, Whole], task: Polynomials) -> list[int]:
-    """The same integers in the clear, before noise, one row and one monomial after the other."""
+    """The same integers in the clear, before noise, computed row by row and monomial by monomial."""
     joint = np.hstack([tables[owner] for owner in task.owners]).astype(object)
     totals = [0] * len(task.polynomials)
     for row in joint:
@@ -79,7 +75,7 @@ def reference(tables: Mapping[str, Whole], task: Polynomials) -> list[int]:
 def simulate(tables: Mapping[str, NDArray[np.float64]], task: Polynomials, stream: Stream) -> NoisySums:
     """What the protocol would publish, computed in one place: the same rounding, integers and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     whole = [OwnColumns(task, owner).quantise(tables[owner], stream) for owner in task.owners]
     joint = np.hstack(whole)
@@ -112,14 +108,11 @@ class Seat:
             self._add(nodes, self.task.schedule.last)
 
     def _received(self, rows: int, mine: Shares | None) -> Shares:
-        shares = []
-        for index, factors in self.task.layout.factors.items():
-            dealer = self.task.owners[index]
-            shares.append(mine if dealer == self.me.name and mine else self.hand.receive(dealer, (rows, len(factors))))
-        return beside(*shares)
+        dealt = self.task.layout.factors.items()
+        return beside(*(self.me.dealt_by(self.task.owners[index], (rows, len(own)), mine) for index, own in dealt))
 
     def _products(self, nodes: Shares, groups: Sequence[tuple[int, ...]]) -> Shares:
-        """The product of each group of columns; all count as shares of the degree of the longest."""
+        """The product of each group of columns; all get the degree of the longest product."""
         product = nodes.columns([group[0] for group in groups])
         longest = max(map(len, groups))
         for place in range(1, longest):
@@ -129,7 +122,7 @@ class Seat:
         return Shares(product.values, longest * nodes.degree)
 
     def _add(self, nodes: Shares, products: Sequence[tuple[int, ...]]) -> None:
-        """Sums over rows: all but the last factor multiplied, then an inner product with each last factor."""
+        """Add sums over rows: multiply all factors but the last, then take inner products with each last factor."""
         begun = {product[:-1]: None for product in products}
         lefts = self._products(nodes, list(begun))
         place = {group: index for index, group in enumerate(begun)}
@@ -144,7 +137,7 @@ class Seat:
     def total(self, mine: Shares | None) -> Shares:
         """Products between owners times their coefficients, own sums and noise, added up on shares."""
         task, shape = self.task, (len(self.task.polynomials),)
-        parts = [mine if owner == self.me.name and mine else self.hand.receive(owner, shape) for owner in task.owners]
+        parts = [self.me.dealt_by(owner, shape, mine) for owner in task.owners]
         return self.hand.add([*parts, Shares(self._weighted(), task.degree)])
 
     def _weighted(self) -> Residues:
@@ -166,6 +159,4 @@ def _open(me: Role, total: Shares | None, task: Polynomials) -> NoisySums:
     shape = (len(task.polynomials),)
     with me.meter.phase("open"):
         opened = me.reveal(total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree)
-    if opened is None:
-        raise ProtocolError(f"{me.name} is not among those who may know the result")
-    return NoisySums(task, opened.astype(np.int64))
+    return NoisySums(task, me.entitled(opened).astype(np.int64))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -12,11 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, StudyError
-from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, Event, Sensitivity, Trust
-from colonnade.privacy.additive import NORMAL_LAWS, USUAL, AdditiveNoise, NormalLaw
-from colonnade.privacy.calibrate import with_least_noise
+from colonnade.errors import StudyError
+from colonnade.privacy import Event, Sensitivity, Trust
+from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
 from colonnade.privacy.noise.rounding import MODES, RoundingMode
 from colonnade.privacy.sensitivity.monomials import (
     Domain,
@@ -26,17 +23,14 @@ from colonnade.privacy.sensitivity.monomials import (
     polynomial_maxima,
 )
 from colonnade.privacy.sensitivity.norms import enforced_norm_squared
-from colonnade.protocols.cost import Cells
+from colonnade.protocols.cost import WORD, Cells
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
 from colonnade.protocols.polynomial.circuit import Layout, Program, Schedule, integer_program, lay_out, schedule
 from colonnade.protocols.polynomial.expressions import Monomial, Terms, written
-from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.task import Task
 
 THEOREM = "polynomial-sensitivity"
 PROTOCOL = "polynomial sums 1"
 Polynomial = tuple[tuple[Monomial, Fraction], ...]
-_LARGEST = 2**62
-_LARGEST_MESSAGE = 2**27
 _BLOCK_CELLS = 2**22
 _MOST_TERMS = 20_000
 _FEW_OWNERS = 8
@@ -63,7 +57,7 @@ def frozen(terms: Terms) -> Polynomial:
 
 
 @dataclass(frozen=True)
-class Polynomials(Task):
+class Polynomials(OnShares):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise or the variance of discrete Gaussian noise, all owners' shares together, on
@@ -80,6 +74,8 @@ class Polynomials(Task):
     law: NormalLaw = USUAL
     block_rows: int = 8192
 
+    noise_on = "a sum"
+
     def __post_init__(self) -> None:
         if self.rounding not in MODES:
             raise StudyError(f"unknown rounding {self.rounding!r}; choose from {', '.join(MODES)}")
@@ -95,11 +91,6 @@ class Polynomials(Task):
         """Who takes part with columns and noise, in order."""
         return tuple(holding.owner for holding in self.holdings)
 
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """Who learns the result."""
-        return (*self.owners, COORDINATOR)
-
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns that the polynomials name, owner by owner."""
@@ -107,7 +98,7 @@ class Polynomials(Task):
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """The polynomials in one way of writing them."""
+        """The polynomials as text, always in the same way."""
         return tuple(written(dict(polynomial)) for polynomial in self.polynomials)
 
     def span(self, owner: str) -> slice:
@@ -135,7 +126,7 @@ class Polynomials(Task):
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The products on shares, in rounds: as many factors at once as a sharing that can be opened has room for."""
+        """The products on shares, in rounds; each multiplies as many factors as the seats can still open."""
         at_once = (len(self.trust.committee) - 1) // self.trust.threshold
         return schedule(self.layout.products, self.layout.dealt, at_once)
 
@@ -161,12 +152,7 @@ class Polynomials(Task):
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """How far one person can move the sums."""
-        return _sensitivity(replace(self, noise=0))  # it does not depend on the noise, and takes long
-
-    @property
-    def additive(self) -> AdditiveNoise:
-        """The noise of all owners on an opened integer."""
-        return AdditiveNoise(self.law, self.noise, self.owners)
+        return _sensitivity(replace(self, noise=0))  # cached without the noise, on which it does not depend
 
     @cached_property
     def event(self) -> Event:
@@ -176,13 +162,8 @@ class Polynomials(Task):
 
     @cached_property
     def others(self) -> tuple[tuple[str, int, int], ...]:
-        """For owners with monomials of their own columns alone, what a change of the others' columns can move."""
+        """For owners with monomials of only their own columns, how far a change of other columns can move the sums."""
         return _others(replace(self, noise=0))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
-        return (self.event,)
 
     @property
     def noise_std(self) -> float:
@@ -200,18 +181,8 @@ class Polynomials(Task):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened sum can have, with its noise."""
-        bound = self.largest + self.additive.reach()
-        if bound >= _LARGEST:
-            raise CapacityError(
-                f"sums may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}), "
-                f"rows_at_most ({self.rows_at_most}) or the degree ({self.program.degree})"
-            )
-        return bound
-
-    @cached_property
-    def committee(self) -> Committee:
-        """The seats, with as many primes as the bound needs."""
-        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+        also = f", rows_at_most ({self.rows_at_most}) or the degree ({self.program.degree})"
+        return self.within_63_bits(self.largest + self.additive.reach(), also)
 
     @property
     def rows_per_block(self) -> int:
@@ -219,28 +190,15 @@ class Polynomials(Task):
         wide = max([*map(len, self.layout.factors.values()), *map(len, self.schedule.levels), 1])
         nodes = self.layout.dealt + sum(map(len, self.schedule.levels)) + len(self.layout.cross)
         primes = len(self.committee.system.primes)
-        return max(1, min(self.block_rows, _LARGEST_MESSAGE // (3 * wide * primes), _BLOCK_CELLS // max(1, nodes)))
+        return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * wide * primes), _BLOCK_CELLS // max(1, nodes)))
+
+    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
 
     # --- what others want to know
 
     @property
-    def rows_limit(self) -> int:
-        """As many as the arithmetic is sized for."""
-        return self.rows_at_most
-
-    @property
-    def rows_at_once(self) -> int:
-        """A block of rows is multiplied and forgotten."""
-        return self.rows_per_block
-
-    @property
-    def noise_on(self) -> str:
-        """Which number has noise, in words."""
-        return "a sum"
-
-    @property
     def message_rounds(self) -> int:
-        """How often somebody waits for somebody else, in a study of one block of rows."""
+        """How often participants wait for each other, in a study of one block of rows."""
         return 8 + len(self.schedule.levels)  # ready, go; salt, digests, verdict; shares; zero; opening
 
     def cells(self, name: str, rows: int) -> Cells:
@@ -257,38 +215,24 @@ class Polynomials(Task):
     @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""
-        return {
+        return self.shares_agreement | {
             "protocol": PROTOCOL,
             "holdings": [[h.owner, list(h.columns), h.clip.hex(), h.sources, list(h.unsigned)] for h in self.holdings],
             "polynomials": list(self.expressions),
-            "seats": list(self.trust.committee),
-            "threshold": self.trust.threshold,
-            "gamma": self.gamma,
             "rounding": self.rounding,
             "law": self.law,
-            "noise": str(self.noise),
-            "rows_at_most": self.rows_at_most,
             "rows_per_block": self.rows_per_block,
-            "primes": list(self.committee.system.primes),
         }
 
     @property
     def facts(self) -> dict[str, Any]:
         """What a record of a run says about the task."""
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            "noise_std": self.noise_std,
-            "gamma": self.gamma,
+        return self.shares_facts | {
             "rounding": self.rounding,
-            "columns": len(self.names),
             "expressions": len(self.polynomials),
             "degree": self.program.degree,
             "products": len(self.layout.cross),
             "lowerings": len(self.schedule.levels),
-            "primes": len(self.committee.system.primes),
-            "value_bits": self.bound.bit_length() + 1,
-            "system_bits": self.committee.system.bits,
         }
 
 
@@ -309,12 +253,6 @@ def _others(task: Polynomials) -> tuple[tuple[str, int, int], ...]:
     return tuple(
         (owner, min(l1, whole.replace_l1), min(square, whole.replace_l2_squared)) for owner, l1, square in found
     )
-
-
-def calibrated(draft: Polynomials, budgets: Sequence[Budget]) -> Polynomials:
-    """The task with the least noise that keeps all budgets."""
-    parts = draft.additive.parts
-    return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
 
 
 @dataclass(frozen=True)

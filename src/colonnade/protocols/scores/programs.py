@@ -1,9 +1,9 @@
-"""Scores of people about whom nobody holds all columns, for the eyes of one party.
+"""Scores of people whose columns are held by several parties; only one party learns them.
 
 Every owner computes its part of each person's scores from its own columns and the public weights. All but the
 entitled party round their parts to a grid, add their share of the noise (if any) and deal them to the
 committee, which adds up what it holds and opens the sum to the entitled party alone. That party adds its own part
-in the clear: its columns leave it in no form.
+in the clear, so nothing about its columns is sent.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.mpc import Shares
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import KnownPeople, agree_on_rows, check_count, compare_rows
+from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
 from colonnade.protocols.scores.task import Scores
 from colonnade.randomness import Stream
 
 
 @dataclass(frozen=True)
 class Parts(KnownPeople):
-    """One owner's summands: the ids that all have in common, and a row of numbers for each of them, one a class."""
+    """One owner's parts of the scores: the ids that all owners have in common, and for each one number a class."""
 
     ids: Sequence[str]
     values: NDArray[np.float64]
@@ -33,7 +33,7 @@ class Parts(KnownPeople):
 
 @dataclass(frozen=True)
 class OpenedScores:
-    """What the entitled party holds in the end: the others' sum as it was opened, and its own part, by its own ids."""
+    """What the entitled party has in the end: the opened sum of the others, and its own part, with its own ids."""
 
     task: Scores
     ids: tuple[str, ...]
@@ -48,7 +48,7 @@ class OpenedScores:
 
 
 def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
-    """An owner's program; only the entitled party comes back with anything."""
+    """An owner's program; it returns the scores at the entitled party and ``None`` at the others."""
     if parts.values.shape != (len(parts.ids), task.classes):
         raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows")
     whole = None
@@ -57,8 +57,7 @@ def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
             whole = quantise(parts.values, task, me.name)
         with me.meter.phase("noise"):
             whole += noise_share(task, len(whole), Stream.fresh())
-    rows = agree_on_rows(me, task.owners, parts)
-    check_count(rows, task.rows_at_most)
+    rows = agree_on_rows(me, task, parts)
     mine = None
     if whole is not None:
         with me.meter.phase("deal"):
@@ -69,9 +68,7 @@ def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
 
 def coordinator(me: Coordinator, task: Scores) -> None:
     """The coordinator's program: it compares digests of ids and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task.owners)
-    check_count(rows, task.rows_at_most)
-    _open(me, rows, None, task)
+    _open(me, compare_rows(me, task), None, task)
 
 
 def reference(parts: Mapping[str, NDArray[np.float64]], task: Scores) -> NDArray[np.int64]:
@@ -83,7 +80,7 @@ def reference(parts: Mapping[str, NDArray[np.float64]], task: Scores) -> NDArray
 def simulate(parts: Mapping[str, Parts], task: Scores, stream: Stream) -> OpenedScores:
     """What the entitled party would hold, computed in one place: the same rounding, integers and noise.
 
-    For evaluation on data that may lie in one place; a study never calls it.
+    It is for evaluation on data that may be in one place; a study never calls it.
     """
     own = parts[task.to]
     opened = reference({name: parts[name].values for name in task.dealers}, task)
@@ -99,7 +96,7 @@ def quantise(values: NDArray[np.float64], task: Scores, name: str) -> NDArray[np
         raise DataError(f"the scores of {name} are not all finite numbers: look at its table and the model's weights")
     low, high = (np.array(ends, dtype=np.float64) for ends in (part.low, part.high))
     clipped = np.clip(np.rint(values * float(task.gamma)), low, high).astype(np.int64)
-    # Ends beyond 2^53 are not floats, so the last word is had by integers.
+    # Bounds above 2^53 may be no floats, so they are enforced on integers too.
     return np.clip(clipped, np.array(part.low, dtype=np.int64), np.array(part.high, dtype=np.int64))
 
 
@@ -112,9 +109,7 @@ def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.
     shape, total = (rows, task.classes), None
     if me.hand.seated:
         with me.meter.phase("receive"):
-            total = me.hand.add(
-                [mine if name == me.name and mine else me.hand.receive(name, shape) for name in task.dealers]
-            )
+            total = me.hand.add([me.dealt_by(name, shape, mine) for name in task.dealers])
     me.progress("open", 0, 1)
     with me.meter.phase("open"):
         opened = me.reveal(

@@ -1,4 +1,4 @@
-"""The public task of joint scores: whose parts are added up, for whom, within which bounds, under which noise."""
+"""The public task of joint scores: whose parts are added up, who gets the sums, their bounds and their noise."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from functools import cached_property
 from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
-from colonnade.privacy.additive import USUAL, AdditiveNoise, NormalLaw
-from colonnade.protocols.cost import Cells
-from colonnade.protocols.task import Task
+from colonnade.privacy.additive import USUAL, AdditiveNoise
+from colonnade.protocols.cost import WORD, Cells
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
 EVENT = "scores"
-_LARGEST_MESSAGE = 2**27
-_WORD = 3
 _NAMED = 4
 
 
 @dataclass(frozen=True)
 class Part:
-    """One owner's summand of the scores: between which whole numbers it lies, class by class."""
+    """One owner's part of the scores: its least and largest whole number in each class."""
 
     owner: str
     low: tuple[int, ...]
@@ -45,11 +42,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Scores(Task):
+class Scores(OnShares):
     """The public task. All owners and the coordinator hold an equal one.
 
-    ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. Its
-    own part it adds itself: that never leaves it. ``noise`` is the mu of Skellam noise from the other owners
+    ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. It
+    adds its own part itself and never sends it. ``noise`` is the mu of Skellam noise from the other owners
     together, 0 for exact scores. ``names`` are the encoded columns and ``model`` is a digest of the weights.
     """
 
@@ -61,6 +58,10 @@ class Scores(Task):
     noise: int = 0
     names: tuple[str, ...] = ()
     model: str = ""
+
+    law = USUAL
+    noise_on = "a score"
+    message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     def __post_init__(self) -> None:
         if self.owners != self.trust.owners or len({len(part.low) for part in self.parts}) != 1 or not self.classes:
@@ -121,17 +122,12 @@ class Scores(Task):
         l1, l2_squared = sum(moved), sum(width**2 for width in moved)
         return self.additive.release(
             EVENT,
-            self.classes,  # of one person: all other rows have the same law on both sides
-            Sensitivity(l1, l2_squared, l1, l2_squared),  # nobody held to adding or removing a person receives it
+            self.classes,  # of one person: all other rows are the same in both tables
+            Sensitivity(l1, l2_squared, l1, l2_squared),  # no recipient is judged by adding or removing a person
             theorem=THEOREM,
             audience=(self.to,),
             about=self.dealers,
         )
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
-        return (self.event,)
 
     @property
     def _reason(self) -> str:
@@ -145,43 +141,16 @@ class Scores(Task):
     def bound(self) -> int:
         """The largest magnitude an opened number can have."""
         bound = sum(part.reach for part in self.dealt) + (0 if self.exact else self.additive.reach())
-        if bound >= 2**62:
-            raise CapacityError(
-                f"scores may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma})"
-            )
-        return bound
+        return self.within_63_bits(bound, what="scores")
 
-    @cached_property
-    def committee(self) -> Committee:
-        """The seats, with as many primes as the bound needs."""
-        system = ResidueSystem.for_bound(self.bound)
-        most = _LARGEST_MESSAGE // (_WORD * self.classes * len(system.primes))
-        if self.rows_at_most > most:
+    def check_messages(self, primes: int) -> None:
+        """Refuse more people than one message can carry scores of."""
+        if not self.fits_message(self.rows_at_most * self.classes, primes):
+            most = LARGEST_MESSAGE // (WORD * self.classes * primes)
             raise CapacityError(
                 f"scores of {self.rows_at_most} people do not fit one message: set rows_at_most to {most} or less and "
                 "ask in several studies"
             )
-        return Committee(self.trust.committee, self.trust.threshold, system)
-
-    @property
-    def rows_limit(self) -> int:
-        """As many as were allowed."""
-        return self.rows_at_most
-
-    @property
-    def law(self) -> NormalLaw:
-        """The law of the noise."""
-        return USUAL
-
-    @property
-    def noise_on(self) -> str:
-        """Which number has noise, in words."""
-        return "a score"
-
-    @property
-    def message_rounds(self) -> int:
-        """How often everybody waits for somebody."""
-        return 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     @property
     def noise_std(self) -> float:
@@ -200,27 +169,18 @@ class Scores(Task):
     @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""
-        return {
+        return self.shares_agreement | {
             "protocol": PROTOCOL,
             "parts": [[part.owner, list(map(str, part.low)), list(map(str, part.high))] for part in self.parts],
             "to": self.to,
-            "seats": list(self.trust.committee),
-            "threshold": self.trust.threshold,
-            "gamma": self.gamma,
-            "rows_at_most": self.rows_at_most,
-            "noise": str(self.noise),
             "names": list(self.names),
             "model": self.model,
-            "primes": list(self.committee.system.primes),
         }
 
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return {
-            "law": self.law,
-            "noise": str(self.noise),
-            "noise_std": self.noise_std,
+        return self.noise_facts | {
             "exact": self.exact,
             "to": self.to,
             "classes": self.classes,

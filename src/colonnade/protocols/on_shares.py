@@ -1,0 +1,111 @@
+"""What tasks have in common whose numbers a committee computes on shares and opens with noise of all owners."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+from colonnade.errors import CapacityError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Budget, Event
+from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.calibrate import with_least_noise
+from colonnade.protocols.cost import WORD
+from colonnade.protocols.task import Task
+
+LARGEST_MESSAGE = 2**27  # bytes
+
+
+class OnShares(Task):
+    """A task on shares: ``gamma`` scales rows to integers, ``noise`` is that of all owners together."""
+
+    gamma: int
+    rows_at_most: int
+    noise: int
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What is opened, in all rounds together."""
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed: one event, unless the task says otherwise."""
+        return (self.event,)
+
+    @property
+    def rows_limit(self) -> int:
+        """As many as the arithmetic is sized for."""
+        return self.rows_at_most
+
+    @property
+    def additive(self) -> AdditiveNoise:
+        """The noise of all owners on an opened number."""
+        return AdditiveNoise(self.law, self.noise, self.owners)
+
+    def calibrated(self, budgets: Sequence[Budget]) -> Self:
+        """The same with the least noise that keeps every budget."""
+        return with_least_noise(self.with_noise, self.trust, budgets, owners=self.additive.parts)
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the bound needs."""
+        system = ResidueSystem.for_bound(self.bound)
+        self.check_messages(len(system.primes))
+        return Committee(self.trust.committee, self.trust.threshold, system)
+
+    def check_messages(self, primes: int) -> None:
+        """Refuse a task with messages that are too large; most tasks have none."""
+
+    def fits_message(self, numbers: int, primes: int) -> bool:
+        """Whether one message can carry shares of so many numbers."""
+        return WORD * numbers * primes <= LARGEST_MESSAGE
+
+    def within_63_bits(self, bound: int, also: str = "", what: str = "sums") -> int:
+        """The bound on an opened number, or an error that names ``gamma`` and ``also`` as what can be lowered."""
+        if bound >= 2**62:
+            raise CapacityError(
+                f"{what} may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}){also}"
+            )
+        return bound
+
+    @property
+    def shares_agreement(self) -> dict[str, Any]:
+        """The part of the agreement that every such task has."""
+        return {
+            "seats": list(self.trust.committee),
+            "threshold": self.trust.threshold,
+            "gamma": self.gamma,
+            "rows_at_most": self.rows_at_most,
+            "noise": str(self.noise),
+            "primes": list(self.committee.system.primes),
+        }
+
+    @property
+    def shares_facts(self) -> dict[str, Any]:
+        """Facts about the noise and the arithmetic."""
+        return self.noise_facts | {
+            "gamma": self.gamma,
+            "columns": len(self.names),
+            "primes": len(self.committee.system.primes),
+            "value_bits": self.bound.bit_length() + 1,
+            "system_bits": self.committee.system.bits,
+        }
+
+
+class InRounds(OnShares):
+    """A task on shares that opens a part of its one event in every round."""
+
+    rounds: int
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """Every round is one opening."""
+        return {self.event: self.rounds}
+
+    @property
+    def speaker(self) -> str:
+        """Who opens numbers and sends them to the others: the first owner with a seat."""
+        return next((name for name in self.trust.committee if name in self.owners), "")
