@@ -73,9 +73,7 @@ def coordinator(me: Coordinator, task: Aligning) -> int:
     stream = Stream.fresh()
     order = shuffled(len(pairs), stream)
     index = stream.uint64((len(pairs), _INDEX_BYTES // 8)).view(np.uint8)
-    told = (
-        len(pairs) if len(pairs) >= task.at_least else 0
-    )  # owners learn who is common only if these are enough
+    told = len(pairs) if len(pairs) >= task.at_least else 0  # owners learn who is common only if these are enough
     for name, rows in zip(task.owners, pairs[order].T, strict=True):
         me.link(name).send("fuzzy-matched", rows=np.ascontiguousarray(rows[:told]), index=index[:told])
     return len(pairs)
