@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -42,6 +43,7 @@ Task = Moments | Directions
 Published = NoisyMoments | NoisyProducts
 
 
+@dataclass(eq=False, repr=False)
 class PCA(Estimator[Task, Published]):
     """Differentially private principal component analysis over vertically partitioned columns.
 
@@ -63,26 +65,15 @@ class PCA(Estimator[Task, Published]):
     kind = "pca"
     tasks = (Moments, Directions)
 
-    def __init__(
-        self,
-        n_components: Count = 2,
-        *,
-        epsilon: float | Mapping[str, float],
-        delta: float = 1e-5,
-        center: bool = True,
-        gamma: Annotated[int, Ge(2)] = 4096,
-        rows_at_most: Count = 2**24,
-        method: Method = "auto",
-        iterations: Count | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.center = center
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
-        self.method = method
-        self.iterations = iterations
+    n_components: Count = 2
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float]
+    delta: float = 1e-5
+    center: bool = True
+    gamma: Annotated[int, Ge(2)] = 4096
+    rows_at_most: Count = 2**24
+    method: Method = "auto"
+    iterations: Count | None = None
 
     def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""

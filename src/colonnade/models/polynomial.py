@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -33,6 +33,7 @@ _MOST = 8  # sums in a summary
 _ROOM = 2**60  # for sums without noise, when gamma is chosen here
 
 
+@dataclass(eq=False, repr=False)
 class PolynomialSum(Estimator[Polynomials, NoisySums]):
     """Differentially private sums over all people of polynomials in the encoded columns of all parties.
 
@@ -50,25 +51,19 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
     kind = "polynomial"
     tasks = (Polynomials,)
 
-    def __init__(
-        self,
-        expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])],
-        *,
-        epsilon: float | Mapping[str, float],
-        delta: float = 1e-5,
-        gamma: Annotated[int, Ge(2)] | None = None,
-        rounding: RoundingMode = "stochastic",
-        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        rows_at_most: Count = 2**24,
-    ) -> None:
-        found = _listed(expressions)  # kept as given, but for what can be read only once
-        self.expressions = expressions if isinstance(expressions, str | Mapping | Sequence) else found
-        self.epsilon = epsilon
-        self.delta = delta
-        self.gamma = gamma
-        self.rounding = rounding
-        self.noise = noise
-        self.rows_at_most = rows_at_most
+    expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])]
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float]
+    delta: float = 1e-5
+    gamma: Annotated[int, Ge(2)] | None = None
+    rounding: RoundingMode = "stochastic"
+    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    rows_at_most: Count = 2**24
+
+    def __post_init__(self) -> None:
+        found = _listed(self.expressions)
+        if not isinstance(self.expressions, str | Mapping | Sequence):  # what can be read only once
+            self.expressions = found
 
     def plan(self, roster: Roster) -> Polynomials:
         """The least noise that meets every budget."""

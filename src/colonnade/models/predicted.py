@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Generic, Self
 
 import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
@@ -19,6 +20,8 @@ from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 
 FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
 """A study file names the public model that it is about by a path."""
+Scored = TypeVar("Scored", default=Any)
+"""The fitted models that a question can be about."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,12 @@ class JointScores:
     privacy_: Statement
 
 
-class Predicted(Estimator[RunTask, Result]):
-    """A question about new people; whoever is not entitled to the answers ends with none."""
+class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
+    """A question about new people; a party that is not entitled to the answers ends without any."""
 
     model: Any
     exact: bool = False
+    _read: tuple[object, Scored] | None = None
     ids_: list[str] | None
     scores_: NDArray[np.float64] | None
     predictions_: NDArray[Any] | None
@@ -44,6 +48,18 @@ class Predicted(Estimator[RunTask, Result]):
     @abstractmethod
     def recipient(self) -> str:
         """The party that alone receives the answers."""
+
+    @abstractmethod
+    def checked(self, model: Any) -> Scored:
+        """This model, if the question can be about it; otherwise an error that says why not."""
+
+    @property
+    def scorer(self) -> Scored:
+        """The model whose scores are asked for, read from its file at the first use."""
+        if self._read is None or self._read[0] is not self.model:
+            found = Estimator.load(self.model) if isinstance(self.model, str | Path) else self.model
+            self._read = self.model, self.checked(found)
+        return self._read[1]
 
     def received(self, ids: Sequence[str], scores: NDArray[np.float64], predictions: NDArray[Any]) -> None:
         """Become the copy of the entitled party."""
@@ -90,6 +106,14 @@ class Predicted(Estimator[RunTask, Result]):
     def __sklearn_clone__(self) -> Self:
         """The same question, not asked yet; the model that it is about stays fitted, and is shared."""
         return type(self)(**self.get_params())
+
+
+def check_fitted(model: Estimator) -> None:
+    """Refuse a question about a model that is not fitted."""
+    if not model.fitted:
+        raise StudyError(
+            f"this {type(model).__name__} is not fitted yet: fit it first, or give the path of a model.json"
+        )
 
 
 def budgets_against(to: str, epsilon: float | Mapping[str, float], delta: float, trust: Trust) -> tuple[Budget, ...]:

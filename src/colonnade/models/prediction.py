@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
@@ -20,7 +20,7 @@ from colonnade.models.federation import Federation, Roster
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.members import require_known_members
 from colonnade.models.parameters import NAMES_PARTIES, SETS_PRICE, Count, check_whole
-from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against
+from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.scores import programs as scores
@@ -53,7 +53,8 @@ class Scorer(Protocol):
         """What scores of shape (rows, classes) predict."""
 
 
-class JointPrediction(Predicted[Scores, OpenedScores | None]):
+@dataclass(eq=False, repr=False)
+class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
     """Scores of new people under a published model, summed on shares and opened to one party.
 
     Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged anew: asking about the same people
@@ -73,32 +74,14 @@ class JointPrediction(Predicted[Scores, OpenedScores | None]):
     kind = "prediction"
     tasks = (Scores,)
 
-    def __init__(
-        self,
-        model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL] = None,
-        *,
-        to: Annotated[str, NAMES_PARTIES],
-        exact: Annotated[bool, SETS_PRICE] = False,
-        epsilon: float | Mapping[str, float] | None = None,
-        delta: float = 1e-5,
-        gamma: Count = 2**16,
-        rows_at_most: Count = 2**20,
-    ) -> None:
-        self.model = model
-        self.to = to
-        self.exact = exact
-        self.epsilon = epsilon
-        self.delta = delta
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
-        self._read: tuple[object, Scorer] | None = None
-
-    @property
-    def scorer(self) -> Scorer:
-        """The model whose scores are asked for, read from its file at the first use."""
-        if self._read is None or self._read[0] is not self.model:
-            self._read = self.model, _scorer(self.model)
-        return self._read[1]
+    model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL] = None
+    _: KW_ONLY
+    to: Annotated[str, NAMES_PARTIES]
+    exact: Annotated[bool, SETS_PRICE] = False
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    gamma: Count = 2**16
+    rows_at_most: Count = 2**20
 
     @property
     def recipient(self) -> str:
@@ -149,6 +132,20 @@ class JointPrediction(Predicted[Scores, OpenedScores | None]):
         """After a prediction in one process this is the copy of ``to``."""
         received: OpenedScores | None = outcomes[task.to]
         return received
+
+    def checked(self, model: Any) -> Scorer:
+        """This model, if it is a fitted one with finite public weights."""
+        if isinstance(model, Estimator):
+            check_fitted(model)
+        if not isinstance(model, Scorer):
+            given = getattr(model, "kind", type(model).__name__)
+            raise StudyError(
+                f"joint prediction takes a fitted linear or logistic regression or the path of its model.json, not "
+                f"{given}"
+            )
+        if not np.isfinite(model.coef_).all() or not np.isfinite(model.intercept_).all():
+            raise StudyError("the model has weights that are not finite numbers; fit it again")
+        return model
 
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
@@ -243,22 +240,6 @@ def digest(scorer: Scorer) -> str:
         [float(value).hex() for value in np.atleast_1d(scorer.intercept_).tolist()],
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _scorer(model: Scorer | str | Path | None) -> Scorer:
-    found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
-    if isinstance(found, Estimator) and not found.fitted:
-        raise StudyError(
-            f"this {type(found).__name__} is not fitted yet: fit it first, or give the path of a model.json"
-        )
-    if not isinstance(found, Scorer):
-        given = getattr(found, "kind", type(found).__name__)
-        raise StudyError(
-            f"joint prediction takes a fitted linear or logistic regression or the path of its model.json, not {given}"
-        )
-    if not np.isfinite(found.coef_).all() or not np.isfinite(found.intercept_).all():
-        raise StudyError("the model has weights that are not finite numbers; fit it again")
-    return found
 
 
 def check_columns(scorer: Scorer, roster: Roster) -> None:

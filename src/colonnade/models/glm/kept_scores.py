@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,6 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.glm import preflight
 from colonnade.models.glm.fitted import FittedGLM
@@ -21,7 +21,7 @@ from colonnade.models.glm.plan import senders
 from colonnade.models.members import common_rows, require_known_members
 from colonnade.models.parameters import InFile, check_whole
 from colonnade.models.planner import Details
-from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against
+from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.models.prediction import check_columns, features
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
@@ -34,7 +34,8 @@ from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 
-class KeptScores(Predicted[KeptScoresTask, Answers | None]):
+@dataclass(eq=False, repr=False)
+class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
     """Scores of new people under a model whose weights were kept, told to the party with the label alone.
 
     Every other party blurs its weights and sends one number a person: its score by them, clipped as in the fit, with
@@ -53,26 +54,11 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
     shares = False
     brings = "weights"
 
-    def __init__(
-        self,
-        model: Annotated[FittedGLM | str | Path | None, FILE_OF_MODEL] = None,
-        *,
-        epsilon: float | Mapping[str, float] = 1.0,
-        delta: float = 1e-5,
-        rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20)] = None,
-    ) -> None:
-        self.model = model
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rows_at_most = rows_at_most
-        self._read: tuple[object, FittedGLM] | None = None
-
-    @property
-    def scorer(self) -> FittedGLM:
-        """The model whose scores are asked for, read from its file at the first use."""
-        if self._read is None or self._read[0] is not self.model:
-            self._read = self.model, _fitted(self.model)
-        return self._read[1]
+    model: Annotated[FittedGLM | str | Path | None, FILE_OF_MODEL] = None
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float] = 1.0
+    delta: float = 1e-5
+    rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20)] = None
 
     @property
     def recipient(self) -> str:
@@ -147,6 +133,15 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
         answers: Answers | None = outcomes[task.active]
         return answers
 
+    def checked(self, model: Any) -> FittedGLM:
+        """This model, if it is a fitted one whose parties keep weights."""
+        if not isinstance(model, FittedGLM):
+            raise StudyError(
+                f"joint scores of kept weights take a GLM or the path of its model.json, not {model!r:.60}"
+            )
+        check_fitted(model)
+        return model
+
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
         """Parties must have kept weights of it."""
@@ -188,12 +183,3 @@ def asking(fit: Exchange, rows: int) -> KeptScoresTask:
     bounds = senders(fit)
     found = tuple(Sender(owner, fit.weights(owner), **bounds[owner]) for owner in fit.passives)
     return KeptScoresTask(fit.trust, fit.active, found, rows, names=fit.names)
-
-
-def _fitted(model: FittedGLM | str | Path | None) -> FittedGLM:
-    found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
-    if not isinstance(found, FittedGLM):
-        raise StudyError(f"joint scores of kept weights take a GLM or the path of its model.json, not {found!r:.60}")
-    if not found.fitted:
-        raise StudyError("this GLM is not fitted yet: fit it first, or give the path of a model.json")
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -35,6 +36,7 @@ from colonnade.tables.centred import Centred
 _MOST_ROWS = 2**31
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GLM(FittedGLM):
     """A differentially private generalised linear model, learned over noised messages between the parties.
 
@@ -73,46 +75,24 @@ class GLM(FittedGLM):
     tasks = (Exchange,)
     shares = False
 
-    def __init__(
-        self,
-        *,
-        family: Literal["logistic", "svm", "linear", "poisson", "gamma"] = "logistic",
-        label: Label = None,
-        epsilon: float | Mapping[str, float] = 1.0,
-        delta: float = 1e-5,
-        method: Literal["auto", "alternating", "gradient"] = "auto",
-        rows: Annotated[int | None, InFile(Count)] = None,
-        penalty: Literal["l2", "l1", "elastic-net"] = "l2",
-        strength: Positive | None = None,
-        l1_ratio: Annotated[float, Ge(0), Le(1), FINITE] = 0.5,
-        epochs: Count | None = None,
-        batch: Count | None = None,
-        learning_rate: Positive | None = None,
-        weight_bound: Positive | None = None,
-        score_clip: Positive | None = None,
-        message_clip: Positive | None = None,
-        patience: Count | None = None,
-        release: Annotated[bool, STRICT] = False,
-        family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None,
-    ) -> None:
-        self.family = family
-        self.label = label
-        self.epsilon = epsilon
-        self.delta = delta
-        self.method = method
-        self.rows = rows
-        self.penalty = penalty
-        self.strength = strength
-        self.l1_ratio = l1_ratio
-        self.epochs = epochs
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.weight_bound = weight_bound
-        self.score_clip = score_clip
-        self.message_clip = message_clip
-        self.patience = patience
-        self.release = release
-        self.family_options = family_options
+    family: Literal["logistic", "svm", "linear", "poisson", "gamma"] = "logistic"
+    label: Label = None
+    epsilon: float | Mapping[str, float] = 1.0
+    delta: float = 1e-5
+    method: Literal["auto", "alternating", "gradient"] = "auto"
+    rows: Annotated[int | None, InFile(Count)] = None
+    penalty: Literal["l2", "l1", "elastic-net"] = "l2"
+    strength: Positive | None = None
+    l1_ratio: Annotated[float, Ge(0), Le(1), FINITE] = 0.5
+    epochs: Count | None = None
+    batch: Count | None = None
+    learning_rate: Positive | None = None
+    weight_bound: Positive | None = None
+    score_clip: Positive | None = None
+    message_clip: Positive | None = None
+    patience: Count | None = None
+    release: Annotated[bool, STRICT] = False
+    family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None
 
     # --- planning
 

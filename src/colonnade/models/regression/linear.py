@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from colonnade.tables import Column, Number, decode_number
 METHODS = ("one-shot", "functional")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(Regression):
     """Differentially private linear or ridge regression over vertically partitioned columns.
 
@@ -46,30 +48,16 @@ class LinearRegression(Regression):
     kind = "linear"
     tasks = (Moments,)
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Mapping[str, float] | None = None,
-        delta: float = 1e-5,
-        label: Label = None,
-        method: Literal["one-shot", "functional"] = "one-shot",
-        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        ridge: Ridge = "auto",
-        epsilon_by_party: EpsilonByParty = None,
-        intercept: bool = True,
-        gamma: Annotated[int, Ge(2)] = 4096,
-        rows_at_most: Count = 2**24,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.label = label
-        self.method = method
-        self.noise = noise
-        self.ridge = ridge
-        self.epsilon_by_party = epsilon_by_party
-        self.intercept = intercept
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    label: Label = None
+    method: Literal["one-shot", "functional"] = "one-shot"
+    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    ridge: Ridge = "auto"
+    epsilon_by_party: EpsilonByParty = None
+    intercept: bool = True
+    gamma: Annotated[int, Ge(2)] = 4096
+    rows_at_most: Count = 2**24
 
     @property
     def _estimator_type(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -32,6 +33,7 @@ _INTERCEPT = 0.5
 _MOST_ROUNDS = 1_000_000
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(Regression):
     """Differentially private logistic regression over vertically partitioned columns.
 
@@ -64,47 +66,24 @@ class LogisticRegression(Regression):
 
     kind = "logistic"
     tasks = (Moments, Gradients)
-    classes_: NDArray[Any]
-    forecast_: list[Forecast]
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Mapping[str, float] | None = None,
-        delta: float = 1e-5,
-        label: Label = None,
-        method: Literal["auto", "one-shot", "functional", "sqm"] = "auto",
-        rows: Count | None = None,
-        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        ridge: Ridge = "auto",
-        epsilon_by_party: EpsilonByParty = None,
-        expansion: Literal[1, 3] = 1,
-        sampling: Literal["poisson", "disjoint"] = "poisson",
-        rate: Annotated[float, Gt(0), Le(1)] = 0.01,
-        epochs: Count = 10,
-        weight_bound: Positive | None = None,
-        learning_rate: Positive = 2.0,
-        intercept: bool = True,
-        gamma: Annotated[int, Ge(2)] | None = None,
-        rows_at_most: Count = 2**24,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.label = label
-        self.method = method
-        self.rows = rows
-        self.noise = noise
-        self.ridge = ridge
-        self.epsilon_by_party = epsilon_by_party
-        self.expansion = expansion
-        self.sampling = sampling
-        self.rate = rate
-        self.epochs = epochs
-        self.weight_bound = weight_bound
-        self.learning_rate = learning_rate
-        self.intercept = intercept
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    label: Label = None
+    method: Literal["auto", "one-shot", "functional", "sqm"] = "auto"
+    rows: Count | None = None
+    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    ridge: Ridge = "auto"
+    epsilon_by_party: EpsilonByParty = None
+    expansion: Literal[1, 3] = 1
+    sampling: Literal["poisson", "disjoint"] = "poisson"
+    rate: Annotated[float, Gt(0), Le(1)] = 0.01
+    epochs: Count = 10
+    weight_bound: Positive | None = None
+    learning_rate: Positive = 2.0
+    intercept: bool = True
+    gamma: Annotated[int, Ge(2)] | None = None
+    rows_at_most: Count = 2**24
 
     @property
     def _estimator_type(self) -> str:
