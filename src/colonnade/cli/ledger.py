@@ -6,12 +6,12 @@ import csv
 import io
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import ColonnadeError, LedgerError, StorageError
+from colonnade.errors import ColonnadeError, LedgerError
+from colonnade.models import files
 from colonnade.privacy import Entry, Ledger, Observer
 from colonnade.privacy.events import alike
 from colonnade.privacy.ledger.caps import Left
@@ -100,19 +100,7 @@ def write(path: Path, content: str) -> None:
     """A new file that only its owner reads: a ledger tells what a party takes part in."""
     if path.exists():
         raise ColonnadeError(f"{path} is there already; choose another place with --out")
-    partial = path.with_name(f"{path.name}.partial")
-    made = False
-    try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            made = True
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
-    except OSError as error:
-        if made:
-            partial.unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+    files.replace_private(path, content.encode())
 
 
 def reserved(book: Ledger, number: int) -> Entry:

@@ -1,4 +1,4 @@
-"""Models on disk: JSON, and beside it arrays in a file without pickles whose digest the JSON holds."""
+"""Files that are written as a whole; models as JSON, with arrays in a second file whose digest the JSON holds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,21 +15,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import StudyError
+from colonnade.errors import StorageError, StudyError
 
 ARRAYS = ".npz"
 """The ending of the file with a model's arrays."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all."""
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all; raises an OSError."""
     partial = path.with_name(f"{path.name}.partial")
     try:
         partial.write_bytes(content)
         os.replace(partial, path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+        raise
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """The same for a file that other users of this machine can never read; it is on disk when this returns."""
+    try:
+        descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")  # its mode is 0600
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(partial)
+            raise
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of a model as a whole or not at all."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
         raise StudyError(f"{path} cannot be written: {error.strerror}") from None
 
 

@@ -14,13 +14,14 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import StorageError, StudyError
+from colonnade.models import files
 from colonnade.privacy import Statement
 
 KEPT = "kept.json"
@@ -107,16 +108,8 @@ class RunRecord:
         self._dump("run.json", self._facts)
 
     def _dump(self, name: str, content: Any) -> None:
-        target = self.folder / name
-        partial = target.with_suffix(".partial")
         with self._written(name):
-            try:
-                partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-                partial.replace(target)
-            except OSError:
-                with suppress(OSError):
-                    partial.unlink(missing_ok=True)
-                raise
+            files.replace_file(self.folder / name, (json.dumps(content, indent=1) + "\n").encode())
 
     @contextmanager
     def _written(self, name: str) -> Iterator[None]:

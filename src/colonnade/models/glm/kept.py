@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import StorageError, StudyError
+from colonnade.errors import StudyError
+from colonnade.models import files
 from colonnade.models.glm.plan import INTERCEPT
 from colonnade.models.regression.design import Design
 from colonnade.protocols.exchange.programs import Outcome
@@ -25,7 +24,6 @@ from colonnade.tables import Number
 
 Matrix = NDArray[np.float64]
 FORMAT = "colonnade kept weights 1"
-_PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 
 
 @dataclass(frozen=True)
@@ -80,16 +78,7 @@ def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -
         "factors": dict(kept.factors),
         "expected": {party: weights.tolist() for party, weights in kept.expected.items()},
     }
-    text = json.dumps(content, indent=1) + "\n"
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        # Made under a name of its own, so that it is never readable by others and never half written.
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+    files.replace_private(path, (json.dumps(content, indent=1) + "\n").encode())
     return path
 
 

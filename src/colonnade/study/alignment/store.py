@@ -9,11 +9,9 @@ unreadable to other users of its machine.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StorageError
+from colonnade.models import files
 from colonnade.protocols.align import Aligned
 from colonnade.randomness import new_key
 from colonnade.study.spec import Study
@@ -73,10 +72,7 @@ class Store:
             arrays["index"] = aligned.index
         if aligned.slots is not None:
             arrays["slots"] = aligned.slots
-        try:
-            _write(self.path, arrays | {"seal": _bytes(_seal(arrays))})
-        except OSError as error:
-            raise StorageError(f"{self.path} cannot be written: {error.strerror}") from None
+        _write(self.path, arrays | {"seal": _bytes(_seal(arrays))})
 
 
 def _agreed(study: Study, party: str) -> str:
@@ -144,15 +140,10 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")  # its mode is 0600
+    held = io.BytesIO()
+    np.savez(held, allow_pickle=False, **arrays)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(partial)
-        raise
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+    files.replace_private(path, held.getvalue())
