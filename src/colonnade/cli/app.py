@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Literal
@@ -247,8 +248,8 @@ def doctor(
     from colonnade.cli.doctor import examine
 
     speak_json(json)
-    checks = examine(study, config)
-    emit({"checks": [check.to_dict() for check in checks]}) if json else say(show.checks(checks))
+    checks = list(examine(study, config))
+    emit({"checks": [asdict(check) for check in checks]}) if json else say(show.checks(checks))
     if any(check.level == "bad" for check in checks):
         raise typer.Exit(1)
 

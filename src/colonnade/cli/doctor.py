@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from colonnade.cli.keys import in_counts
 from colonnade.errors import ColonnadeError, ConnectError
@@ -32,17 +32,9 @@ class Check:
     level: Literal["good", "unsure", "bad"]
     detail: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
-
-def examine(study_path: Path, config_path: Path | None) -> list[Check]:
-    """All checks, as far as earlier ones allow later ones."""
-    return list(_examine(study_path, config_path))
-
-
-def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+    """All checks, one after the other; a check that failed may leave out those after it."""
     yield Check("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
     yield Check("BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, LedgerError
 from colonnade.models import files
+from colonnade.models.saved import finite
 from colonnade.privacy import Entry, Ledger, Observer
 from colonnade.privacy.events import alike
 from colonnade.privacy.ledger.caps import Left
@@ -42,11 +42,11 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
         "entries": [
             {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
         ],
-        "totals": {o.label: _finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
+        "totals": {o.label: finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
     }
     if policy is not None:
         found["left"] = [
-            {"observer": c.who, "days": c.days, "delta": c.delta, "cap": c.epsilon, "spent": _finite(c.spent),
+            {"observer": c.who, "days": c.days, "delta": c.delta, "cap": c.epsilon, "spent": finite(c.spent),
              "left": c.left} for c in book.left(policy.caps, policy.periods)
         ]  # fmt: skip
     return found
@@ -111,10 +111,6 @@ def reserved(book: Ledger, number: int) -> Entry:
     if entry.state != "reserved":
         raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released")
     return entry
-
-
-def _finite(epsilon: float) -> float | None:
-    return None if math.isinf(epsilon) else epsilon
 
 
 def _shown(total: float | None) -> str:

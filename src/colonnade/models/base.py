@@ -107,8 +107,8 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
                 "Federation([Party(name, table, schema=..., id=...), ...])"
             )
         task = self.plan_for(people)
-        played = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
-        return self.conclude(people.roster, task, self.outcome(played.results, task))
+        results = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
+        return self.conclude(people.roster, task, self.outcome(results, task))
 
     def plan_for(self, people: Federation) -> RunTask:
         """The task for these people; what the parameters leave open may be counted here."""

@@ -109,18 +109,6 @@ class Roster:
         return cls(dict(schemas), Trust(owners, seats, most if threshold is None else threshold), hidden)
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """What every participant ended with, after a run in one process."""
-
-    played: Mapping[str, Played[Any]]
-
-    @property
-    def results(self) -> dict[str, Any]:
-        """What each participant's program returned: the owners in their order, the coordinator last."""
-        return {name: played.result for name, played in self.played.items()}
-
-
 class Federation:
     """Parties that hold different columns about the same people, or about people that :meth:`align` finds.
 
@@ -196,7 +184,7 @@ class Federation:
             return align.owner(me, keys_of(table), task).table(table)
 
         try:
-            results = self._play(task, tables, owner, lambda me: align.coordinator(me, task)).results
+            results = self._play(task, tables, owner, lambda me: align.coordinator(me, task))
         except AlignmentError as error:
             error.examples = keys_of(next(iter(tables.values()))).examples
             raise
@@ -227,12 +215,9 @@ class Federation:
         """Nothing outlives a fit."""
 
     def run(
-        self,
-        task: Playable,
-        owner: Callable[[Any, Table], object],
-        coordinator: Callable[[Any], object],
-    ) -> Outcomes:
-        """Play every role in its own thread and return what each participant ended with."""
+        self, task: Playable, owner: Callable[[Any, Table], object], coordinator: Callable[[Any], object]
+    ) -> dict[str, Any]:
+        """Play every role in its own thread; returns what each program returned, the coordinator's last."""
         try:
             return self._play(task, self._held(), owner, coordinator)
         except StudyError:
@@ -250,7 +235,7 @@ class Federation:
         tables: Mapping[str, Table],
         owner: Callable[[Any, Table], object],
         coordinator: Callable[[Any], object],
-    ) -> Outcomes:
+    ) -> dict[str, Any]:
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
         for name, table in tables.items():
             programs[name] = _bound(owner, table)
@@ -296,9 +281,9 @@ def _bound(owner: Callable[[Any, Table], object], table: Table) -> Callable[[Any
     return lambda me: owner(me, table)
 
 
-def _concluded(outcomes: Mapping[str, Played[Any] | BaseException]) -> Outcomes:
-    """Everyone's outcome, or the error of the first whom no other's error stopped."""
+def _concluded(outcomes: Mapping[str, Played[Any] | BaseException]) -> dict[str, Any]:
+    """What each program returned; where one failed, the first error that did not follow from another one's."""
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
     for error in sorted(errors, key=lambda error: isinstance(error, PeerStopped | PeerLost)):
         raise error
-    return Outcomes({name: played for name, played in outcomes.items() if not isinstance(played, BaseException)})
+    return {name: played.result for name, played in outcomes.items() if not isinstance(played, BaseException)}

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
-from colonnade.models.base import Estimator, Result, RunTask
+from colonnade.models.base import Result, RunTask
 from colonnade.models.federation import Federation
 from colonnade.models.regression.design import Design, split_label
+from colonnade.models.saved import Saved, finite
 from colonnade.privacy.statement import rounded_up
-from colonnade.tables import Schema, Table, read_table
+from colonnade.tables import Number, Schema, Table, read_table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.wording import listed
 
@@ -24,7 +25,7 @@ Matrix = NDArray[np.float64]
 People = Federation | Mapping[str, Any] | NDArray[np.float64]
 
 
-class LinearModel(Estimator[RunTask, Result]):
+class LinearModel(Saved[RunTask, Result]):
     """A model whose scores are a weighted sum of all parties' encoded columns, and an intercept."""
 
     label: str | None
@@ -165,12 +166,43 @@ class LinearModel(Estimator[RunTask, Result]):
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""
         self._check_fitted()
-        return export.to_sklearn(self)
+        weights, classes = self.weights, getattr(self, "classes_", None)
+        if classes is not None:
+            return export.classifier(weights, classes)
+        declared = self.design_.declared
+        logarithmic = isinstance(declared, Number) and declared.transform != "none"
+        return export.regressor(weights, self.ridge_, logarithmic=logarithmic)
+
+    @property
+    def weights(self) -> export.Weights:
+        """The public weights by themselves."""
+        return export.Weights(self.feature_names_in_, self.coef_, self.intercept_)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything somebody needs to use the model without this library, as plain values."""
+        """Everything somebody needs to use the model without this library, as plain values.
+
+        Names, weights, the rules by which columns are encoded, and what the model may have told about whom.
+        """
         self._check_fitted()
-        return export.to_json(self)
+        classes, schemas = getattr(self, "classes_", None), self.schemas_
+        return {
+            "format": export.FORMAT,
+            "kind": self.kind,
+            "label": self.label_,
+            "method": self.method_,
+            "classes": None if classes is None else classes.tolist(),
+            "features": list(self.feature_names_in_),
+            "coefficients": self.coefficients(),
+            "intercept": self.intercept_.tolist(),
+            "columns": {
+                party: {name: column.fields() for name, column in schema.columns.items()}
+                for party, schema in schemas.items()
+            },
+            "row_clips": {party: schema.clip for party, schema in schemas.items() if schema.clip < schema.max_norm},
+            "how_to_score": self.how_to_score,
+            "protection": {party: finite(value) for party, value in self.protection_.items()},
+            "privacy": self.privacy_.to_dict(),
+        }
 
     def _strongest(self, weights: Matrix, intercept: float) -> str:
         """The strongest weights of a row of ``coef_`` and its intercept, as text."""

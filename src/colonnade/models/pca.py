@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
-from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
 from colonnade.models.parameters import Count, check_whole
 from colonnade.models.planner import Details
+from colonnade.models.saved import Saved, numbers, texts
 from colonnade.privacy import Budget, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.search import NoisyProducts
@@ -44,7 +44,7 @@ Published = NoisyMoments | NoisyProducts
 
 
 @dataclass(eq=False, repr=False)
-class PCA(Estimator[Task, Published]):
+class PCA(Saved[Task, Published]):
     """Differentially private principal component analysis over vertically partitioned columns.
 
     Args:
@@ -64,6 +64,15 @@ class PCA(Estimator[Task, Published]):
 
     kind = "pca"
     tasks = (Moments, Directions)
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "components": numbers,
+        "explained_variance": numbers,
+        "explained_variance_ratio": numbers,
+        "mean": numbers,
+        "count": float,
+        "noise_std": float,
+    }
 
     n_components: Count = 2
     _: KW_ONLY
@@ -217,28 +226,6 @@ class PCA(Estimator[Task, Published]):
         """What was learned, in one line."""
         share = f"{float(self.explained_variance_ratio_.sum()):.1%} of the variance"
         return f"{len(self.components_)} components of {self.n_features_in_} encoded columns, {share}"
-
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values."""
-        return {
-            "feature_names_in": self.feature_names_in_,
-            "components": self.components_.tolist(),
-            "explained_variance": self.explained_variance_.tolist(),
-            "explained_variance_ratio": self.explained_variance_ratio_.tolist(),
-            "mean": self.mean_.tolist(),
-            "count": self.count_,
-            "noise_std": self.noise_std_,
-        }
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.components_ = np.array(learned["components"], dtype=np.float64)
-        self.explained_variance_ = np.array(learned["explained_variance"], dtype=np.float64)
-        self.explained_variance_ratio_ = np.array(learned["explained_variance_ratio"], dtype=np.float64)
-        self.mean_ = np.array(learned["mean"], dtype=np.float64)
-        self.count_ = float(learned["count"])
-        self.noise_std_ = float(learned["noise_std"])
 
     def summary(self) -> list[str]:
         """The explained variance, and the strongest loadings of the first components."""

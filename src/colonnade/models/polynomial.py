@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, MinLen
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
 from colonnade.models.parameters import Count, InFile, check_whole
+from colonnade.models.saved import Saved, numbers, texts
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols.polynomial import programs as polynomial
@@ -34,7 +34,7 @@ _ROOM = 2**60  # for sums without noise, when gamma is chosen here
 
 
 @dataclass(eq=False, repr=False)
-class PolynomialSum(Estimator[Polynomials, NoisySums]):
+class PolynomialSum(Saved[Polynomials, NoisySums]):
     """Differentially private sums over all people of polynomials in the encoded columns of all parties.
 
     Args:
@@ -50,6 +50,13 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
 
     kind = "polynomial"
     tasks = (Polynomials,)
+    saved: ClassVar = {
+        "expressions": texts,
+        "feature_names_in": texts,
+        "values": numbers,
+        "deviations": numbers,
+        "gamma": int,
+    }
 
     expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])]
     _: KW_ONLY
@@ -114,24 +121,6 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
     def in_short(self) -> str:
         """What was learned, in one line."""
         return f"{len(self.values_)} sums over all people, of {self.n_features_in_} encoded columns"
-
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values."""
-        return {
-            "expressions": self.expressions_,
-            "feature_names_in": self.feature_names_in_,
-            "values": self.values_.tolist(),
-            "deviations": self.deviations_.tolist(),
-            "gamma": self.gamma_,
-        }
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        self.expressions_ = [str(text) for text in learned["expressions"]]
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.values_ = np.array(learned["values"], dtype=np.float64)
-        self.deviations_ = np.array(learned["deviations"], dtype=np.float64)
-        self.gamma_ = int(learned["gamma"])
 
     def summary(self) -> list[str]:
         """The first sums, each with the deviation of its noise."""

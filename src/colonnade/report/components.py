@@ -110,12 +110,7 @@ def _loadings(names: list[str], components: list[list[float]], owners: Sequence[
         figure(
             "loadings",
             lambda key, width: charts.heat(
-                key,
-                width,
-                groups,
-                heads,
-                title="Loadings of the components, by party",
-                description=text,
+                key, width, groups, heads, title="Loadings of the components, by party", description=text
             ),
             caption,
         ),

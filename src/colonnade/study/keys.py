@@ -13,16 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, crea
 
 from colonnade.errors import StudyError
 from colonnade.models import kinds
-from colonnade.models.parameters import (
-    FINITE,
-    NAMES_PARTIES,
-    REQUIRED,
-    SETS_PRICE,
-    STRICT,
-    Checked,
-    InFile,
-    Mark,
-)
+from colonnade.models.parameters import FINITE, NAMES_PARTIES, REQUIRED, SETS_PRICE, STRICT, Checked, InFile, Mark
 
 _BUDGET = ("epsilon", "delta")  # these stand in [budget]
 

@@ -8,19 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.privacy import (
-    Budget,
-    Event,
-    Ledger,
-    NonPrivate,
-    PostProcessing,
-    Statement,
-    parse_budgets,
-)
+from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
@@ -91,8 +83,6 @@ class KeyColumnPart(Part):
 
 class PartyFile(Part):
     """The whole file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     data: str

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from colonnade.models import kinds
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Planner
+from colonnade.models.regression.design import owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
 from colonnade.privacy.observers import check_delta
@@ -233,7 +234,7 @@ class Study:
         label = self.content.task.parameters_given.get("label")
         if label is None:
             return
-        owner, column = split_label(label, self.roster.schemas)
+        owner, column = owner_of(label, self.roster.schemas)
         if owner is None:
             raise StudyError(f"{self.path}: task.label names {label!r}, and no party of the study begins it")
         if column not in self.roster.schemas[owner].names:
@@ -366,12 +367,6 @@ def _as_written(check: Callable[[], object], value: Any) -> Any:
     except PrivacyError as error:
         raise ValueError(f"- {error}") from None
     return value
-
-
-def split_label(label: str, parties: Iterable[str]) -> tuple[str | None, str]:
-    """The party and the column of a label; names of parties may have dots themselves."""
-    owner = max((name for name in parties if label.startswith(f"{name}.")), key=len, default=None)
-    return owner, label[len(owner) + 1 :] if owner else label
 
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:

@@ -226,7 +226,7 @@ def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -
     def learn(me: Owner, table: Table) -> Outcome:
         return model.owner(me, _part(table, run.fold, folds, held=False), run.fit)
 
-    learned = people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit)).results
+    learned = people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit))
     model.conclude(people.roster, run.fit, Everyone.of(learned, run.fit))
     question = KeptScores(model)
     ask = replace(run.ask, model=model.digest)
@@ -236,7 +236,7 @@ def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -
         answers = question.owner(me, part, ask)
         return None if answers is None else _compared(model, question, answers, part, metric)
 
-    compared = people.run(ask, compare, lambda me: question.coordinator(me, ask)).results
+    compared = people.run(ask, compare, lambda me: question.coordinator(me, ask))
     value: float = compared[ask.active]
     return value
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models import export
 from colonnade.models.glm import export as glm_export, kept as glm_kept, metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.linear_model import LinearModel, Matrix, People, table_of
 from colonnade.models.regression.design import Design
+from colonnade.models.saved import epsilons, texts
 from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
@@ -34,6 +33,13 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
     """What can be done with a generalised linear model once it is fitted, here or elsewhere."""
 
     keeps = "weights"
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "method": str,
+        "noise_std": float,
+        "plan": dict,
+        "protection": epsilons,
+    }
     family: str
     family_options: Mapping[str, Any] | None
     noise_std_: float
@@ -226,29 +232,29 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return super().to_json() | {"family": glm_export.described(self.family_)}
 
     def to_sklearn(self) -> Any:
-        """A fitted scikit-learn estimator of the released weights."""
+        """A fitted scikit-learn estimator of the released weights; predictions are not cut off at the label's bounds.
+
+        It is a ``LogisticRegression``, a ``LinearSVC``, a ``LinearRegression`` (wrapped where the label has a
+        logarithmic scale), a ``PoissonRegressor`` or a ``GammaRegressor``.
+        """
         self._public()
-        return glm_export.to_sklearn(self)
+        family = self.family_.name
+        if family in ("logistic", "linear"):
+            return super().to_sklearn()
+        if family == "svm":
+            return glm_export.margins(self.weights, self.classes_)
+        return glm_export.positive_mean(self.weights, family)
 
     def learned(self) -> dict[str, Any]:
         """What everybody may know, as plain values; kept weights are never in it."""
-        return {
-            "feature_names_in": self.feature_names_in_,
-            "coef": None if self._released is None else self._released[0].tolist(),
-            "intercept": None if self._released is None else self._released[1].tolist(),
-            "method": self.method_,
-            "noise_std": self.noise_std_,
-            "plan": self.plan_,
-            "protection": {party: export.finite(value) for party, value in self.protection_.items()},
-        }
+        slopes, offsets = (None, None) if self._released is None else (part.tolist() for part in self._released)
+        others = super().learned()
+        names = {"feature_names_in": others.pop("feature_names_in")}
+        return names | {"coef": slopes, "intercept": offsets} | others
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.method_, self.plan_ = str(learned["method"]), dict(learned["plan"])
-        self.noise_std_ = float(learned["noise_std"])
-        given = learned["protection"].items()
-        self.protection_ = {party: math.inf if value is None else float(value) for party, value in given}
+        super().restore(learned)
         self.kept_, self._released = {}, None
         if learned["coef"] is not None:
             slopes, offsets = (np.array(learned[name], dtype=np.float64) for name in ("coef", "intercept"))

@@ -133,14 +133,6 @@ class GLM(FittedGLM):
 
     # --- the joint computation
 
-    def fit(self, people: Federation, label: str | None = None) -> Self:
-        """Learn from all parties of a federation, each in a thread; ``label`` is for this fit alone."""
-        if label is not None:
-            return super().fit(people, label)
-        if not isinstance(people, Federation):
-            raise StudyError(f"fit takes a Federation, not {type(people).__name__}")
-        return super().fit(people)
-
     def plan_for(self, people: Federation) -> Exchange:
         """The task for these people, who are counted where nobody said how many they are."""
         self.choices()
@@ -222,11 +214,7 @@ class GLM(FittedGLM):
     # --- new people
 
     def joint_scores(
-        self,
-        people: Federation,
-        *,
-        epsilon: float | Mapping[str, float],
-        delta: float = 1e-5,
+        self, people: Federation, *, epsilon: float | Mapping[str, float], delta: float = 1e-5
     ) -> JointScores:
         """Scores of new people, of whom each party holds its columns, for the eyes of the party with the label.
 

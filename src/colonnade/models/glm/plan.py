@@ -154,21 +154,14 @@ def _alternating(choices: Choices, setting: Setting, noisy: float) -> Exchange:
     )
     given = {"ridge": choices.ridge, "weight_bound": choices.weight_bound, "score_clip": choices.score_clip}
     named: dict[str, Any] = {name: float(value) for name, value in given.items() if value is not None}
-    return Exchange(
-        blocks=setting.blocks,
+    return _exchange(
+        choices,
+        setting,
         sides=tuple(side if side.owner == setting.active else replace(side, **named) for side in found.sides),
-        active=setting.active,
-        family=setting.family,
-        trust=setting.trust,
-        rows=setting.rows,
-        method="alternating",
         epochs=found.epochs,
         batches=1,
         message_clip=float(found.message_clip),
-        patience=choices.patience,
-        release=choices.release,
         release_ridge=found.release_ridge,
-        intercept=INTERCEPT,
     )
 
 
@@ -185,25 +178,33 @@ def _gradient(choices: Choices, setting: Setting, noisy: float) -> Exchange:
     run = Descent(setting.family, setting.rows, batch, safe, ridge + prox_ridge, noisy, norm, clip)
     passives = [block for block in setting.blocks if block.owner != setting.active]
     epochs, balls = suggest_descent(run, passives, intercept=INTERCEPT, epochs=choices.epochs)
-    return Exchange(
-        blocks=setting.blocks,
-        sides=tuple(
-            replace(_side(choices, setting, run, block, balls, epochs), ridge=ridge) for block in setting.blocks
-        ),
-        active=setting.active,
-        family=setting.family,
-        trust=setting.trust,
-        rows=setting.rows,
-        method="gradient",
+    sides = (_side(choices, setting, run, block, balls, epochs) for block in setting.blocks)
+    return _exchange(
+        choices,
+        setting,
+        sides=tuple(replace(side, ridge=ridge) for side in sides),
         epochs=epochs,
         batches=-(-setting.rows // batch),
         message_clip=descent_clip(run, epochs),
         learning_rate=rate,
         l1=l1,
         prox_ridge=prox_ridge,
+    )
+
+
+def _exchange(choices: Choices, setting: Setting, **chosen: Any) -> Exchange:
+    """The task, from what the user asked for, what is public, and what was chosen."""
+    return Exchange(
+        blocks=setting.blocks,
+        active=setting.active,
+        family=setting.family,
+        trust=setting.trust,
+        rows=setting.rows,
+        method=choices.method,
         patience=choices.patience,
         release=choices.release,
         intercept=INTERCEPT,
+        **chosen,
     )
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
 
 from colonnade.errors import StudyError
-from colonnade.models import export
 from colonnade.models.federation import Roster
 from colonnade.models.linear_model import LinearModel, Matrix
 from colonnade.models.parameters import FINITE, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
+from colonnade.models.saved import as_read, epsilons, numbers, texts
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
 from colonnade.privacy.observers import Budget, most_known
@@ -55,6 +54,17 @@ class Regression(LinearModel[Task, Published]):
     intercept: bool
     rows_at_most: int
 
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "coef": numbers,
+        "intercept": numbers,
+        "method": str,
+        "noise_std": float,
+        "count": as_read,
+        "ridge": as_read,
+        "clipped": as_read,
+        "protection": epsilons,
+    }
     noise_std_: float
     count_: float | None = None
     clipped_: int | None = None
@@ -193,30 +203,9 @@ class Regression(LinearModel[Task, Published]):
         columns = f"{self.n_features_in_} columns"
         return f"{self.kind} regression of {self.label_} on {columns}, by {self.method_}"
 
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values."""
-        return {
-            "feature_names_in": self.feature_names_in_,
-            "coef": self.coef_.tolist(),
-            "intercept": self.intercept_.tolist(),
-            "method": self.method_,
-            "noise_std": self.noise_std_,
-            "count": self.count_,
-            "ridge": self.ridge_,
-            "clipped": self.clipped_,
-            "protection": {party: export.finite(value) for party, value in self.protection_.items()},
-        }
-
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.coef_ = np.array(learned["coef"], dtype=np.float64)
-        self.intercept_ = np.array(learned["intercept"], dtype=np.float64)
-        self.method_ = str(learned["method"])
-        self.noise_std_ = float(learned["noise_std"])
-        self.count_, self.ridge_, self.clipped_ = learned["count"], learned["ridge"], learned["clipped"]
-        given = learned["protection"].items()
-        self.protection_ = {party: math.inf if value is None else float(value) for party, value in given}
+        super().restore(learned)
         if self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
             raise ValueError("weights and names do not belong together")
 

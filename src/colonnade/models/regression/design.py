@@ -8,7 +8,7 @@ times as exactly, and it costs little as long as it is short beside the features
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -36,12 +36,18 @@ def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
     """The party and the column of a label written ``party.column``."""
     if not isinstance(label, str) or not label:
         raise StudyError('a regression needs a label, written label="party.column"')
-    owner = max((name for name in parties if label.startswith(f"{name}.")), key=len, default=None)
-    if owner is None or label == f"{owner}.":
+    owner, column = owner_of(label, parties)
+    if owner is None or not column:
         party = label.rpartition(".")[0]
         hint = suggestion(party, parties) if party else ""
         raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint}")
-    return owner, label[len(owner) + 1 :]
+    return owner, column
+
+
+def owner_of(name: str, parties: Iterable[str]) -> tuple[str | None, str]:
+    """The party and the column in a name such as ``bank.income``; names of parties may have dots themselves."""
+    owner = max((party for party in parties if name.startswith(f"{party}.")), key=len, default=None)
+    return owner, name if owner is None else name[len(owner) + 1 :]
 
 
 @dataclass(frozen=True)

@@ -96,16 +96,5 @@ class AlignPart(Part):
     def aligning(self, trust: Trust) -> Aligning:
         """The public task that follows, for the parties of a study."""
         written = {name: self.keys.get(name, KeyPart()) for name in self.on}
-        given = {
-            "mode",
-            "hidden",
-            "duplicates",
-            "at_least",
-            "pad_to",
-            *(() if self.similarity is None else ("similarity",)),
-        }
-        return Aligning(
-            trust,
-            tuple(Key(name, **part.model_dump()) for name, part in written.items()),
-            **self.model_dump(include=given),
-        )
+        keys = tuple(Key(name, **part.model_dump()) for name, part in written.items())
+        return Aligning(trust, keys, **self.model_dump(exclude={"on", "keys", "reuse"}, exclude_none=True))
