@@ -56,7 +56,6 @@ def audit(
     """Attack the promises from below: what can an observer show."""
     from colonnade.cli import audit as command
 
-    speak_json(json)
     command.audit(name, samples, with_twins, seed, out, json)
 
 
@@ -65,7 +64,6 @@ def keys(study: StudyPath, config: PartyPath, json: Json = False) -> None:
     """Show a party its own keys as a study would compare them; nothing is sent."""
     from colonnade.cli import keys as command
 
-    speak_json(json)
     command.keys(study, config, json)
 
 
@@ -92,7 +90,6 @@ def plan(
     """Ask a budget the other way round: how many rounds, how many rows, or what it would cost."""
     from colonnade.cli import plan as command
 
-    speak_json(json)
     if rounds + rows + epsilon != 1:
         raise StudyError("ask one question at a time: --rounds, --rows or --epsilon")
     question: Literal["rounds", "rows", "epsilon"] = "rounds" if rounds else "rows" if rows else "epsilon"
@@ -110,7 +107,6 @@ def demo(
     from colonnade.cli.lean import without_pandas
 
     without_pandas()
-    speak_json(json)
     with progress_bar(not json) as progress:
         facts = run_demo(out, rows, progress)
     if json:
@@ -128,7 +124,6 @@ def privacy(
     from colonnade.cli import show
     from colonnade.study import Study, preflight
 
-    speak_json(json)
     answer = preflight(Study.load(study), rows)
     curves = show.curves(answer.statement) if curve else {}
     if json:
@@ -146,7 +141,6 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json =
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
 
-    speak_json(json)
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     say(show.preflight(preflight(loaded)))
@@ -247,7 +241,6 @@ def doctor(
     from colonnade.cli import show
     from colonnade.cli.doctor import examine
 
-    speak_json(json)
     checks = list(examine(study, config))
     emit({"checks": [asdict(check) for check in checks]}) if json else say(show.checks(checks))
     if any(check.level == "bad" for check in checks):

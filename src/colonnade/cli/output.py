@@ -32,8 +32,6 @@ _BAR_WIDTH = 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EROFS)
 """What a machine says when it cannot write: nobody's mistake, and no fault of ours."""
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-
 
 class _Console(Console):
     """A console that does not leave silently when nobody reads on."""
@@ -57,6 +55,9 @@ def speak_json(enabled: bool) -> bool:
     """Remember how a failure of this command is to be reported."""
     _State.json, _State.keys = enabled, ()
     return enabled
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", callback=speak_json)]
 
 
 def about(study: Path, *configs: Path | str) -> None:

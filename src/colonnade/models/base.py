@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Self
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
-from colonnade.errors import StudyError
+from colonnade.errors import DataError, StudyError
 from colonnade.models import files, kinds
 from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
@@ -195,6 +195,10 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def _check_fitted(self) -> None:
         if not self.fitted:
             raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+    def _check_party(self, party: str) -> None:
+        if party not in self.schemas_:
+            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)}")
 
 
 @lru_cache(maxsize=16)

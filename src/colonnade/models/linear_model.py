@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Result, RunTask
 from colonnade.models.federation import Federation
+from colonnade.models.newcomers import Matrix, People, encoded, summed, table_of
 from colonnade.models.regression.design import Design, split_label
 from colonnade.models.saved import Saved, finite
 from colonnade.privacy.statement import rounded_up
-from colonnade.tables import Number, Schema, Table, read_table
+from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
-from colonnade.tables.wording import listed
-
-Matrix = NDArray[np.float64]
-People = Federation | Mapping[str, Any] | NDArray[np.float64]
 
 
 class LinearModel(Saved[RunTask, Result]):
@@ -109,26 +105,16 @@ class LinearModel(Saved[RunTask, Result]):
     def scores(self, X: People) -> Matrix:
         """What the parties' parts and the intercept add up to, (rows, classes)."""
         self._check_fitted()
-        if isinstance(X, Federation):
-            X = X.tables()
-        if isinstance(X, Mapping):
-            wanted = [party for party in self.schemas_ if self._feature_schema(party)]
-            if missing := [party for party in wanted if party not in X]:
-                raise DataError(f"no table of {', '.join(missing)}; a prediction needs one of each party")
-            parts = [self.partial(party, X[party]) for party in wanted]
-            if len({len(part) for part in parts}) > 1:
-                raise DataError("the tables have different numbers of rows; a prediction needs the same people in each")
-            total: Matrix = np.sum(parts, axis=0) + self.linear()[1]
-            return total
+        wanted = [party for party in self.schemas_ if self._feature_schema(party)]
+        if (total := summed(X, wanted, self.partial, "a prediction")) is not None:
+            return total + self.linear()[1]
         slopes, offsets = self.linear()
-        scores: Matrix = _encoded(X, self.feature_names_in_) @ slopes.T + offsets
-        return scores
+        return encoded(X, self.feature_names_in_) @ slopes.T + offsets
 
     def partial(self, party: str, source: Any) -> Matrix:
         """One party's part of the scores, (rows, classes), from its own columns alone; the intercept is not in it."""
         self._check_fitted()
-        if party not in self.schemas_:
-            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)}")
+        self._check_party(party)
         schema = self._feature_schema(party)
         if schema is None:
             raise DataError(f"{party} holds the label and no other column, so it has no part in the scores")
@@ -221,44 +207,3 @@ class LinearModel(Saved[RunTask, Result]):
         if party != owner:
             return schema
         return schema.without([column]) if len(schema.columns) > 1 else None
-
-
-def _encoded(source: Any, names: Sequence[str]) -> Matrix:
-    """An encoded matrix with these columns; where columns have names, those decide and not their order."""
-    try:
-        if hasattr(source, "columns"):
-            source = np.column_stack([np.asarray(source[name]) for name in _named(source, names)])
-        found: Matrix = np.asarray(source, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(
-            "these are no people to predict: pass a Federation, a mapping from party to table, or an encoded matrix of "
-            "numbers"
-        ) from None
-    if found.ndim != 2 or found.shape[1] != len(names):
-        raise DataError(f"an encoded matrix has rows of {len(names)} columns; this array has shape {found.shape}")
-    if not np.isfinite(found).all():
-        raise DataError("an encoded matrix holds finite numbers only; this one has missing or infinite entries")
-    return found
-
-
-def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
-    """The names, if all of them are columns of a data frame or an Arrow table."""
-    there = set(getattr(source, "column_names", source.columns))
-    if missing := [name for name in names if name not in there]:
-        raise DataError(
-            f"the encoded matrix has no column {listed(missing)}; its columns are named as in feature_names_in_, and "
-            "tables as the parties hold them are passed in a mapping from party to table"
-        )
-    return names
-
-
-def table_of(source: Any, schema: Schema) -> Table:
-    """The columns of a schema, from a table or whatever one can be read from."""
-    if not isinstance(source, Table):
-        return read_table(source, schema, id=None)
-    if missing := [name for name in schema.names if name not in source.schema.columns]:
-        raise DataError(f"{source.source} has no column {missing[0]!r}, which the model needs")
-    view = source.select(schema.names)
-    if view.schema != schema:
-        raise DataError(f"{source.source} was read under another schema than the model was fitted with")
-    return view

@@ -16,8 +16,9 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Roster
 from colonnade.models.members import require_known_members
+from colonnade.models.newcomers import Matrix, People, summed, table_of
 from colonnade.models.parameters import Count, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.saved import Saved, numbers, texts
@@ -29,7 +30,7 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Block, Moments, NoisyMoments, calibrated
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
-from colonnade.tables import Schema, Table, read_table
+from colonnade.tables import Table
 
 # The constant column costs sensitivity and buys the means: worth more when they are subtracted.
 _CONSTANT_SHARE = {True: 0.5, False: 0.125}
@@ -186,7 +187,7 @@ class PCA(Saved[Task, Published]):
         self.count_ = result.count
         self.noise_std_ = task.noise_std
 
-    def transform(self, X: Federation | Mapping[str, Any] | NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, X: People) -> Matrix:
         """Scores of new rows.
 
         A federation is matched on its ids, and the scores come in the order of the ids. Of a mapping from party to
@@ -194,31 +195,23 @@ class PCA(Saved[Task, Published]):
         matrix. Whoever calls this holds all the columns; a party alone gets its summand from :meth:`partial`.
         """
         self._check_fitted()
-        if isinstance(X, Federation):
-            X = X.tables()
-        if isinstance(X, Mapping):
-            if missing := set(self.schemas_) - set(X):
-                raise DataError(f"no table of {', '.join(sorted(missing))}; transform needs one of each party")
-            parts = [self.partial(party, X[party]) for party in self.schemas_]
-            if len({len(part) for part in parts}) > 1:
-                raise DataError("the tables have different numbers of rows; transform needs the same people in each")
-            total: NDArray[np.float64] = np.sum(parts, axis=0)
+        if (total := summed(X, list(self.schemas_), self.partial, "transform")) is not None:
             return total
         X = np.asarray(X, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != len(self.mean_):
             raise DataError(f"an encoded matrix has rows of {len(self.mean_)} columns; this array has shape {X.shape}")
-        scores: NDArray[np.float64] = (X - self.mean_) @ self.components_.T
+        scores: Matrix = (X - self.mean_) @ self.components_.T
         return scores
 
     def partial(self, party: str, source: Any) -> NDArray[np.float64]:
         """One party's summand of the scores, from its own columns alone, in the order of its rows."""
         self._check_fitted()
-        schema = self.schemas_.get(party)
-        if schema is None:
-            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)}")
-        X = encoded(source, schema)
-        span = self._span(party)
-        part: NDArray[np.float64] = (X - self.mean_[span]) @ self.components_[:, span].T
+        self._check_party(party)
+        rows = table_of(source, self.schemas_[party]).matrix()
+        parties = list(self.schemas_)
+        start = sum(self.schemas_[name].encoded_width for name in parties[: parties.index(party)])
+        span = slice(start, start + rows.shape[1])
+        part: Matrix = (rows - self.mean_[span]) @ self.components_[:, span].T
         return part
 
     @property
@@ -237,14 +230,6 @@ class PCA(Saved[Task, Published]):
             loadings = ", ".join(f"{self.feature_names_in_[i]} {component[i]:+.2f}" for i in strongest)
             lines.append(f"  component {index + 1}: {loadings}")
         return lines
-
-    def _span(self, party: str) -> slice:
-        start = 0
-        for name, schema in self.schemas_.items():
-            if name == party:
-                return slice(start, start + schema.encoded_width)
-            start += schema.encoded_width
-        raise KeyError(party)
 
 
 def top_eigenvectors(matrix: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -265,14 +250,6 @@ def published(matrices: Mapping[str, NDArray[np.float64]], task: Task, stream: S
     if isinstance(task, Moments):
         return moments.simulate(matrices, task, stream)
     return power.simulate(matrices, task, stream)
-
-
-def encoded(source: Any, schema: Schema) -> NDArray[np.float64]:
-    """The encoded rows of a table, in its own order."""
-    table = source if isinstance(source, Table) else read_table(source, schema, id=None)
-    if table.schema != schema:
-        raise DataError(f"{table.source} was read under another schema than the model was fitted with")
-    return table.matrix()
 
 
 def _fits(task: Task) -> bool:

@@ -120,13 +120,12 @@ class ByDigest:
         return True
 
 
+@dataclass(eq=False)
 class PartyConfig:
     """A party file, with its paths resolved."""
 
-    def __init__(self, path: Path, content: PartyFile) -> None:
-        self.path = path
-        self.content = content
-        self.name = content.name
+    path: Path
+    content: PartyFile
 
     @classmethod
     def load(cls, path: str | Path) -> PartyConfig:
@@ -136,6 +135,11 @@ class PartyConfig:
             return cls(path, PartyFile.model_validate(read_toml(path, "party file")))
         except ValidationError as error:
             raise StudyError(f"{path}: {first_problem(error)}") from None
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.content.name
 
     @property
     def data(self) -> Path:

@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -157,12 +157,12 @@ class StudyFile(Part):
         return self
 
 
+@dataclass(eq=False)
 class Study:
     """A study file together with the schemas and certificates beside it."""
 
-    def __init__(self, path: Path, content: StudyFile) -> None:
-        self.path = path
-        self.content = content
+    path: Path
+    content: StudyFile
 
     @classmethod
     def load(cls, path: str | Path) -> Study:

@@ -15,7 +15,8 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models.glm import export as glm_export, kept as glm_kept, metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.kept import Everyone
-from colonnade.models.linear_model import LinearModel, Matrix, People, table_of
+from colonnade.models.linear_model import LinearModel
+from colonnade.models.newcomers import Matrix, People, table_of
 from colonnade.models.regression.design import Design
 from colonnade.models.saved import epsilons, texts
 from colonnade.protocols.exchange.programs import Outcome

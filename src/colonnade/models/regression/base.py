@@ -12,7 +12,8 @@ from annotated_types import Ge
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.linear_model import LinearModel, Matrix
+from colonnade.models.linear_model import LinearModel
+from colonnade.models.newcomers import Matrix
 from colonnade.models.parameters import FINITE, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.linear_model import Matrix, People
+from colonnade.models.newcomers import Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label
 from colonnade.models.regression import quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge

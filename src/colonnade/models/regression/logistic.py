@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.linear_model import Matrix, People
 from colonnade.models.members import require_known_members
+from colonnade.models.newcomers import Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, check_whole
 from colonnade.models.regression import forecast, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge, Task
