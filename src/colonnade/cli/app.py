@@ -1,4 +1,4 @@
-"""The command line: every command in one list, each in a few lines."""
+"""The command line: all commands that are in no group."""
 
 from __future__ import annotations
 
@@ -175,11 +175,11 @@ def coordinator(
 
     without_pandas()
     speak_json(json or pipe)
-    about(study, "PARTY.toml")  # which lies with the party
+    about(study, "PARTY.toml")  # its real path is known to the party alone
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
-    loaded.certificates()  # a wrong pin is better said now than after "waiting"
+    loaded.certificates()  # an error about a wrong pin must come before "waiting"
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
     with progress_bar(not (json or pipe)) as bar:
         run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen)
@@ -221,7 +221,7 @@ def party(
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
         record = read_record(folder)
-        told = model.summary() if model.recipient else []  # what is for everybody is in the coordinator's report
+        told = model.summary() if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / KEPT
         kept = [f"our own weights are in {own_file}, for our eyes alone"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *told, *kept, f"done; the record is in {folder}"]
@@ -250,7 +250,7 @@ def doctor(
 def command_line() -> None:
     """Run a command; a user's mistake is one sentence and a documented exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # or nohup would be in vain
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # so that nohup still works
             signal.signal(number, _interrupted)
     try:
         app()

@@ -1,4 +1,4 @@
-"""Can we really talk? Each check says what it looked at, what it found and what to do."""
+"""Checks before a study: each says what was checked, what was found, and what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     level: Literal["good", "unsure", "bad"]
@@ -91,7 +91,7 @@ def _key(study: Study, config: PartyConfig) -> str:
 
 
 def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
-    """The table, read once, and with it the keys of a study that aligns."""
+    """Check the table, which is read once, and its keys if the study aligns people."""
     task = study.aligning
     try:
         table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
@@ -111,7 +111,7 @@ def _kept(study: Study, config: PartyConfig) -> str:
 
 
 def _count(rows: int, said: int) -> Check:
-    """Bounds rest on the number of rows, so it must be exact."""
+    """Check the number of rows: bounds depend on it, so it must be exact."""
     if rows == said:
         return Check("rows", "good", f"as many as the study says ({said})")
     return Check("rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold")

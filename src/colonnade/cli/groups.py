@@ -191,7 +191,7 @@ def schema_check(
 
 
 def _id_column(file: Path) -> str | None:
-    """The column that holds ids unless something else is said, if the file has it."""
+    """The default id column, if the file has it; otherwise ``None``."""
     from colonnade.tables.dataset import PERSON_ID
     from colonnade.tables.files import read_columns
 

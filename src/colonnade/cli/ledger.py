@@ -1,4 +1,4 @@
-"""A ledger as text for a person, as values for a program, and as a file for an outsider."""
+"""A ledger as text for a person, as plain values for a program, and as a file for somebody outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
 
-_NAMED = 8  # owners; of more, those in the same position are shown by one of them
+_NAMED = 8  # with more owners, one of them stands for all in the same position
 COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "hash", "line")
 
 
@@ -71,7 +71,7 @@ def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | N
 
 
 def left(caps: Sequence[Left]) -> str:
-    """What each cap leaves each observer."""
+    """What is left under each cap, for each observer, as text."""
     lines = []
     for cap in caps:
         span = "for ever" if cap.days is None else f"in {cap.days:g} days"
@@ -97,14 +97,14 @@ def export(book: Ledger, format: str) -> tuple[str, str]:
 
 
 def write(path: Path, content: str) -> None:
-    """A new file that only its owner reads: a ledger tells what a party takes part in."""
+    """Write a new file that only this user can read: a ledger tells which studies a party takes part in."""
     if path.exists():
         raise ColonnadeError(f"{path} is there already; choose another place with --out")
     files.replace_private(path, content.encode())
 
 
 def reserved(book: Ledger, number: int) -> Entry:
-    """An entry that may be released by hand: of which no share has left."""
+    """The entry of this number; an error unless it is only reserved, so that it may be released by hand."""
     entry = next((entry for entry in book.entries() if entry.id == number), None)
     if entry is None:
         raise LedgerError(f"{book.path} has no entry {number}; `colonnade ledger show` lists them")

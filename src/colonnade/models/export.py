@@ -53,7 +53,7 @@ class Weights:
 
 def classifier(weights: Weights, classes: NDArray[Any]) -> Any:
     """A fitted ``LogisticRegression`` for two classes, and a ``OneVsRestClassifier`` of them for more."""
-    # Here and below, because importing scikit-learn takes as long as many a study.
+    # Imported here and below because importing scikit-learn is slow.
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer

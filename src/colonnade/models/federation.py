@@ -1,4 +1,4 @@
-"""Parties and their federation, in one process: threads that run the same programs as machines do."""
+"""Parties and their federation in one process: each party is a thread that runs the same program as on a machine."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from colonnade.wire import Network, Room, check_name
 class Party:
     """One organisation: a name, its table (a path, a pandas or a pyarrow table), its public schema, its ids.
 
-    ``id`` is the column that names people. ``keys`` says where the columns that people are aligned on are in this
-    table, where they are called otherwise than the keys: ``{"birth": KeyColumn("dob", format="%d.%m.%Y")}``.
+    ``id`` is the column that names people. ``keys`` is for an alignment, if the table's columns have other names than
+    the keys: it maps each key to its column, such as ``{"birth": KeyColumn("dob", format="%d.%m.%Y")}``.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Party:
 
     @property
     def _called(self) -> str | None:
-        """What stands for the table in errors: the path, or else whose it is."""
+        """The name of the table in error messages: ``None`` for a path, which is named itself, else the party."""
         return None if isinstance(self._source, str | Path) else self.name
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Party:
 class Roster:
     """The public description of who takes part: each owner's schema, and the committee.
 
-    With ``hidden`` no owner knows which of its people the others hold too; only some protocols can work so.
+    With ``hidden`` no owner knows which of its people the others hold too; only some protocols allow this.
     ``assumptions`` are sentences for the privacy statement, such as what an alignment told.
     """
 
@@ -100,7 +100,7 @@ class Roster:
         threshold: int | None = None,
         hidden: bool = False,
     ) -> Roster:
-        """Fill in the committee: the first seven owners, or two owners and the coordinator."""
+        """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
         owners = tuple(schemas)
         if len(owners) < 2:
             raise StudyError("a study needs at least two parties: one alone has nothing to compute together")
@@ -112,9 +112,9 @@ class Roster:
 class Federation:
     """Parties that hold different columns about the same people, or about people that :meth:`align` finds.
 
-    Here all of them run in this process, a thread each, as a notebook or a test wants it; ``colonnade run`` and
-    ``colonnade party`` run the same programs in processes and on machines of their own. With ``network`` it takes as
-    long as if the parties were that far apart.
+    Here all parties run in this process, each in a thread, for notebooks and tests; ``colonnade run`` and
+    ``colonnade party`` run the same programs in processes and on machines of their own. With ``network``
+    messages take as long as between machines at that distance.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Federation:
         similarity: float | None = None,
         pad_to: int | None = None,
     ) -> Federation:
-        """Find the people whom all parties hold; whatever is computed afterwards is about them.
+        """Find the people whom all parties hold; all later computations are about them.
 
         What was found is in ``alignment``. Aligning again replaces it; an alignment that fails leaves it as it was.
         Its :class:`~colonnade.errors.AlignmentError` holds as ``examples`` some keys of the first party, as compared.
@@ -191,7 +191,7 @@ class Federation:
         return results[COORDINATOR], {name: results[name] for name in tables}
 
     def tables(self) -> dict[str, Table]:
-        """Everyone's table of the same people in the same order: that of the ids, or that of the alignment."""
+        """Each party's table of the same people in the same order: the order of the ids, or of the alignment."""
         if self.roster.hidden:
             raise StudyError(
                 "the alignment was hidden, so nobody knows whose rows belong together; align with hidden=False to get "
@@ -212,7 +212,7 @@ class Federation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing outlives a fit."""
+        """Nothing has to be closed."""
 
     def run(
         self, task: Playable, owner: Callable[[Any, Table], object], coordinator: Callable[[Any], object]
@@ -222,7 +222,7 @@ class Federation:
             return self._play(task, self._held(), owner, coordinator)
         except StudyError:
             if self.alignment is None:
-                self.tables()  # says what to do where the reason is that the people differ
+                self.tables()  # raises a better error if the parties hold different people
             raise
 
     def _held(self) -> dict[str, Table]:

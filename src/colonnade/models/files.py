@@ -34,7 +34,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def replace_private(path: Path, content: bytes) -> None:
-    """The same for a file that other users of this machine can never read; it is on disk when this returns."""
+    """Write a private file as a whole or not at all; other users can never read it. Raises a StorageError."""
     try:
         descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")  # its mode is 0600
         try:
@@ -70,7 +70,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a file, if it is the one that was written with the model."""
+    """The arrays of a file; an error if its digest is not the one in the model's JSON."""
     try:
         content = path.read_bytes()
     except OSError as error:

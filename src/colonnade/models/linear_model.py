@@ -51,7 +51,7 @@ class LinearModel(Saved[RunTask, Result]):
         return found
 
     def design(self, schemas: Mapping[str, Schema], norm: Norm = "l2") -> Design:
-        """The columns of a fit to come, and who holds the label."""
+        """The columns that the next fit will use, and who holds the label."""
         return self.designed(schemas, self.label, norm)
 
     @property
@@ -80,7 +80,7 @@ class LinearModel(Saved[RunTask, Result]):
 
     @property
     def how_to_score(self) -> str:
-        """In words, for whoever has the weights alone."""
+        """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
         return export.HOW[self.kind]
 
     @property
@@ -90,11 +90,11 @@ class LinearModel(Saved[RunTask, Result]):
 
     @property
     def row_names(self) -> list[str]:
-        """What each row of ``coef_`` is about: a class, or no name where there is one row only."""
+        """The class of each row of ``coef_``; an empty name where there is only one row."""
         return [""]
 
     def predict(self, X: People) -> NDArray[Any]:
-        """Predictions for people all of whose columns are at hand.
+        """Predictions for people of whom the caller has all columns.
 
         A federation is matched on its ids, and the answers come in the order of the ids. Of a mapping from party to
         table, the tables must hold the same people in the same order. Neither needs the label's column. An array is
@@ -103,7 +103,7 @@ class LinearModel(Saved[RunTask, Result]):
         return self.answers(self.scores(X))
 
     def scores(self, X: People) -> Matrix:
-        """What the parties' parts and the intercept add up to, (rows, classes)."""
+        """The scores, of shape (rows, classes): the sum of the parties' parts and the intercept."""
         self._check_fitted()
         wanted = [party for party in self.schemas_ if self._feature_schema(party)]
         if (total := summed(X, wanted, self.partial, "a prediction")) is not None:
@@ -112,7 +112,7 @@ class LinearModel(Saved[RunTask, Result]):
         return encoded(X, self.feature_names_in_) @ slopes.T + offsets
 
     def partial(self, party: str, source: Any) -> Matrix:
-        """One party's part of the scores, (rows, classes), from its own columns alone; the intercept is not in it."""
+        """One party's part of the scores, (rows, classes), from its own columns alone, without the intercept."""
         self._check_fitted()
         self._check_party(party)
         schema = self._feature_schema(party)
@@ -125,7 +125,7 @@ class LinearModel(Saved[RunTask, Result]):
         return part
 
     def label_of(self, X: People) -> Matrix:
-        """The encoded label of people whose label column is at hand."""
+        """The encoded label of people, where X has a table with the label column."""
         self._check_fitted()
         owner, column = split_label(self.label_, tuple(self.schemas_))
         tables = X.tables() if isinstance(X, Federation) else X
@@ -134,7 +134,7 @@ class LinearModel(Saved[RunTask, Result]):
         return table_of(tables[owner], self.schemas_[owner].select([column])).column(column)
 
     def coefficients(self) -> dict[str, dict[str, Any]]:
-        """The weights by party and encoded column; with several classes, by class below that."""
+        """The weight of each encoded column, by party; with several classes, one weight for each class."""
         self._check_fitted()
         found: dict[str, dict[str, Any]] = {}
         for party in self.schemas_:
@@ -197,11 +197,11 @@ class LinearModel(Saved[RunTask, Result]):
         return f"{shown}; intercept {intercept:+.2f}"
 
     def _told(self) -> str:
-        """What can be learned about the columns of each party alone, as text."""
+        """How much can be learned about the columns of each party, as text."""
         return ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in self.protection_.items())
 
     def _feature_schema(self, party: str) -> Schema | None:
-        """A party's schema without the label; nothing where the label is all it holds."""
+        """A party's schema without the label; ``None`` where the label is its only column."""
         schema = self.schemas_[party]
         owner, column = split_label(self.label_, tuple(self.schemas_))
         if party != owner:

@@ -32,7 +32,7 @@ def summed(X: People, wanted: Sequence[str], partial: Callable[[str, Any], Matri
 
 
 def encoded(source: Any, names: Sequence[str]) -> Matrix:
-    """An encoded matrix with these columns; where columns have names, those decide and not their order."""
+    """The matrix of these encoded columns; columns with names, as in a data frame, are chosen by name."""
     try:
         if hasattr(source, "columns"):
             source = np.column_stack([np.asarray(source[name]) for name in _named(source, names)])
@@ -50,7 +50,7 @@ def encoded(source: Any, names: Sequence[str]) -> Matrix:
 
 
 def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
-    """The names, if all of them are columns of a data frame or an Arrow table."""
+    """The names, if a data frame or an Arrow table has a column for each of them; otherwise an error."""
     there = set(getattr(source, "column_names", source.columns))
     if missing := [name for name in names if name not in there]:
         raise DataError(
@@ -61,7 +61,7 @@ def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
 
 
 def table_of(source: Any, schema: Schema) -> Table:
-    """The columns of a schema, from a table or whatever one can be read from."""
+    """A table with the columns of a schema, from a table or from anything that can be read as one."""
     if not isinstance(source, Table):
         return read_table(source, schema, id=None)
     if missing := [name for name in schema.names if name not in source.schema.columns]:

@@ -1,7 +1,7 @@
 """Principal components of columns that nobody holds together, from noisy second moments.
 
-Of tables with few columns all second moments are released once. Of wide ones that would be too many, so their
-products with few directions are released, round by round (docs/pca.md).
+For tables with few columns all second moments are released once. For wide tables these would be too many numbers, so
+their products with a few directions are released, round by round (docs/pca.md).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-# The constant column costs sensitivity and buys the means: worth more when they are subtracted.
+# A larger constant column gives more exact means and more noise elsewhere; exact means matter if they are subtracted.
 _CONSTANT_SHARE = {True: 0.5, False: 0.125}
 WIDE = 2000
-"""Encoded columns, above which ``method="auto"`` asks for directions: all moments would be over two million numbers."""
-_BESIDE = 8  # directions a round besides one a component: more of them find the components in fewer rounds
+"""With more encoded columns ``method="auto"`` takes directions: all moments would be over two million numbers."""
+_BESIDE = 8  # directions in a round, in addition to one for each component: with more, fewer rounds are needed
 _MOST_ITERATIONS = 64
 
 Method = Literal["auto", "moments", "power"]
@@ -101,7 +101,7 @@ class PCA(Saved[Task, Published]):
         task = self._plan_power(blocks, roster, constant, budgets)
         if self.method == "auto" and self.iterations is None and not _fits(task):
             instead = self._plan_moments(blocks, roster, constant, budgets)
-            return instead if _fits(instead) else task  # whose error names a gamma that fits
+            return instead if _fits(instead) else task  # its error names a gamma that fits
         return task
 
     def _method(self, width: int, roster: Roster) -> str:
@@ -170,7 +170,7 @@ class PCA(Saved[Task, Published]):
         return published({name: table.matrix() for name, table in tables.items()}, task, stream)
 
     def finish(self, result: Published) -> None:
-        """Eigenvectors of the noisy matrix, or of what is known of it."""
+        """Set the components: eigenvectors of the noisy matrix, or of its products with directions."""
         task = result.task
         if isinstance(result, NoisyMoments):
             matrix = result.covariance if self.center else result.second_moments / result.count
@@ -190,9 +190,9 @@ class PCA(Saved[Task, Published]):
     def transform(self, X: People) -> Matrix:
         """Scores of new rows.
 
-        A federation is matched on its ids, and the scores come in the order of the ids. Of a mapping from party to
-        table, the tables must hold the same people in the same order: nothing is matched. An array is an encoded
-        matrix. Whoever calls this holds all the columns; a party alone gets its summand from :meth:`partial`.
+        A federation is matched on its ids, and the scores come in the order of the ids. In a mapping from party to
+        table, all tables must hold the same people in the same order: nothing is matched. An array is an encoded
+        matrix. The caller has all columns; one party alone computes its part with :meth:`partial`.
         """
         self._check_fitted()
         if (total := summed(X, list(self.schemas_), self.partial, "transform")) is not None:
@@ -204,7 +204,7 @@ class PCA(Saved[Task, Published]):
         return scores
 
     def partial(self, party: str, source: Any) -> NDArray[np.float64]:
-        """One party's summand of the scores, from its own columns alone, in the order of its rows."""
+        """One party's part of the scores, from its own columns alone; the parts of all parties add up to the scores."""
         self._check_fitted()
         self._check_party(party)
         rows = table_of(source, self.schemas_[party]).matrix()
@@ -246,14 +246,14 @@ def signed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def published(matrices: Mapping[str, NDArray[np.float64]], task: Task, stream: Stream) -> Published:
-    """What a run would publish about these encoded rows, computed in one place, for evaluation."""
+    """What a run would publish about these encoded rows, computed in one place; for evaluation."""
     if isinstance(task, Moments):
         return moments.simulate(matrices, task, stream)
     return power.simulate(matrices, task, stream)
 
 
 def _fits(task: Task) -> bool:
-    """Whether the sums fit the arithmetic, and what is opened fits a message."""
+    """Whether the integers can hold the sums, and a message can hold what is opened."""
     try:
         return bool(task.committee.system.primes)
     except CapacityError:

@@ -69,7 +69,7 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
 
     def __post_init__(self) -> None:
         found = _listed(self.expressions)
-        if not isinstance(self.expressions, str | Mapping | Sequence):  # what can be read only once
+        if not isinstance(self.expressions, str | Mapping | Sequence):  # an iterator, which can be read only once
             self.expressions = found
 
     def plan(self, roster: Roster) -> Polynomials:
@@ -156,7 +156,7 @@ def polynomial_sum(
 
 
 def _listed(given: Expression | Sequence[Expression]) -> list[Expression]:
-    """The expressions, where one alone needs no list."""
+    """The expressions as a list; a single expression may be given without one."""
     if isinstance(given, str | Mapping):
         return [given]
     if not isinstance(given, Iterable):
@@ -211,7 +211,7 @@ def _sources(schema: Schema, encoded: set[str]) -> list[str]:
 
 
 def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
-    """The columns of one owner that are named, in the schema's order, and what bounds them."""
+    """The columns of one owner that the expressions name, in the schema's order, with their bounds."""
     columns = tuple(column for column in schema.encoded_names if f"{owner}.{column}" in named)
     sources = _sources(schema, set(columns))
     if not sources:
@@ -227,7 +227,7 @@ def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
 
 
 def _scaled(draft: Polynomials, gamma: int | None) -> Polynomials:
-    """The task at its scale: the one given, or the largest power of two at which the sums fit."""
+    """The task with the given gamma, or with the largest power of two at which the sums fit."""
     if gamma is not None:
         check_whole("gamma", gamma, 2, 2**26)
         return replace(draft, gamma=int(gamma))

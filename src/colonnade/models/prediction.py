@@ -1,4 +1,4 @@
-"""Predictions for new people when nobody holds all their columns, for the eyes of one party."""
+"""Predictions for new people when nobody holds all their columns; one party alone receives them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _Ends = tuple[Fraction, Fraction]
 
 @runtime_checkable
 class Scorer(Protocol):
-    """What is needed of a fitted model: public linear weights, a party's part of the scores, and what they mean.
+    """What a fitted model must have: public linear weights, each party's part of the scores, and what scores predict.
 
-    ``coef_`` has a row a class and a column for each of ``feature_names_in_`` ("party.column" or
+    ``coef_`` has a row for each class and a column for each of ``feature_names_in_`` ("party.column" or
     "party.column=value"), for encoded values. The parts of all parties and ``intercept_`` add up to the scores.
     """
 
@@ -57,8 +57,8 @@ class Scorer(Protocol):
 class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
     """Scores of new people under a published model, summed on shares and opened to one party.
 
-    Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged anew: asking about the same people
-    again composes.
+    Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged, also one about the same people: the
+    costs add up.
 
     Args:
         model: a linear or logistic regression, fitted, or the path of its ``model.json``.
@@ -129,7 +129,7 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
         scores.coordinator(me, task)
 
     def outcome(self, outcomes: Mapping[str, Any], task: Scores) -> OpenedScores | None:
-        """After a prediction in one process this is the copy of ``to``."""
+        """What the party ``to`` received, where all participants run in one process."""
         received: OpenedScores | None = outcomes[task.to]
         return received
 
@@ -149,7 +149,7 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
 
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
-        """It must have public weights."""
+        """Why joint prediction cannot use this model: it must have public weights."""
         if isinstance(model, LinearModel) and not model.has_public_weights:
             return 'has no weights, its parties keep them: ask for scores with kind = "glm-scores"'
         return None if isinstance(model, Scorer) else "is no linear or logistic regression"
@@ -160,7 +160,7 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
         return scores.simulate(parts, task, stream)
 
     def finish(self, result: OpenedScores | None) -> None:
-        """Add the intercept and read the answers off, where anything was received."""
+        """Add the intercept and compute the predictions, if this participant received scores."""
         if result is None:
             self.restore({})
             return
@@ -194,7 +194,7 @@ def joint_scores(
 
 
 def features(scorer: Scorer, party: str) -> tuple[str, ...]:
-    """The columns of a party that the weights speak of; a label is not among them."""
+    """The columns of a party that have weights; the label has none."""
     schema = scorer.schemas_.get(party)
     known = set(scorer.feature_names_in_)
     columns = schema.columns.items() if schema else ()
@@ -202,11 +202,11 @@ def features(scorer: Scorer, party: str) -> tuple[str, ...]:
 
 
 def part_of(scorer: Scorer, party: str, gamma: int) -> Part:
-    """Between which whole numbers a party's part of the scores lies, whatever its columns hold."""
+    """The least and the largest whole number that a party's part of each score can be, for any row."""
     used = features(scorer, party)
     schema = scorer.schemas_[party].select(used) if used else None
     place = {name: index for index, name in enumerate(scorer.feature_names_in_)}
-    shrinks = schema is not None and schema.clip < schema.max_norm  # long rows are scaled down
+    shrinks = schema is not None and schema.clip < schema.max_norm  # rows that are too long are scaled down
     ends: list[_Ends] = []
     for weights in np.atleast_2d(scorer.coef_).tolist():
         low = high = Fraction(0)
@@ -243,7 +243,7 @@ def digest(scorer: Scorer) -> str:
 
 
 def check_columns(scorer: Scorer, roster: Roster) -> None:
-    """Everybody whose columns count must be there, with the columns that the model was fitted on."""
+    """Raise an error unless every party with weights takes part, with the columns that the model was fitted with."""
     for party, schema in scorer.schemas_.items():
         used = features(scorer, party)
         if not used:

@@ -20,7 +20,7 @@ HOW = {
 
 
 def how_to_score(family: Family) -> str:
-    """How predictions follow from released weights, in words; logarithms of means stay within a region."""
+    """In words, how predictions follow from released weights; logarithms of means stay within a region."""
     low, high = _region(family)
     return f"{SCORE}; {HOW[family.name].format(low=low, high=high)}. {ENCODED}"
 
@@ -38,7 +38,7 @@ def _region(family: Family) -> tuple[float, float]:
 
 def margins(weights: Weights, classes: NDArray[Any]) -> Any:
     """A fitted ``LinearSVC`` of scikit-learn with these weights."""
-    # Imported here because that takes as long as many a study.
+    # Imported here because importing scikit-learn is slow.
     from sklearn.svm import LinearSVC
 
     made = weights.into(LinearSVC())

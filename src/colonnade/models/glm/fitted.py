@@ -31,7 +31,7 @@ Vector = NDArray[np.float64]
 
 
 class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
-    """What can be done with a generalised linear model once it is fitted, here or elsewhere."""
+    """A fitted generalised linear model: its weights, predictions and promises."""
 
     keeps = "weights"
     saved: ClassVar = {
@@ -83,7 +83,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return self._released
 
     def linear(self) -> tuple[Matrix, Matrix]:
-        """The released weights, or else those that all parties kept, if all of them are at hand."""
+        """The released weights, or else those that the parties kept; an error if some are not in this process."""
         if self._released is not None:
             return self._released
         if missing := [party for party in self.schemas_ if party not in self.kept_]:
@@ -105,7 +105,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return np.hstack([rows, np.full((len(rows), 1), glm_plan.INTERCEPT)]), self.kept_[party].weights
 
     def save_kept(self, path: str | Path, party: str | None = None) -> Path:
-        """Write one party's own weights, readable by this user alone; ``party`` where several are at hand."""
+        """Write one party's own weights to a file that only this user can read; ``party`` says whose."""
         self._check_fitted()
         if party is None and len(self.kept_) == 1:
             party = next(iter(self.kept_))
@@ -131,7 +131,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything public about the fit: what kept weights belong to."""
+        """SHA-256 of everything public about the fit; files of kept weights hold it too."""
         schemas = {name: schema.digest for name, schema in self.schemas_.items()}
         weights = None if self._released is None else [part.tolist() for part in self._released]
         public = [schemas, self.label_, self.family_.plain(), self.plan_, weights]
@@ -141,14 +141,14 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
 
     @property
     def guarantees_(self) -> Guarantees:
-        """Every promise, by what is looked at: messages, kept weights, channels, releases, coalitions."""
+        """Every promise, for each thing that can be seen: messages, kept weights, channels, releases, coalitions."""
         self._check_fitted()
         return Guarantees.of(self.privacy_)
 
     # --- predictions
 
     def family_of(self, design: Design) -> Family:
-        """The loss of a fit to come, with its bounds."""
+        """The loss of the next fit, with its bounds."""
         return _family(self.family, self.family_options, design)
 
     @property
@@ -203,7 +203,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))
 
     def true_of(self, X: People) -> NDArray[Any]:
-        """The labels of people whose label column is at hand: classes, or numbers in their unit."""
+        """The labels of people, where X has a table with the label column: classes, or numbers in their unit."""
         encoded, declared = self.label_of(X), self.design_.declared
         if isinstance(declared, Number):
             return decode_number(encoded[:, 0], declared)
@@ -225,7 +225,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
 
     @property
     def how_to_score(self) -> str:
-        """In words, for whoever has the weights alone."""
+        """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
         return glm_export.how_to_score(self.family_)
 
     def to_json(self) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return glm_export.positive_mean(self.weights, family)
 
     def learned(self) -> dict[str, Any]:
-        """What everybody may know, as plain values; kept weights are never in it."""
+        """What everybody may know, as plain values; kept weights are never included."""
         slopes, offsets = (None, None) if self._released is None else (part.tolist() for part in self._released)
         others = super().learned()
         names = {"feature_names_in": others.pop("feature_names_in")}

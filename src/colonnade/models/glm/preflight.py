@@ -1,4 +1,4 @@
-"""What a pre-flight says of models over noised messages and of scores by them: figures, and lines for a person."""
+"""What a pre-flight says about models over messages with noise, and about scores by them: figures and text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within",
 
 
 def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
-    """The parameters, each party's part, and every promise that the table of observers does not make.
+    """The parameters, the figures of each party, and every promise that the table of observers does not make.
 
     ``guessed`` says whether parameters follow from a public guess of the signal, which is then shown.
     """
@@ -52,7 +52,7 @@ def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
 
 
 def scores(task: KeptScoresTask) -> Details:
-    """Who tells which scores to whom, and how noisy they are."""
+    """Which party sends scores to which, and how much noise they have."""
     senders: list[dict[str, Any]] = [
         {
             "party": each.owner,

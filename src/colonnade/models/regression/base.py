@@ -35,7 +35,7 @@ from colonnade.tables.centred import Centred, Norm
 
 Task = Moments | Gradients
 Published = NoisyMoments | Learned
-PURE = 1e-30  # no accountant gains anything from such a delta; the samplers' own distance is far below it
+PURE = 1e-30  # too small to help any accountant, and far above the distance of the samplers from their laws
 Ridge = Literal["auto"] | Annotated[float, Ge(0), FINITE]
 
 
@@ -121,7 +121,7 @@ class Regression(LinearModel[Task, Published]):
 
     @abstractmethod
     def check_label(self, declared: Column) -> None:
-        """Refuse a label of the wrong kind."""
+        """Raise an error if the label's column is of the wrong kind."""
 
     @property
     def row_norm(self) -> Norm:
@@ -135,7 +135,7 @@ class Regression(LinearModel[Task, Published]):
         return found
 
     def budgets(self, roster: Roster, delta: float) -> tuple[Budget, ...]:
-        """What observers may learn; empty where each party names what may be learned about its own columns."""
+        """What observers may learn; empty where ``epsilon_by_party`` is given instead."""
         if (self.epsilon is None) == (self.epsilon_by_party is None):
             raise StudyError(
                 "say what the result may cost, by epsilon (what an observer may learn about a person) or by "
@@ -188,14 +188,14 @@ class Regression(LinearModel[Task, Published]):
             raise StudyError(f"intercept is True or False, not {self.intercept!r}")
 
     def reading(self, task: Moments, classes: int | None = None) -> Reading:
-        """How the published moments of a task are read; of several label columns the last ``classes`` count."""
+        """How to read the published moments of a task; only the last ``classes`` columns of the label are used."""
         design = self.designed(self.schemas_, self.label_, "l1" if task.laplace else "l2")
         keep = slice(-classes if classes else None, None)
         weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
         return Reading(design.features, design.labels[keep], design.middles, design.label_middles[keep], float(weight))
 
     def remember(self, found: Fitted) -> None:
-        """What was done to the published moments."""
+        """Store how the weights were computed: the number of rows, the ridge, and the clipped eigenvalues."""
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
 
     @property
@@ -227,7 +227,7 @@ def method_of(task: Task) -> str:
 
 
 def protected(task: Task, delta: float) -> dict[str, float]:
-    """What the published result tells about each party's columns alone; of gradients, about a whole person."""
+    """The epsilon of the published result for each party's columns alone; for gradients, for a whole person."""
     return dict(_protected(task, delta))
 
 

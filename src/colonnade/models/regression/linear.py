@@ -71,7 +71,7 @@ class LinearRegression(Regression):
         return self.plan_moments(roster, "discrete-laplace" if self.method == "functional" else law, self.gamma)
 
     def check_label(self, declared: Column) -> None:
-        """A number."""
+        """Raise an error unless the label is a number."""
         if not isinstance(declared, Number):
             raise StudyError(
                 f"label {self.label!r} is a {declared.kind}, not a number; use LogisticRegression "
@@ -103,11 +103,11 @@ class LinearRegression(Regression):
     @property
     def _declared(self) -> Number:
         declared = self.design_.declared
-        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; check_label saw to it
+        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; check_label made sure
         return declared
 
     def _unit(self) -> tuple[float, float]:
-        """The label (after its transform) is the second number plus the first one times the encoded label."""
+        """A factor and an offset: the label (after its transform) is factor times encoded label, plus offset."""
         declared = self._declared
         start, end = declared.ends
         if declared.scale == "unit":

@@ -1,9 +1,9 @@
 """What a party keeps of an alignment, so that later studies of the same participants need not run it again.
 
-One file for each set of participants and settings, in ``alignments/`` beside the party's ledger. Of each matched row
-it holds a hash of its key, so that a table in another order still fits. The salt is in the file too, so whoever has it
-can try out keys: it tells which of the party's own people the others hold, and stays with the party like its table,
-unreadable to other users of its machine.
+There is one file for each set of participants and settings, in ``alignments/`` beside the party's ledger. For each
+matched row it holds a hash of the key, so that it also fits a table in another order. The salt is in the file too, so
+somebody who has the file can test keys and learn which of the party's people the others hold. Therefore other users of
+the machine cannot read it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Store:
         self.path = folder / f"{_agreed(study, party)}.npz"
 
     def find(self, keys: Keys, note: Note) -> Aligned | None:
-        """An earlier alignment of exactly these keys, in whatever order; ``note`` is told why one is not used.
+        """An earlier alignment of exactly these keys, in any order, or ``None``; ``note`` is called with the reason.
 
         Its rows are positions among the keys as they stand now.
         """
@@ -46,7 +46,7 @@ class Store:
             return None
         try:
             stored = _read(self.path)
-        except Exception:  # whatever reading a damaged file leads to, it costs a new alignment and no more
+        except Exception:  # a damaged file may raise anything; the parties only have to align again
             note("alignment store damaged: aligning again")
             return None
         salt = stored["salt"].tobytes()
@@ -76,7 +76,7 @@ class Store:
 
 
 def _agreed(study: Study, party: str) -> str:
-    """The same for every study of the same participants, known by the same pins, with the same ``[align]``."""
+    """A digest that is the same for all studies with the same participants, pins and ``[align]``."""
     aligning = None if study.aligning is None else study.aligning.agreement
     everyone = {name: study.content.pins.get(name) for name in study.participants}
     text = json.dumps([aligning, everyone, party], sort_keys=True, separators=(",", ":"))
@@ -95,7 +95,7 @@ def _words(hashes: Hashes) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 
 def _people(hashes: Hashes, salt: bytes) -> bytes:
-    """One digest of a set of keys, whatever their order."""
+    """One digest of a set of keys, in any order."""
     first, second = _words(hashes)
     return hashlib.blake2b(hashes[np.lexsort((second, first))].tobytes(), digest_size=32, key=salt).digest()
 
