@@ -71,7 +71,7 @@ def _text(study: Study, config: PartyConfig, task: Aligning, found: Keys, rows: 
         "",
         *(f"  {key.name}: {rules(key)}" for key in task.keys),
         "",
-        "some of them, as they would be compared (for your own eyes: talk about the format, not about these people):",
+        "some of them, as they would be compared (only for you: talk about the format, not about these people):",
         *(f"  {example}" for example in found.examples),
     ]
     return "\n".join(lines)

@@ -88,8 +88,8 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
             return self._released
         if missing := [party for party in self.schemas_ if party not in self.kept_]:
             raise StudyError(
-                f"the weights of {', '.join(missing)} are kept there and not at hand: ask for scores by joint_scores, "
-                "or fit with release=True"
+                f"the weights of {', '.join(missing)} are kept there and not in this process: ask for scores by "
+                "joint_scores, or fit with release=True"
             )
         return glm_kept.combined(self.kept_, self.family_, self.design_)
 
@@ -97,7 +97,9 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         """One party's centred rows with the constant, and the weights that it kept for them."""
         self._check_fitted()
         if party not in self.kept_:
-            raise StudyError(f"the weights that {party} kept are not at hand: load_kept reads them from its own file")
+            raise StudyError(
+                f"the weights that {party} kept are not in this process: load_kept reads them from its own file"
+            )
         schema = self._feature_schema(party)
         rows = np.zeros((len(source), 0))
         if schema is not None:
@@ -111,7 +113,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
             party = next(iter(self.kept_))
         if party not in self.kept_:
             held = ", ".join(self.kept_) or "nobody"
-            raise StudyError(f"name the party whose weights to write, one of those at hand: {held}")
+            raise StudyError(f"name the party whose weights to write, one of those in this process: {held}")
         return glm_kept.write(Path(path), self.kept_[party], self._columns(party), self.digest)
 
     def load_kept(self, path: str | Path) -> str:
