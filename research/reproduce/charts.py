@@ -88,5 +88,5 @@ def picture(rows: Sequence[Row]) -> str:
         height += _HEADING + _TALL + _GAP
     wide, tall = WIDE + 20, max(height, 20)
     ground = tag("rect", x=-10, y=-10, width=wide, height=tall, fill="#fff")
-    whole = join([tag("style", Html(_STYLE)), ground, *drawn], "\n")
+    whole = join(tag("style", Html(_STYLE)), ground, *drawn, between="\n")
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {wide} {tall}">\n{whole}\n</svg>\n'

@@ -363,7 +363,7 @@ def test_a_record_with_gaps_does_not_cost_the_result(trial):
     study = trial(rows=5_000, match=False)
     study.start_all(threads=True)
     study.until("bank", "first share")
-    (study.out("bank") / "run.partial").mkdir()
+    (study.out("bank") / "run.json.partial").mkdir()
     ended = study.ends()
     assert ended["bank"].code == errors.StorageError.exit_code
     assert "its record has gaps" in ended["bank"].sentence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from colonnade.errors import StudyError
+from colonnade.models.regression.design import owner_of
 from colonnade.study import Study
-from colonnade.study.spec import split_label
 from colonnade.tables import Schema, flag, number
 
 TAIL = """
@@ -127,9 +127,9 @@ def test_every_key_of_a_model_over_messages_reaches_its_task(read):
 
 
 def test_a_label_is_split_at_the_longest_party(read):
-    assert split_label("a.b.late", ["a", "a.b"]) == ("a.b", "late")
-    assert split_label("a.hit", ["a", "a.b"]) == ("a", "hit")
-    assert split_label("hit", ["a", "a.b"]) == (None, "hit")
+    assert owner_of("a.b.late", ["a", "a.b"]) == ("a.b", "late")
+    assert owner_of("a.hit", ["a", "a.b"]) == ("a", "hit")
+    assert owner_of("hit", ["a", "a.b"]) == (None, "hit")
     assert read(LOGISTIC.replace("a.hit", "a.b.y")).content.task.label == "a.b.y"
 
 

@@ -1,9 +1,10 @@
-"""The command line: every command in one list, each in a few lines."""
+"""The command line: all commands that are in no group."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Literal
@@ -55,7 +56,6 @@ def audit(
     """Attack the promises from below: what can an observer show."""
     from colonnade.cli import audit as command
 
-    speak_json(json)
     command.audit(name, samples, with_twins, seed, out, json)
 
 
@@ -64,7 +64,6 @@ def keys(study: StudyPath, config: PartyPath, json: Json = False) -> None:
     """Show a party its own keys as a study would compare them; nothing is sent."""
     from colonnade.cli import keys as command
 
-    speak_json(json)
     command.keys(study, config, json)
 
 
@@ -91,7 +90,6 @@ def plan(
     """Ask a budget the other way round: how many rounds, how many rows, or what it would cost."""
     from colonnade.cli import plan as command
 
-    speak_json(json)
     if rounds + rows + epsilon != 1:
         raise StudyError("ask one question at a time: --rounds, --rows or --epsilon")
     question: Literal["rounds", "rows", "epsilon"] = "rounds" if rounds else "rows" if rows else "epsilon"
@@ -109,7 +107,6 @@ def demo(
     from colonnade.cli.lean import without_pandas
 
     without_pandas()
-    speak_json(json)
     with progress_bar(not json) as progress:
         facts = run_demo(out, rows, progress)
     if json:
@@ -127,7 +124,6 @@ def privacy(
     from colonnade.cli import show
     from colonnade.study import Study, preflight
 
-    speak_json(json)
     answer = preflight(Study.load(study), rows)
     curves = show.curves(answer.statement) if curve else {}
     if json:
@@ -145,7 +141,6 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json =
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
 
-    speak_json(json)
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     say(show.preflight(preflight(loaded)))
@@ -180,11 +175,11 @@ def coordinator(
 
     without_pandas()
     speak_json(json or pipe)
-    about(study, "PARTY.toml")  # which lies with the party
+    about(study, "PARTY.toml")  # its real path is known to the party alone
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
-    loaded.certificates()  # a wrong pin is better said now than after "waiting"
+    loaded.certificates()  # an error about a wrong pin must come before "waiting"
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
     with progress_bar(not (json or pipe)) as bar:
         run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen)
@@ -226,9 +221,9 @@ def party(
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
         record = read_record(folder)
-        told = model.summary() if model.recipient else []  # what is for everybody is in the coordinator's report
+        told = model.summary() if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / KEPT
-        kept = [f"our own weights are in {own_file}, for our eyes alone"] if own_file.exists() else []
+        kept = [f"our own weights are in {own_file}, which only we can read"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *told, *kept, f"done; the record is in {folder}"]
         facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
         facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost")}
@@ -246,9 +241,8 @@ def doctor(
     from colonnade.cli import show
     from colonnade.cli.doctor import examine
 
-    speak_json(json)
-    checks = examine(study, config)
-    emit({"checks": [check.to_dict() for check in checks]}) if json else say(show.checks(checks))
+    checks = list(examine(study, config))
+    emit({"checks": [asdict(check) for check in checks]}) if json else say(show.checks(checks))
     if any(check.level == "bad" for check in checks):
         raise typer.Exit(1)
 
@@ -256,7 +250,7 @@ def doctor(
 def command_line() -> None:
     """Run a command; a user's mistake is one sentence and a documented exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # or nohup would be in vain
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # so that nohup still works
             signal.signal(number, _interrupted)
     try:
         app()

@@ -1,4 +1,4 @@
-"""Who says yes: an answer at the terminal, or the digest of the very study that was looked at."""
+"""How a study is approved: by an answer at the terminal, or by the digest of the study."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from colonnade.study.policy import Approve, ByDigest
 
 @dataclass(frozen=True)
 class Question:
-    """Asks at the terminal, when policy and budget have been found to allow the study."""
+    """Asks at the terminal, after the policy and the budget have been checked."""
 
     configs: tuple[PartyConfig, ...]
     how = "an answer at the terminal"
 
     def __call__(self, study: Study, statement: Statement) -> bool:
-        """The answer, given before anything is reserved."""
+        """True if the person says yes; asked before anything is reserved."""
         for config in self.configs:
             if config.ledger.is_file():
                 left = Ledger(config.ledger).left(config.caps, config.periods)
@@ -33,7 +33,7 @@ class Question:
 
 
 def say_news(configs: Sequence[PartyConfig]) -> None:
-    """What a person should know of the ledgers first; one that cannot be read is refused later, with its reason."""
+    """Print warnings about the ledgers; one that cannot be read leads to an error later."""
     for config in configs:
         with suppress(LedgerError):
             if (news := config.ledger_news) is not None:
@@ -48,7 +48,7 @@ def answered(question: str) -> bool:
 
 
 def approval(configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> Approve | None:
-    """The digest if one was given; else a question, where a person is to be asked and there is a terminal."""
+    """An approval by digest, if one was given; else a question, if the policy says to ask and there is a terminal."""
     if digest is not None:
         return ByDigest(digest)
     asking = tuple(config for config in configs if config.approval == "ask")
@@ -56,9 +56,9 @@ def approval(configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) 
 
 
 def approval_for_all(study: Study, configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> str | None:
-    """One approval for all parties on this machine, as the digest that is passed on to them.
+    """The digest that approves the study for all parties on this machine; ``None`` if nobody approved it.
 
-    Policies and budgets come first: nobody is asked about a study that one of the parties refuses anyway.
+    Policies and budgets are checked first, so that nobody is asked about a study that a party refuses.
     """
     for config in configs:
         try:

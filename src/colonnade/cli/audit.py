@@ -1,4 +1,4 @@
-"""``colonnade audit``: attack the promises from below, and show that an attack would notice a broken one."""
+"""``colonnade audit``: attack the promises, and show that the attacks notice a broken one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def audit(name: str | None, samples: int, with_twins: bool, seed: int | None, ou
 
 
 def _tasks(name: str) -> tuple[str, _Tasks]:
-    """What to call the audit, and the tasks to attack: a study's own, or the registered ones."""
+    """The title of the audit, and the tasks to attack: that of a study, or the registered ones."""
     names = [known.name for known in subjects()]
     if name == _ALL:
         return name, [(known, None, known) for known in names]
@@ -67,12 +67,12 @@ def _tasks(name: str) -> tuple[str, _Tasks]:
 
 
 def _jobs(tasks: _Tasks, with_twins: bool) -> tuple[list[_Job], list[str]]:
-    """Every game to play, with what is broken in it, and the subjects of which no twin was declared."""
+    """All games to play, each with what is broken in it, and the subjects without a declared twin."""
     jobs = [("", replace(game, subject=called)) for subject, task, called in tasks for game in games(subject, task)]
     if not with_twins:
         return jobs, []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns whoever imports what is broken on purpose
+        warnings.simplefilter("ignore")  # the module warns that it is broken on purpose
         importlib.import_module("colonnade.testing.twins")
     found = {
         called: [(broken, replace(game, subject=called)) for broken, game in twins(subject, task)]
@@ -82,7 +82,7 @@ def _jobs(tasks: _Tasks, with_twins: bool) -> tuple[list[_Job], list[str]]:
 
 
 def _prepare(out: Path) -> None:
-    """Make the folder and write to it, before hours are spent on what could not be kept."""
+    """Make the folder and test that it can be written, before an audit that may take hours."""
     for place in (out, *out.parents):
         if place.exists() and not place.is_dir():
             raise StorageError(f"{place} is a file and the audit is to be left in a folder: choose another --out")

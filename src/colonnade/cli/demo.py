@@ -1,4 +1,4 @@
-"""The demonstration: people who have a bank, a shop and a clinic, and one private PCA of all their columns."""
+"""The demonstration: a bank, a shop and a clinic, and one private PCA of all columns about their common people."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ address = "127.0.0.1:{port}"
 
 
 def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
-    """Make up the people, write the study, run it in separate processes, and measure what it is worth."""
+    """Invent people, write the study, run it in separate processes, and measure the quality of the result."""
     _make_room(out)
     people = population(rows)
     mode = alignment_mode(people, rows)
@@ -78,14 +78,14 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
 
 
 def alignment_mode(people: Dataset, rows: int) -> Mode:
-    """``dh`` where all parties' work, which is done on this one machine here, is forecast to be short."""
+    """``dh`` if the work of all parties, which is done on this one machine, is expected to be short."""
     task = Aligning(Roster.of(people.feature_schemas).trust, (Key(PERSON_ID),))
     work = sum(task.load(name, round(_OVERLAP * rows))[0] for name in task.owners)
     return "dh" if work <= _DH_SECONDS else "helper"
 
 
 def _write_tables(people: Dataset, folder: Path) -> dict[str, set[str]]:
-    """Everyone's table, each without some of the people and in an order of its own; whom each of them holds."""
+    """Write each party's table, in its own order and without some of the people; returns the ids in each."""
     held = {}
     with tempfile.TemporaryDirectory() as place:
         for name, (table, _) in people.write(place, overlap=_OVERLAP).items():
@@ -106,7 +106,7 @@ def _opening(rows: int, held: Mapping[str, set[str]], mode: Mode) -> str:
 
 
 def _evaluation(people: Dataset, roster: Roster, held: Mapping[str, set[str]]) -> dict[str, Any]:
-    """What the result is worth, on the people who are really common."""
+    """How good the result is, measured on the people whom all parties hold."""
     ids = people.arrow[people.parties[0]][PERSON_ID].to_pylist()
     common = set.intersection(*held.values())
     rows = np.array([person in common for person in ids])

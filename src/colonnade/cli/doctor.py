@@ -1,14 +1,14 @@
-"""Can we really talk? Each check says what it looked at, what it found and what to do."""
+"""Checks before a study: each says what was checked, what was found, and what to do."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from colonnade.cli.keys import in_counts
 from colonnade.errors import ColonnadeError, ConnectError
@@ -26,23 +26,15 @@ _CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     level: Literal["good", "unsure", "bad"]
     detail: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
-
-def examine(study_path: Path, config_path: Path | None) -> list[Check]:
-    """All checks, as far as earlier ones allow later ones."""
-    return list(_examine(study_path, config_path))
-
-
-def _examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+    """All checks, one after the other; a check that failed may leave out those after it."""
     yield Check("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
     yield Check("BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here")
@@ -99,7 +91,7 @@ def _key(study: Study, config: PartyConfig) -> str:
 
 
 def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
-    """The table, read once, and with it the keys of a study that aligns."""
+    """Check the table, which is read once, and its keys if the study aligns people."""
     task = study.aligning
     try:
         table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
@@ -119,7 +111,7 @@ def _kept(study: Study, config: PartyConfig) -> str:
 
 
 def _count(rows: int, said: int) -> Check:
-    """Bounds rest on the number of rows, so it must be exact."""
+    """Check the number of rows: bounds depend on it, so it must be exact."""
     if rows == said:
         return Check("rows", "good", f"as many as the study says ({said})")
     return Check("rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from colonnade.cli.output import Json, emit, pour, say, speak_json
+from colonnade.cli.output import Json, emit, pour, say
 from colonnade.errors import ColonnadeError, PolicyError
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
@@ -29,7 +29,6 @@ def init_party(
     """Make a party's key, certificate and configuration."""
     from colonnade.cli import initialise, show
 
-    speak_json(json)
     made = initialise.party(name, out or Path(name), data or f"{name}.csv", id)
     emit(made) if json else say(show.identity(made))
 
@@ -42,7 +41,6 @@ def init_coordinator(
     """Make the coordinator's key and certificate."""
     from colonnade.cli import initialise, show
 
-    speak_json(json)
     made = initialise.identity("coordinator", out)
     emit(made) if json else say(show.identity(made))
 
@@ -52,7 +50,6 @@ def init_pins(study: StudyPath, json: Json = False) -> None:
     """Pin the certificates in certs/ by writing their fingerprints into the study file."""
     from colonnade.cli import initialise, show
 
-    speak_json(json)
     pins = initialise.pins(study)
     emit({"pins": pins}) if json else say(show.pins(study, pins))
 
@@ -62,7 +59,6 @@ def init_trial(study: StudyPath, json: Json = False) -> None:
     """For a trial on one machine: make everyone's keys and pin them."""
     from colonnade.cli import initialise, show
 
-    speak_json(json)
     pins = initialise.trial(study)
     emit({"pins": pins}) if json else say(show.pins(study, pins))
 
@@ -82,7 +78,6 @@ def ledger_show(
     from colonnade.privacy import Ledger
     from colonnade.study import PartyConfig
 
-    speak_json(json)
     ledger, own = Ledger(initialise.existing(path)), None if policy is None else PartyConfig.load(policy)
     emit(book.facts(ledger, delta, days, own)) if json else say(book.text(ledger, delta, days, own))
 
@@ -99,7 +94,6 @@ def ledger_verify(
     from colonnade.cli import initialise
     from colonnade.privacy import Ledger
 
-    speak_json(json)
     ledger = Ledger(initialise.existing(path))
     ledger.verify(head)
     since = "" if head is None else f" and continues from {head}"
@@ -118,7 +112,6 @@ def ledger_release(
     from colonnade.cli.approve import answered
     from colonnade.privacy import Ledger
 
-    speak_json(json)
     ledger = Ledger(initialise.existing(path))
     found = book.reserved(ledger, entry)
     if not yes and (json or not sys.stdin.isatty()):
@@ -144,7 +137,6 @@ def ledger_export(
     from colonnade.cli import initialise, ledger as book
     from colonnade.privacy import Ledger
 
-    speak_json(json)
     content, head = book.export(Ledger(initialise.existing(path)), format)
     if out is not None:
         book.write(out, content)
@@ -166,7 +158,6 @@ def schema_draft(
     """Write a schema for review; bounds taken from the data are marked and must be replaced."""
     from colonnade.tables import draft_schema
 
-    speak_json(json)
     target = out or file.with_suffix(".toml")
     if target.exists():
         raise ColonnadeError(f"{target} is there already; choose another place with --out")
@@ -190,7 +181,6 @@ def schema_check(
     from colonnade.cli import show
     from colonnade.tables import Schema, read_table
 
-    speak_json(json)
     named = id or _id_column(file)
     table = read_table(file, Schema.load(schema), id=named)
     report = table.check()
@@ -201,7 +191,7 @@ def schema_check(
 
 
 def _id_column(file: Path) -> str | None:
-    """The column that holds ids unless something else is said, if the file has it."""
+    """The default id column, if the file has it; otherwise ``None``."""
     from colonnade.tables.dataset import PERSON_ID
     from colonnade.tables.files import read_columns
 

@@ -114,7 +114,7 @@ def trial(study: Path) -> dict[str, str]:
 
 
 def existing(path: Path) -> Path:
-    """A ledger that must exist, since opening would make one."""
+    """The path of a ledger; an error if there is none, because opening would make one."""
     if not path.is_file():
         raise LedgerError(f"there is no ledger at {path}")
     return path

@@ -1,4 +1,4 @@
-"""``colonnade keys``: what a party would compare, shown to that party alone, so that formats can be talked about."""
+"""``colonnade keys``: show a party its own keys as a study compares them, so that parties can agree on formats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keys(study: Path, config: Path, json: bool) -> None:
 
 
 def _read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
-    """How the study aligns, a party's own keys, and of how many rows they are."""
+    """The alignment of a study, a party's own keys, and the number of its rows."""
     task = study.aligning
     if task is None:
         raise StudyError(f"study {study.name!r} has no [align], so it compares ids as they stand: there are no keys")
@@ -40,7 +40,7 @@ def _read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
 
 
 def rules(key: Key) -> str:
-    """How the cells of one part of the key are written before they are compared."""
+    """In words, how the cells of one key are written before they are compared."""
     if key.kind == "number":
         return "as a number: 7, 007 and 7.0 are equal"
     if key.kind == "date":
@@ -61,7 +61,7 @@ def rules(key: Key) -> str:
 
 
 def in_counts(found: Keys) -> str:
-    """Which rows stay out, and why."""
+    """How many rows are left out, and why."""
     return f"rows left out: {', '.join(left_out(found.missing, found.repeated)) or 'none'}"
 
 
@@ -71,7 +71,7 @@ def _text(study: Study, config: PartyConfig, task: Aligning, found: Keys, rows: 
         "",
         *(f"  {key.name}: {rules(key)}" for key in task.keys),
         "",
-        "some of them, as they would be compared (for your own eyes: talk about the format, not about these people):",
+        "some of them, as they would be compared (only for you: talk about the format, not about these people):",
         *(f"  {example}" for example in found.examples),
     ]
     return "\n".join(lines)

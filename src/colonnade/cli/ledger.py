@@ -1,17 +1,17 @@
-"""A ledger as text for a person, as values for a program, and as a file for an outsider."""
+"""A ledger as text for a person, as plain values for a program, and as a file for somebody outside."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import ColonnadeError, LedgerError, StorageError
+from colonnade.errors import ColonnadeError, LedgerError
+from colonnade.models import files
+from colonnade.models.saved import finite
 from colonnade.privacy import Entry, Ledger, Observer
 from colonnade.privacy.events import alike
 from colonnade.privacy.ledger.caps import Left
@@ -19,7 +19,7 @@ from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
 
-_NAMED = 8  # owners; of more, those in the same position are shown by one of them
+_NAMED = 8  # with more owners, one of them stands for all in the same position
 COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "hash", "line")
 
 
@@ -42,11 +42,11 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
         "entries": [
             {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
         ],
-        "totals": {o.label: _finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
+        "totals": {o.label: finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
     }
     if policy is not None:
         found["left"] = [
-            {"observer": c.who, "days": c.days, "delta": c.delta, "cap": c.epsilon, "spent": _finite(c.spent),
+            {"observer": c.who, "days": c.days, "delta": c.delta, "cap": c.epsilon, "spent": finite(c.spent),
              "left": c.left} for c in book.left(policy.caps, policy.periods)
         ]  # fmt: skip
     return found
@@ -71,7 +71,7 @@ def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | N
 
 
 def left(caps: Sequence[Left]) -> str:
-    """What each cap leaves each observer."""
+    """What is left under each cap, for each observer, as text."""
     lines = []
     for cap in caps:
         span = "for ever" if cap.days is None else f"in {cap.days:g} days"
@@ -97,36 +97,20 @@ def export(book: Ledger, format: str) -> tuple[str, str]:
 
 
 def write(path: Path, content: str) -> None:
-    """A new file that only its owner reads: a ledger tells what a party takes part in."""
+    """Write a new file that only this user can read: a ledger tells which studies a party takes part in."""
     if path.exists():
         raise ColonnadeError(f"{path} is there already; choose another place with --out")
-    partial = path.with_name(f"{path.name}.partial")
-    made = False
-    try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            made = True
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
-    except OSError as error:
-        if made:
-            partial.unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+    files.replace_private(path, content.encode())
 
 
 def reserved(book: Ledger, number: int) -> Entry:
-    """An entry that may be released by hand: of which no share has left."""
+    """The entry of this number; an error unless it is only reserved, so that it may be released by hand."""
     entry = next((entry for entry in book.entries() if entry.id == number), None)
     if entry is None:
         raise LedgerError(f"{book.path} has no entry {number}; `colonnade ledger show` lists them")
     if entry.state != "reserved":
         raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released")
     return entry
-
-
-def _finite(epsilon: float) -> float | None:
-    return None if math.isinf(epsilon) else epsilon
 
 
 def _shown(total: float | None) -> str:

@@ -1,4 +1,4 @@
-"""How commands speak: tables and bars for a person, JSON for a program, one sentence for a failure."""
+"""The output of commands: text and progress bars for a person, JSON for a program, one sentence for an error."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ if TYPE_CHECKING:
     from colonnade.protocols.roles import Progress as Report
 
 INTERNAL_ERROR = 70
-_FEW = 10  # steps of which a rate says nothing
+_FEW = 10  # with fewer steps no rate is shown
 _BAR_WIDTH = 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EROFS)
-"""What a machine says when it cannot write: nobody's mistake, and no fault of ours."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+"""Errors of a machine that cannot write; they are neither a user's mistake nor a fault of Colonnade."""
 
 
 class _Console(Console):
-    """A console that does not leave silently when nobody reads on."""
+    """A console that raises an error when its reader has closed the pipe."""
 
     def on_broken_pipe(self) -> None:
-        """The error itself, to be reported like any other."""
+        """Raise the error, so that it is reported like any other."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
@@ -47,25 +45,28 @@ console = _Console(highlight=False, soft_wrap=True)
 
 
 class _State:
-    """Whether this process speaks JSON, and which commands would show a party its own keys."""
+    """Whether this process prints JSON, and which commands show a party its own keys."""
 
     json = False
     keys: tuple[str, ...] = ()
 
 
 def speak_json(enabled: bool) -> bool:
-    """Remember how a failure of this command is to be reported."""
+    """Remember whether this command prints JSON; also its errors are printed so."""
     _State.json, _State.keys = enabled, ()
     return enabled
 
 
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", callback=speak_json)]
+
+
 def about(study: Path, *configs: Path | str) -> None:
-    """Remember which files this command is about, so that advice can name them."""
+    """Remember the files of this command, so that hints can name them."""
     _State.keys = tuple(shlex.join(["colonnade", "keys", str(study), str(config)]) for config in configs)
 
 
 def say(text: str) -> None:
-    """Print text for a person, unless a program is listening."""
+    """Print text for a person, unless this process prints JSON."""
     if not _State.json:
         with _standard_output():
             console.print(text, markup=False)
@@ -93,10 +94,10 @@ def _standard_output() -> Iterator[None]:
 
 
 def _give_up_standard_output() -> None:
-    """What is still buffered goes nowhere, or the interpreter would stumble over it at its end."""
+    """Discard what is still in the buffer; otherwise the interpreter raises an error when it ends."""
     _State.json = False
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    with suppress(OSError, ValueError):  # a stream of a test has no number
+    with suppress(OSError, ValueError):  # in a test the stream may have no file descriptor
         os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
@@ -121,14 +122,14 @@ def complain(error: BaseException) -> int:
             return code
         except StorageError:
             pass
-    with suppress(OSError):  # nobody can be told; the code tells
+    with suppress(OSError):  # nobody can read it; there is still the exit code
         sys.stderr.write("".join(f"{line}\n" for line in [f"colonnade: {message}", *_advice(error)]))
         sys.stderr.flush()
     return code
 
 
 def _advice(error: BaseException) -> list[str]:
-    """What helps a party whose people are not found: its own keys, on its own screen and in no log."""
+    """Hints for a party whose people do not match: its own keys, on its own screen only, not in a log."""
     if not isinstance(error, AlignmentError):
         return []
     shown = error.examples if sys.stderr.isatty() else ()
@@ -138,14 +139,14 @@ def _advice(error: BaseException) -> list[str]:
 
 
 def _looking(error: BaseException) -> dict[str, Any]:
-    """The same for a program: commands, and how many keys a screen would show, where there are some."""
+    """The same hints for JSON: the commands, and how many keys a screen would show."""
     if not isinstance(error, AlignmentError):
         return {}
     return ({"examples": len(error.examples)} if error.examples else {}) | {"try": list(_State.keys)}
 
 
 class Pace(ProgressColumn):
-    """How much is done, how fast, and how long it takes from here."""
+    """The steps done, the steps in a second, and the time that is left."""
 
     def render(self, task: Task) -> Text:
         """Such as ``4,096/100,000  2,310/s  left 0:00:41``."""
@@ -155,7 +156,7 @@ class Pace(ProgressColumn):
 
 
 def pace(done: float, total: float | None, speed: float | None, took: float | None = None) -> str:
-    """Steps of all steps, steps a second, and the time left or, at the end, the time it took."""
+    """The steps done of all steps, steps in a second, and the time left or, at the end, the time that it took."""
     parts = [f"{done:,.0f}/{'?' if total is None else f'{total:,.0f}'}"]
     if speed and (total is None or total >= _FEW) and (took is None or took >= 1):
         parts.append(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
@@ -167,14 +168,14 @@ def pace(done: float, total: float | None, speed: float | None, took: float | No
 
 
 def bars_on(screen: Console) -> Progress:
-    """Bars of which each keeps to one line: where there is no room the bar itself gives way."""
+    """Progress bars, each on one line; on a narrow screen the bar itself becomes shorter."""
     steps = Pace(table_column=Column(no_wrap=True))
     return Progress(TextColumn("{task.description:>10}"), BarColumn(_BAR_WIDTH), steps, console=screen)
 
 
 @contextmanager
 def progress_bar(enabled: bool) -> Iterator[Report]:
-    """A bar a phase, with steps done, their rate and the time left."""
+    """A progress bar for each phase, with the steps done, their rate and the time left."""
     if not enabled:
         yield lambda phase, done, total: None
         return
@@ -183,7 +184,7 @@ def progress_bar(enabled: bool) -> Iterator[Report]:
 
     def report(phase: str, done: int, total: int) -> None:
         if not tasks:
-            bars.start()  # not before: a question may be asked first
+            bars.start()  # not earlier: the user may be asked a question first
         if phase not in tasks:
             tasks[phase] = bars.add_task(phase, total=total)
         bars.update(tasks[phase], completed=done, total=total)

@@ -1,4 +1,4 @@
-"""``colonnade plan``: how many rounds fit, how many rows are enough, what would it cost."""
+"""``colonnade plan``: how many rounds fit, how many rows are enough, or what a study would cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a run: gather what each participant wrote down, and make the report."""
+"""After a run: collect the records of the participants, and write the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALIGNED = ("rows", "missing", "repeated", "matched")
 def publish(
     study: Study, out: Path, folders: Mapping[str, Path], evaluation: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Complete ``run.json`` with the records of the participants at hand, and write ``report.html``."""
+    """Add the records in ``folders`` to ``run.json``, and write ``report.html``; returns the facts for JSON."""
     run = read_record(out)
     people: dict[str, Any] = {}
     for name, folder in folders.items():
@@ -51,7 +51,7 @@ def publish(
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What a participant wrote down about a run."""
+    """The content of a participant's ``run.json``."""
     content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return content
 

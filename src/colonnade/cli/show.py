@@ -25,7 +25,7 @@ _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
 
 def size(count: float) -> str:
-    """Bytes in a unit a person reads."""
+    """A number of bytes as text, in a suitable unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000 or unit == "GB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -54,7 +54,7 @@ def preflight(answer: Preflight) -> str:
 
 
 def asked(name: str, answer: Preflight) -> str:
-    """What a party is asked to say yes to: what the study costs, and what its alignment tells to whom."""
+    """What a party reads before it approves a study: the cost, and who learns what from the alignment."""
     matched = [] if answer.alignment is None else [*_alignment(answer.alignment), ""]
     promised = [*answer.details.section, ""] if answer.details.section else []
     head = f"{name} in {answer.study!r}: this is what it costs"
@@ -65,7 +65,7 @@ CURVE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def curves(statement: Statement) -> dict[str, dict[str, float]]:
-    """Delta at some epsilons, for each observer that anything protects against."""
+    """Delta at some epsilons, for each observer with a finite epsilon."""
     protected = [row.observer for row in statement.rows if not math.isinf(row.epsilon)]
     found = {observer.label: statement.profile(observer, CURVE) for observer in protected}
     labels = [f"{epsilon:g}" for epsilon in CURVE]
@@ -73,7 +73,7 @@ def curves(statement: Statement) -> dict[str, dict[str, float]]:
 
 
 def curve_table(found: Mapping[str, Mapping[str, float]]) -> str:
-    """The same as text; delta is rounded up."""
+    """These deltas as a text table; delta is rounded up."""
     width = max([len(who) for who in found] + [len("delta at epsilon")])
     lines = ["delta at epsilon".ljust(width) + "".join(f"{epsilon:>10g}" for epsilon in CURVE)]
     for who, deltas in found.items():
@@ -82,7 +82,7 @@ def curve_table(found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _up(delta: float) -> str:
-    """Two digits, never below the number they stand for."""
+    """The number rounded up to two digits."""
     if not 0 < delta < 1:
         return f"{delta:g}"
     place = math.floor(math.log10(delta)) - 1
@@ -90,7 +90,7 @@ def _up(delta: float) -> str:
 
 
 def binding(found: Binding) -> str:
-    """Whose budget decides, and whether it is kept."""
+    """A sentence: whose budget decides, and whether it is kept."""
     learned = f"epsilon {rounded_up(found.bound.epsilon)} of {found.budget.epsilon:g} allowed"
     if found.kept:
         return f"the budget for {found.observer} decides: {learned}"
@@ -128,7 +128,7 @@ _POOLED = "the coordinator and any one owner who pool what they see can try out 
 
 
 def _alignment(found: Alignment) -> list[str]:
-    """How common people are found, who learns what of it, and what it takes."""
+    """Lines about the alignment: how people are matched, who learns what, and what it costs."""
     lists = f"lists {'of' if found.pad_to is None else 'padded to'} {found.rows:,}"
     again = "; next to nothing where an earlier alignment is used again" if found.reuse else ""
     lines = [
@@ -143,14 +143,14 @@ def _alignment(found: Alignment) -> list[str]:
 
 
 def _found(found: Alignment) -> str:
-    """What the parties do, in the words of the mode."""
+    """What the parties do in this mode, in words."""
     if found.similarity is not None:
         return f"pair the people whose keys are similar, {found.similarity:g} of 1 or more"
     return f"find the people that all of them hold{', and nobody learns who they are' if found.hidden else ''}"
 
 
 def _other_mode(found: Alignment) -> str:
-    """What one could choose instead: what it takes, and what it promises more or less."""
+    """A sentence about the other mode: how long it takes, and what it promises."""
     if found.instead is None:
         read = "the coordinator compares Bloom filters, from which attackers have read names"
         return f"weaker than the exact modes: {read}, and {_POOLED}"
@@ -171,7 +171,7 @@ def _times(ratio: float) -> str:
 
 
 def _few(found: Alignment) -> str:
-    """What happens when hardly anybody is common."""
+    """What happens if too few people match."""
     if found.hidden:
         return "nobody is told whether anybody matched"
     few = "if nobody is common" if found.at_least == 1 else f"if fewer than {found.at_least:,} are common"
@@ -186,37 +186,37 @@ def _noise(answer: RunFigures) -> str:
 
 
 def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
-    """What came of a run."""
+    """The result of a run as text."""
     model = Estimator.load(folder / "model.json")
     told = [*common(study, run), *lost(run), *model.summary()]
     return "\n".join([str(study.statement), "", *told, "", f"report: {folder / 'report.html'}"])
 
 
 def common(study: Study, run: Mapping[str, Any]) -> list[str]:
-    """How many people an alignment found, as far as whoever wrote the record was told."""
+    """A line with the number of people that an alignment found, if the record holds it."""
     if (found := run.get("alignment")) is None:
         return []
     count, everybody = people(run), ", ".join(study.content.parties)
     again = "; an earlier alignment was used again" if found["reused"] else ""
     if found["hidden"]:
         return [f"no party learns who is common to {everybody}, nor how many are{again}"]
-    if count is None:  # a coordinator is not told again
+    if count is None:  # if an alignment is used again, the coordinator does not learn the number
         return [f"an earlier alignment of {everybody} was used again"]
     return [f"{count:,} {'person is' if count == 1 else 'people are'} common to {everybody}{again}"]
 
 
 def lost(run: Mapping[str, Any]) -> list[str]:
-    """Whom the study went on without."""
+    """A line that names the parties that were lost, if there are any."""
     return [f"went on without {', '.join(names)}"] if (names := run.get("lost")) else []
 
 
 def checks(found: Sequence[Check]) -> str:
-    """What the doctor found."""
+    """The checks of the doctor as text."""
     return "\n".join(f"{_MARKS[check.level]} {check.what}: {check.detail}" for check in found)
 
 
 def identity(made: Mapping[str, str]) -> str:
-    """What was made for a participant."""
+    """The files that were made for a participant, as text."""
     lines = [f"{made['name']}: private key {made['key']} (keep it here)"]
     if "config" in made:
         lines.append(f"configuration {made['config']} (review it)")
@@ -226,7 +226,7 @@ def identity(made: Mapping[str, str]) -> str:
 
 
 def pins(study: Path, found: Mapping[str, str]) -> str:
-    """What was pinned."""
+    """The pins as text."""
     return "\n".join([f"pinned in {study}:", *(f"  {name}  {pin}" for name, pin in found.items())])
 
 

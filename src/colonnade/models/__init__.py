@@ -1,4 +1,4 @@
-"""What a data scientist calls."""
+"""Models, federations and parties: what a data scientist uses."""
 
 from typing import TYPE_CHECKING
 

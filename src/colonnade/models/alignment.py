@@ -1,4 +1,4 @@
-"""What became of an alignment, for whoever called it."""
+"""The result of an alignment, as its caller sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTHS = (12, 48, 48)
 
 @dataclass(frozen=True)
 class Summary:
-    """How many people the parties have in common, how many rows stayed out, and who learned what from finding out.
+    """How many people the parties have in common, how many rows were left out, and who learned what from the alignment.
 
     ``rows`` counts each party's rows, ``missing`` those left out because their key is incomplete, and ``repeated``
     those left out because their key occurs more than once. ``count`` is the number of people in common; after a
@@ -69,7 +69,7 @@ class Summary:
 
 
 def left_out(missing: int, repeated: int) -> list[str]:
-    """How many of a party's rows stay out, and why."""
+    """How many of a party's rows are left out, and why, as texts."""
     counts = ((missing, "without a full key"), (repeated, "with a repeated key"))
     return [f"{count:,} {why}" for count, why in counts if count]
 
@@ -87,7 +87,7 @@ def leakage_table(leaks: Sequence[Leak]) -> list[str]:
 
 
 def keys_on(on: object) -> tuple[Key, ...]:
-    """The key columns that were named, one alone or several."""
+    """The keys as a tuple, from one name or key or from a list of them."""
     listed = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
     return tuple(_key(given) for given in listed)
 

@@ -1,4 +1,4 @@
-"""What every model shares: a public plan, one program a role, free post-processing, save and load."""
+"""What every model shares: a public plan, a program for each role, the fitted model, saving and loading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Self
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
-from colonnade.errors import StudyError
+from colonnade.errors import DataError, StudyError
 from colonnade.models import files, kinds
 from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
@@ -25,26 +25,26 @@ from colonnade.tables import Schema, Table
 
 FORMAT = 1
 RunTask = TypeVar("RunTask", bound=Task, default=Any)
-"""The tasks that a model plans and runs."""
+"""The type of the tasks that a model plans and runs."""
 Result = TypeVar("Result", default=Any)
-"""What a run ends with, of which the model is made."""
+"""The type of what a run returns; the fitted model is made from it."""
 
 
 class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     """A model in the manner of scikit-learn whose training is a joint computation.
 
     ``plan`` turns public parameters into a public task; ``owner`` and ``coordinator`` are the two programs that
-    carry it out; ``finish`` makes the model of the published result and costs nothing. ``parameters_`` are the
-    parameters that the fitted model was made with, whatever they are set to since.
+    carry it out; ``finish`` makes the model from the published result and costs no privacy. ``parameters_`` are the
+    parameters that the model was fitted with; they stay the same when a parameter is changed later.
     """
 
     parameters_: dict[str, Any]
     privacy_: Statement
     schemas_: dict[str, Schema]
     keeps: ClassVar[str | None] = None
-    """What a party ends with for itself alone, in a word; see :meth:`keep`."""
+    """One word for what each party keeps for itself after a run; see :meth:`keep`. ``None``: nothing is kept."""
     brings: ClassVar[str | None] = None
-    """What a party must bring that it kept of an earlier study, in a word; see :meth:`bring`."""
+    """One word for what each party must bring from an earlier study; see :meth:`bring`. ``None``: nothing."""
 
     @abstractmethod
     def owner(self, me: Owner, table: Table, task: RunTask) -> Any:
@@ -70,28 +70,28 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         """Learned arrays that are too large for JSON; they are saved in a file of their own."""
         return {}
 
-    # --- what a participant has for itself
+    # --- what a party keeps for itself
 
     def keep(self, path: Path) -> None:
-        """Write down what this party alone ends with, readable by its user alone; only where ``keeps`` says what."""
+        """Write what this party keeps to a file that only its user can read; only where ``keeps`` is not ``None``."""
         raise NotImplementedError
 
     def bring(self, path: Path, party: str) -> None:
-        """Take up what a party kept of an earlier study; only where ``brings`` says what."""
+        """Read what a party kept of an earlier study; only where ``brings`` is not ``None``."""
         raise NotImplementedError
 
     def outcome(self, outcomes: Mapping[str, Any], task: RunTask) -> Result:
-        """What all participants ended with as one result, where all of them are in one process."""
+        """One result from what the programs of all participants returned, where all of them run in one process."""
         result: Result = outcomes[COORDINATOR]
         return result
 
     @abstractmethod
     def summary(self) -> list[str]:
-        """The result in a few lines, for a person at a terminal."""
+        """The result in a few lines of text, for the terminal."""
 
     @property
     def fitted(self) -> bool:
-        """Whether there is a result already."""
+        """Whether the model has been fitted."""
         return hasattr(self, "privacy_")
 
     @property
@@ -107,20 +107,20 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
                 "Federation([Party(name, table, schema=..., id=...), ...])"
             )
         task = self.plan_for(people)
-        played = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
-        return self.conclude(people.roster, task, self.outcome(played.results, task))
+        results = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
+        return self.conclude(people.roster, task, self.outcome(results, task))
 
     def plan_for(self, people: Federation) -> RunTask:
-        """The task for these people; what the parameters leave open may be counted here."""
+        """The task for these people; a number of rows that is not given may be counted here."""
         return self.plan(people.roster)
 
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: RunTask | None = None
     ) -> Self:
-        """Become a model as :meth:`fit` would publish it, computed in one place: same integers, same law of noise.
+        """Fit this model in one place, without the protocol: same integers and same law of noise as in :meth:`fit`.
 
-        For evaluation on data that may lie in one place; a study never calls it. The rows of all tables must be the
-        same people in the same order. A ``task`` from :meth:`plan` saves planning again for every draw.
+        For evaluation, with data that may lie in one place; a study never calls it. The rows of all tables must be the
+        same people in the same order. With a ``task`` from :meth:`plan` nothing is planned again.
         """
         planned = self.plan(roster) if task is None else task
         return self.conclude(roster, planned, self.simulated(tables, planned, stream or Stream.fresh()))
@@ -130,7 +130,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         raise StudyError(f"a {type(self).__name__} cannot be simulated; fit it")
 
     def conclude(self, roster: Roster, task: RunTask, result: Result) -> Self:
-        """Become the fitted model that a published result describes."""
+        """Make this model a fitted one, from the published result of a task."""
         self.parameters_ = self.get_params()
         self.privacy_ = _statement(tuple(task.events), task.trust, self.parameters_["delta"], roster.assumptions)
         self.schemas_ = dict(roster.schemas)
@@ -138,7 +138,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         return self
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as a file holds them."""
+        """These parameters as plain values for a file."""
         return dict(given)
 
     def save(self, path: str | Path) -> Path:
@@ -196,8 +196,12 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         if not self.fitted:
             raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
+    def _check_party(self, party: str) -> None:
+        if party not in self.schemas_:
+            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)}")
+
 
 @lru_cache(maxsize=16)
 def _statement(events: tuple[Event, ...], trust: Trust, delta: float, also: tuple[str, ...]) -> Statement:
-    """The statement of these events; draws of one task have the same."""
+    """The privacy statement of these events; several runs of one task have the same one."""
     return Statement.of(events, trust, delta, also=also)

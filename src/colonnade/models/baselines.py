@@ -1,4 +1,4 @@
-"""What a private PCA is compared with. These need all columns in one place: for evaluation, never for a study.
+"""What a private PCA is compared with. All of this needs all columns in one place: for evaluation, never for a study.
 
 ``analyze_gauss`` is what a trusted curator would do (Dwork, Talwar, Thakurta and Zhang 2014); ``local_noise`` is
 what parties can do without any joint computation: publish noisy rows.
@@ -40,9 +40,8 @@ def analyze_gauss(
 ) -> NDArray[np.float64]:
     """Components of X'X plus a symmetric Gaussian matrix; with a constant column, centred afterwards.
 
-    As published there is one noisy copy of each entry off the diagonal. Releasing the full matrix costs the same
-    and gives two, so by default they are averaged: the strongest curator we know of, and a fair one, since
-    Colonnade's release does the same.
+    The paper has one noisy copy of each entry off the diagonal. Releasing the full matrix costs the same and gives two
+    copies, which are averaged by default: this is the strongest curator that we know, and Colonnade does the same.
 
     ``clip`` bounds the norm of a row without the constant. The noise meets (epsilon, delta) when one row is added
     or removed, calibrated exactly (analytic Gaussian).
@@ -72,7 +71,7 @@ def local_noise(
 ) -> NDArray[np.float64]:
     """Components of rows that were published with Gaussian noise on every cell.
 
-    Publishing rows tells how many there are, so the promise can only be about replacing one: the shift is 2 clip.
+    Published rows tell how many rows there are, so the promise can only be about replacing one row: it moves by 2 clip.
     """
     sigma = 2 * clip / gaussian_mu(epsilon, delta)
     noisy = X + _gaussian(sigma, X.shape, stream)

@@ -12,19 +12,19 @@ from colonnade.models import notebook
 class Conventions:
     """A model that ``sklearn.base.clone``, ``ParameterGrid`` and ``check_is_fitted`` can work with.
 
-    The parameters are those of the constructor, which stores each of them as it is given. There are no nested names:
-    a model that is a parameter of another one is fitted already, and its parameters are what it was fitted with.
+    The parameters are those of the constructor, which stores each of them unchanged. No parameter has parameters of
+    its own: a model that is a parameter of another model is fitted already.
     """
 
     kind: ClassVar[str]
     feature_names_in_: list[str]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of the constructor as they are now; ``deep`` makes no difference, as no name is nested."""
+        """The parameters of the constructor as they are now; ``deep`` changes nothing."""
         return {name: getattr(self, name) for name in self.defaults()}
 
     def set_params(self, **params: Any) -> Self:
-        """Replace some parameters; what was learned stays until the next fit."""
+        """Replace some parameters; the learned attributes stay until the next fit."""
         known = self.defaults()
         if unknown := [name for name in params if name not in known]:
             raise StudyError(
@@ -55,7 +55,7 @@ class Conventions:
 
     @property
     def _estimator_type(self) -> str | None:
-        """What scikit-learn before 1.6 asks a model for, and what the tags hold since."""
+        """The kind of estimator; scikit-learn reads it here before version 1.6, and from the tags since then."""
         return None
 
     def _more_tags(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Conventions:
 
     def __sklearn_tags__(self) -> Any:
         """Tags for scikit-learn from 1.6 on."""
-        # Imported here because that takes as long as many a study.
+        # Imported here because importing scikit-learn is slow.
         from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags, TransformerTags
 
         kind = self._estimator_type

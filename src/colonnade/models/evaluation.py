@@ -1,4 +1,4 @@
-"""How much variance a private PCA captures, beside what it is measured against. Needs all columns in one place."""
+"""How much variance a private PCA captures, compared with other methods. Needs all columns in one place."""
 
 from __future__ import annotations
 

@@ -1,123 +1,92 @@
-"""Fitted regressions for people who do not have this library: a plain scikit-learn estimator, or plain values."""
+"""Linear weights for people who do not have this library: scikit-learn estimators, and how to score in words."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-
-from colonnade.tables import Number, Schema
-
-if TYPE_CHECKING:
-    from colonnade.models.linear_model import LinearModel
+from numpy.typing import NDArray
 
 FORMAT = "colonnade regression 1"
+SCORE = "score = intercept + sum of coefficient x encoded column"
+UNIT = "that is the label in its unit, or log(1 + label) where the label has transform log1p"
+ENCODED = (
+    "A number is encoded to [-1, 1], or to [0, 1] with scale unit, between low and high (after its transform); a "
+    "category one-hot; a flag 0 or 1."
+)
+HOW = {
+    "linear": f"{SCORE}; {UNIT}. {ENCODED}",
+    "logistic": (
+        f"{SCORE}, for each class; with two classes the second one is predicted where the score is positive, with "
+        f"chance 1 / (1 + exp(-score)), otherwise the class of the largest score. {ENCODED}"
+    ),
+}
 
 
-def to_sklearn(model: LinearModel) -> Any:
-    """A fitted estimator of scikit-learn that gives the same predictions for a frame of encoded columns.
+@dataclass(frozen=True)
+class Weights:
+    """Public weights of encoded columns, a row for each class, and an intercept for each row."""
 
-    Two classes become a ``LogisticRegression``, more a ``OneVsRestClassifier`` of them; a number becomes a
-    ``LinearRegression`` or, with a ridge, a ``Ridge``, wrapped where the label has a logarithmic scale.
-    """
-    # Here and below, because importing scikit-learn takes as long as many a study.
+    names: list[str]
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+
+    def into(self, made: Any, row: int | None = None) -> Any:
+        """The scikit-learn estimator, with these weights or with those of one row, as a fit would have left them."""
+        rows = slice(None) if row is None else slice(row, row + 1)
+        made.coef_, made.intercept_ = self.coef[rows].copy(), self.intercept[rows].copy()
+        made.n_features_in_ = len(self.names)
+        return self.named(made)
+
+    def into_regressor(self, made: Any) -> Any:
+        """The same for an estimator of numbers, which has one row of weights as a vector."""
+        made.coef_, made.intercept_ = self.coef[0].copy(), float(self.intercept[0])
+        made.n_features_in_ = len(self.names)
+        return self.named(made)
+
+    def named(self, made: Any) -> Any:
+        """The estimator, with the names of its columns."""
+        made.feature_names_in_ = np.array(self.names, dtype=object)
+        return made
+
+
+def classifier(weights: Weights, classes: NDArray[Any]) -> Any:
+    """A fitted ``LogisticRegression`` for two classes, and a ``OneVsRestClassifier`` of them for more."""
+    # Imported here and below because importing scikit-learn is slow.
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
 
-    classes = getattr(model, "classes_", None)
-    if classes is None:
-        return _regressor(model)
     if len(classes) == 2:
-        return _binary(model, 0, classes)
+        return _binary(weights, 0, classes)
     several = OneVsRestClassifier(LogisticRegression())
     several.classes_ = np.array(classes)
     several.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
-    several.estimators_ = [_binary(model, k, np.array([0, 1])) for k in range(len(classes))]
-    return _named(several, model)
+    several.estimators_ = [_binary(weights, row, np.array([0, 1])) for row in range(len(classes))]
+    return weights.named(several)
 
 
-def _binary(model: LinearModel, row: int, classes: Any) -> Any:
+def _binary(weights: Weights, row: int, classes: NDArray[Any]) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    made = LogisticRegression()
+    made = weights.into(LogisticRegression(), row)
     made.classes_ = np.array(classes)
     made.n_iter_ = np.zeros(1, dtype=np.int32)
-    made.coef_, made.intercept_ = model.coef_[row : row + 1].copy(), model.intercept_[row : row + 1].copy()
-    made.n_features_in_ = model.coef_.shape[1]
-    return _named(made, model)
+    return made
 
 
-def _regressor(model: LinearModel) -> Any:
+def regressor(weights: Weights, ridge: float | None, *, logarithmic: bool) -> Any:
+    """A fitted ``LinearRegression`` or, with a ridge, a ``Ridge``; wrapped where the label has a logarithmic scale."""
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.linear_model import LinearRegression, Ridge
     from sklearn.preprocessing import FunctionTransformer
 
-    made = Ridge(alpha=model.ridge_) if model.ridge_ else LinearRegression()
-    made.coef_, made.intercept_ = model.coef_[0].copy(), float(model.intercept_[0])
-    made.n_features_in_ = model.coef_.shape[1]
-    _named(made, model)
-    if label_column(model).transform == "none":
+    made = weights.into_regressor(Ridge(alpha=ridge) if ridge else LinearRegression())
+    if not logarithmic:
         return made
     outer = TransformedTargetRegressor(made, func=np.log1p, inverse_func=np.expm1, check_inverse=False)
     outer.regressor_ = made
     outer.transformer_ = FunctionTransformer(np.log1p, np.expm1, check_inverse=False).fit(np.zeros((1, 1)))
     outer._training_dim = 1
-    return _named(outer, model)
-
-
-def _named(made: Any, model: LinearModel) -> Any:
-    made.feature_names_in_ = np.array(model.feature_names_in_, dtype=object)
-    return made
-
-
-def label_column(model: LinearModel) -> Number:
-    """The label's column, where it is a number."""
-    declared = model.design_.declared
-    assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a linear regression has such a label
-    return declared
-
-
-def to_json(model: LinearModel) -> dict[str, Any]:
-    """Names, weights, the rules by which columns are encoded, and what the model may have told about whom."""
-    classes = getattr(model, "classes_", None)
-    return {
-        "format": FORMAT,
-        "kind": model.kind,
-        "label": model.label_,
-        "method": model.method_,
-        "classes": None if classes is None else classes.tolist(),
-        "features": list(model.feature_names_in_),
-        "coefficients": model.coefficients(),
-        "intercept": model.intercept_.tolist(),
-        "columns": {party: _columns(schema) for party, schema in model.schemas_.items()},
-        "row_clips": {party: schema.clip for party, schema in model.schemas_.items() if schema.clip < schema.max_norm},
-        "how_to_score": model.how_to_score,
-        "protection": {party: finite(value) for party, value in model.protection_.items()},
-        "privacy": model.privacy_.to_dict(),
-    }
-
-
-HOW = {
-    "linear": (
-        "score = intercept + sum of coefficient x encoded column; that is the label in its unit, or log(1 + label) "
-        "where the label has transform log1p. A number is encoded to [-1, 1], or to [0, 1] with scale unit, between "
-        "low and high (after its transform); a category one-hot; a flag 0 or 1."
-    ),
-    "logistic": (
-        "score = intercept + sum of coefficient x encoded column, for each class; with two classes the second one is "
-        "predicted where the score is positive, with chance 1 / (1 + exp(-score)), otherwise the class of the largest "
-        "score. A number is encoded to [-1, 1], or to [0, 1] with scale unit, between low and high (after its "
-        "transform); a category one-hot; a flag 0 or 1."
-    ),
-}
-
-
-def _columns(schema: Schema) -> dict[str, Any]:
-    return {name: column.fields() for name, column in schema.columns.items()}
-
-
-def finite(value: float) -> float | None:
-    """A number for JSON, which has no infinity."""
-    return None if math.isinf(value) else value
+    return weights.named(outer)

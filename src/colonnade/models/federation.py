@@ -1,4 +1,4 @@
-"""Parties and their federation, in one process: threads that run the same programs as machines do."""
+"""Parties and their federation in one process: each party is a thread that runs the same program as on a machine."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from colonnade.wire import Network, Room, check_name
 class Party:
     """One organisation: a name, its table (a path, a pandas or a pyarrow table), its public schema, its ids.
 
-    ``id`` is the column that names people. ``keys`` says where the columns that people are aligned on are in this
-    table, where they are called otherwise than the keys: ``{"birth": KeyColumn("dob", format="%d.%m.%Y")}``.
+    ``id`` is the column that names people. ``keys`` is for an alignment, if the table's columns have other names than
+    the keys: it maps each key to its column, such as ``{"birth": KeyColumn("dob", format="%d.%m.%Y")}``.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Party:
 
     @property
     def _called(self) -> str | None:
-        """What stands for the table in errors: the path, or else whose it is."""
+        """The name of the table in error messages: ``None`` for a path, which is named itself, else the party."""
         return None if isinstance(self._source, str | Path) else self.name
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Party:
 class Roster:
     """The public description of who takes part: each owner's schema, and the committee.
 
-    With ``hidden`` no owner knows which of its people the others hold too; only some protocols can work so.
+    With ``hidden`` no owner knows which of its people the others hold too; only some protocols allow this.
     ``assumptions`` are sentences for the privacy statement, such as what an alignment told.
     """
 
@@ -100,7 +100,7 @@ class Roster:
         threshold: int | None = None,
         hidden: bool = False,
     ) -> Roster:
-        """Fill in the committee: the first seven owners, or two owners and the coordinator."""
+        """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
         owners = tuple(schemas)
         if len(owners) < 2:
             raise StudyError("a study needs at least two parties: one alone has nothing to compute together")
@@ -109,24 +109,12 @@ class Roster:
         return cls(dict(schemas), Trust(owners, seats, most if threshold is None else threshold), hidden)
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """What every participant ended with, after a run in one process."""
-
-    played: Mapping[str, Played[Any]]
-
-    @property
-    def results(self) -> dict[str, Any]:
-        """What each participant's program returned: the owners in their order, the coordinator last."""
-        return {name: played.result for name, played in self.played.items()}
-
-
 class Federation:
     """Parties that hold different columns about the same people, or about people that :meth:`align` finds.
 
-    Here all of them run in this process, a thread each, as a notebook or a test wants it; ``colonnade run`` and
-    ``colonnade party`` run the same programs in processes and on machines of their own. With ``network`` it takes as
-    long as if the parties were that far apart.
+    Here all parties run in this process, each in a thread, for notebooks and tests; ``colonnade run`` and
+    ``colonnade party`` run the same programs in processes and on machines of their own. With ``network``
+    messages take as long as between machines at that distance.
     """
 
     def __init__(
@@ -163,7 +151,7 @@ class Federation:
         similarity: float | None = None,
         pad_to: int | None = None,
     ) -> Federation:
-        """Find the people whom all parties hold; whatever is computed afterwards is about them.
+        """Find the people whom all parties hold; all later computations are about them.
 
         What was found is in ``alignment``. Aligning again replaces it; an alignment that fails leaves it as it was.
         Its :class:`~colonnade.errors.AlignmentError` holds as ``examples`` some keys of the first party, as compared.
@@ -196,14 +184,14 @@ class Federation:
             return align.owner(me, keys_of(table), task).table(table)
 
         try:
-            results = self._play(task, tables, owner, lambda me: align.coordinator(me, task)).results
+            results = self._play(task, tables, owner, lambda me: align.coordinator(me, task))
         except AlignmentError as error:
             error.examples = keys_of(next(iter(tables.values()))).examples
             raise
         return results[COORDINATOR], {name: results[name] for name in tables}
 
     def tables(self) -> dict[str, Table]:
-        """Everyone's table of the same people in the same order: that of the ids, or that of the alignment."""
+        """Each party's table of the same people in the same order: the order of the ids, or of the alignment."""
         if self.roster.hidden:
             raise StudyError(
                 "the alignment was hidden, so nobody knows whose rows belong together; align with hidden=False to get "
@@ -224,20 +212,17 @@ class Federation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing outlives a fit."""
+        """Nothing has to be closed."""
 
     def run(
-        self,
-        task: Playable,
-        owner: Callable[[Any, Table], object],
-        coordinator: Callable[[Any], object],
-    ) -> Outcomes:
-        """Play every role in its own thread and return what each participant ended with."""
+        self, task: Playable, owner: Callable[[Any, Table], object], coordinator: Callable[[Any], object]
+    ) -> dict[str, Any]:
+        """Play every role in its own thread; returns what each program returned, the coordinator's last."""
         try:
             return self._play(task, self._held(), owner, coordinator)
         except StudyError:
             if self.alignment is None:
-                self.tables()  # says what to do where the reason is that the people differ
+                self.tables()  # raises a better error if the parties hold different people
             raise
 
     def _held(self) -> dict[str, Table]:
@@ -250,7 +235,7 @@ class Federation:
         tables: Mapping[str, Table],
         owner: Callable[[Any, Table], object],
         coordinator: Callable[[Any], object],
-    ) -> Outcomes:
+    ) -> dict[str, Any]:
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
         for name, table in tables.items():
             programs[name] = _bound(owner, table)
@@ -296,9 +281,9 @@ def _bound(owner: Callable[[Any, Table], object], table: Table) -> Callable[[Any
     return lambda me: owner(me, table)
 
 
-def _concluded(outcomes: Mapping[str, Played[Any] | BaseException]) -> Outcomes:
-    """Everyone's outcome, or the error of the first whom no other's error stopped."""
+def _concluded(outcomes: Mapping[str, Played[Any] | BaseException]) -> dict[str, Any]:
+    """What each program returned; where one failed, the first error that did not follow from another one's."""
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
     for error in sorted(errors, key=lambda error: isinstance(error, PeerStopped | PeerLost)):
         raise error
-    return Outcomes({name: played for name, played in outcomes.items() if not isinstance(played, BaseException)})
+    return {name: played.result for name, played in outcomes.items() if not isinstance(played, BaseException)}

@@ -1,4 +1,4 @@
-"""Models on disk: JSON, and beside it arrays in a file without pickles whose digest the JSON holds."""
+"""Files that are written as a whole; models as JSON, with arrays in a second file whose digest the JSON holds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,21 +15,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import StudyError
+from colonnade.errors import StorageError, StudyError
 
 ARRAYS = ".npz"
 """The ending of the file with a model's arrays."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all."""
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all; raises an OSError."""
     partial = path.with_name(f"{path.name}.partial")
     try:
         partial.write_bytes(content)
         os.replace(partial, path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+        raise
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """Write a private file as a whole or not at all; other users can never read it. Raises a StorageError."""
+    try:
+        descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")  # its mode is 0600
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(partial)
+            raise
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of a model as a whole or not at all."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
         raise StudyError(f"{path} cannot be written: {error.strerror}") from None
 
 
@@ -43,7 +70,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a file, if it is the one that was written with the model."""
+    """The arrays of a file; an error if its digest is not the one in the model's JSON."""
     try:
         content = path.read_bytes()
     except OSError as error:

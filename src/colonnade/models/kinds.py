@@ -1,7 +1,7 @@
-"""One row a kind of study: where its model, its section of the report and its audit games are.
+"""The kinds of study, one row for each: where its model, its section of the report and its audit games are.
 
-Rows hold names, so that reading the list imports nothing. What else is particular to a kind (its file keys, its
-pre-flight, what a party keeps, its line on the terminal) is a member of its model, which :func:`load` checks.
+Rows hold names, so that nothing is imported before it is used. Everything else about a kind (its keys in study files,
+its pre-flight, what a party keeps, its line on the terminal) is a member of its model, which :func:`load` checks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from colonnade.models.planner import Planner
 
 ENTRY_POINTS = "colonnade.kinds"
-"""Installed packages add kinds of their own under this group; each entry names a :class:`Kind`."""
+"""The group of entry points by which installed packages add kinds; each entry names a :class:`Kind`."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ _KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}
 
 
 def register(row: Kind) -> Kind:
-    """Add a kind; one that is there already, or that lacks something, is refused by name."""
+    """Add a kind and return it; an error if another kind has this name, or if a part of it is missing."""
     if (there := _KNOWN.get(row.kind)) is not None and there != row:
         raise StudyError(f"there is a kind {row.kind!r} already, {there.model}: choose another name for {row.model}")
     _KNOWN[row.kind] = row
@@ -146,7 +146,7 @@ def resolve(name: str) -> Any:
 
 @cache
 def _installed() -> None:
-    """Take in the kinds that installed packages offer, once."""
+    """Register the kinds of installed packages, once."""
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             register(entry.load())

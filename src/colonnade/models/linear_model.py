@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
-from colonnade.models.base import Estimator, Result, RunTask
+from colonnade.models.base import Result, RunTask
 from colonnade.models.federation import Federation
+from colonnade.models.newcomers import Matrix, People, encoded, summed, table_of
 from colonnade.models.regression.design import Design, split_label
+from colonnade.models.saved import Saved, finite
 from colonnade.privacy.statement import rounded_up
-from colonnade.tables import Schema, Table, read_table
+from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
-from colonnade.tables.wording import listed
-
-Matrix = NDArray[np.float64]
-People = Federation | Mapping[str, Any] | NDArray[np.float64]
 
 
-class LinearModel(Estimator[RunTask, Result]):
+class LinearModel(Saved[RunTask, Result]):
     """A model whose scores are a weighted sum of all parties' encoded columns, and an intercept."""
 
     label: str | None
@@ -54,7 +51,7 @@ class LinearModel(Estimator[RunTask, Result]):
         return found
 
     def design(self, schemas: Mapping[str, Schema], norm: Norm = "l2") -> Design:
-        """The columns of a fit to come, and who holds the label."""
+        """The columns that the next fit will use, and who holds the label."""
         return self.designed(schemas, self.label, norm)
 
     @property
@@ -83,7 +80,7 @@ class LinearModel(Estimator[RunTask, Result]):
 
     @property
     def how_to_score(self) -> str:
-        """In words, for whoever has the weights alone."""
+        """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
         return export.HOW[self.kind]
 
     @property
@@ -93,11 +90,11 @@ class LinearModel(Estimator[RunTask, Result]):
 
     @property
     def row_names(self) -> list[str]:
-        """What each row of ``coef_`` is about: a class, or no name where there is one row only."""
+        """The class of each row of ``coef_``; an empty name where there is only one row."""
         return [""]
 
     def predict(self, X: People) -> NDArray[Any]:
-        """Predictions for people all of whose columns are at hand.
+        """Predictions for people of whom the caller has all columns.
 
         A federation is matched on its ids, and the answers come in the order of the ids. Of a mapping from party to
         table, the tables must hold the same people in the same order. Neither needs the label's column. An array is
@@ -106,28 +103,18 @@ class LinearModel(Estimator[RunTask, Result]):
         return self.answers(self.scores(X))
 
     def scores(self, X: People) -> Matrix:
-        """What the parties' parts and the intercept add up to, (rows, classes)."""
+        """The scores, of shape (rows, classes): the sum of the parties' parts and the intercept."""
         self._check_fitted()
-        if isinstance(X, Federation):
-            X = X.tables()
-        if isinstance(X, Mapping):
-            wanted = [party for party in self.schemas_ if self._feature_schema(party)]
-            if missing := [party for party in wanted if party not in X]:
-                raise DataError(f"no table of {', '.join(missing)}; a prediction needs one of each party")
-            parts = [self.partial(party, X[party]) for party in wanted]
-            if len({len(part) for part in parts}) > 1:
-                raise DataError("the tables have different numbers of rows; a prediction needs the same people in each")
-            total: Matrix = np.sum(parts, axis=0) + self.linear()[1]
-            return total
+        wanted = [party for party in self.schemas_ if self._feature_schema(party)]
+        if (total := summed(X, wanted, self.partial, "a prediction")) is not None:
+            return total + self.linear()[1]
         slopes, offsets = self.linear()
-        scores: Matrix = _encoded(X, self.feature_names_in_) @ slopes.T + offsets
-        return scores
+        return encoded(X, self.feature_names_in_) @ slopes.T + offsets
 
     def partial(self, party: str, source: Any) -> Matrix:
-        """One party's part of the scores, (rows, classes), from its own columns alone; the intercept is not in it."""
+        """One party's part of the scores, (rows, classes), from its own columns alone, without the intercept."""
         self._check_fitted()
-        if party not in self.schemas_:
-            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)}")
+        self._check_party(party)
         schema = self._feature_schema(party)
         if schema is None:
             raise DataError(f"{party} holds the label and no other column, so it has no part in the scores")
@@ -138,7 +125,7 @@ class LinearModel(Estimator[RunTask, Result]):
         return part
 
     def label_of(self, X: People) -> Matrix:
-        """The encoded label of people whose label column is at hand."""
+        """The encoded label of people, where X has a table with the label column."""
         self._check_fitted()
         owner, column = split_label(self.label_, tuple(self.schemas_))
         tables = X.tables() if isinstance(X, Federation) else X
@@ -147,7 +134,7 @@ class LinearModel(Estimator[RunTask, Result]):
         return table_of(tables[owner], self.schemas_[owner].select([column])).column(column)
 
     def coefficients(self) -> dict[str, dict[str, Any]]:
-        """The weights by party and encoded column; with several classes, by class below that."""
+        """The weight of each encoded column, by party; with several classes, one weight for each class."""
         self._check_fitted()
         found: dict[str, dict[str, Any]] = {}
         for party in self.schemas_:
@@ -165,12 +152,43 @@ class LinearModel(Estimator[RunTask, Result]):
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""
         self._check_fitted()
-        return export.to_sklearn(self)
+        weights, classes = self.weights, getattr(self, "classes_", None)
+        if classes is not None:
+            return export.classifier(weights, classes)
+        declared = self.design_.declared
+        logarithmic = isinstance(declared, Number) and declared.transform != "none"
+        return export.regressor(weights, self.ridge_, logarithmic=logarithmic)
+
+    @property
+    def weights(self) -> export.Weights:
+        """The public weights by themselves."""
+        return export.Weights(self.feature_names_in_, self.coef_, self.intercept_)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything somebody needs to use the model without this library, as plain values."""
+        """Everything somebody needs to use the model without this library, as plain values.
+
+        Names, weights, the rules by which columns are encoded, and what the model may have told about whom.
+        """
         self._check_fitted()
-        return export.to_json(self)
+        classes, schemas = getattr(self, "classes_", None), self.schemas_
+        return {
+            "format": export.FORMAT,
+            "kind": self.kind,
+            "label": self.label_,
+            "method": self.method_,
+            "classes": None if classes is None else classes.tolist(),
+            "features": list(self.feature_names_in_),
+            "coefficients": self.coefficients(),
+            "intercept": self.intercept_.tolist(),
+            "columns": {
+                party: {name: column.fields() for name, column in schema.columns.items()}
+                for party, schema in schemas.items()
+            },
+            "row_clips": {party: schema.clip for party, schema in schemas.items() if schema.clip < schema.max_norm},
+            "how_to_score": self.how_to_score,
+            "protection": {party: finite(value) for party, value in self.protection_.items()},
+            "privacy": self.privacy_.to_dict(),
+        }
 
     def _strongest(self, weights: Matrix, intercept: float) -> str:
         """The strongest weights of a row of ``coef_`` and its intercept, as text."""
@@ -179,54 +197,13 @@ class LinearModel(Estimator[RunTask, Result]):
         return f"{shown}; intercept {intercept:+.2f}"
 
     def _told(self) -> str:
-        """What can be learned about the columns of each party alone, as text."""
+        """How much can be learned about the columns of each party, as text."""
         return ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in self.protection_.items())
 
     def _feature_schema(self, party: str) -> Schema | None:
-        """A party's schema without the label; nothing where the label is all it holds."""
+        """A party's schema without the label; ``None`` where the label is its only column."""
         schema = self.schemas_[party]
         owner, column = split_label(self.label_, tuple(self.schemas_))
         if party != owner:
             return schema
         return schema.without([column]) if len(schema.columns) > 1 else None
-
-
-def _encoded(source: Any, names: Sequence[str]) -> Matrix:
-    """An encoded matrix with these columns; where columns have names, those decide and not their order."""
-    try:
-        if hasattr(source, "columns"):
-            source = np.column_stack([np.asarray(source[name]) for name in _named(source, names)])
-        found: Matrix = np.asarray(source, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(
-            "these are no people to predict: pass a Federation, a mapping from party to table, or an encoded matrix of "
-            "numbers"
-        ) from None
-    if found.ndim != 2 or found.shape[1] != len(names):
-        raise DataError(f"an encoded matrix has rows of {len(names)} columns; this array has shape {found.shape}")
-    if not np.isfinite(found).all():
-        raise DataError("an encoded matrix holds finite numbers only; this one has missing or infinite entries")
-    return found
-
-
-def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
-    """The names, if all of them are columns of a data frame or an Arrow table."""
-    there = set(getattr(source, "column_names", source.columns))
-    if missing := [name for name in names if name not in there]:
-        raise DataError(
-            f"the encoded matrix has no column {listed(missing)}; its columns are named as in feature_names_in_, and "
-            "tables as the parties hold them are passed in a mapping from party to table"
-        )
-    return names
-
-
-def table_of(source: Any, schema: Schema) -> Table:
-    """The columns of a schema, from a table or whatever one can be read from."""
-    if not isinstance(source, Table):
-        return read_table(source, schema, id=None)
-    if missing := [name for name in schema.names if name not in source.schema.columns]:
-        raise DataError(f"{source.source} has no column {missing[0]!r}, which the model needs")
-    view = source.select(schema.names)
-    if view.schema != schema:
-        raise DataError(f"{source.source} was read under another schema than the model was fitted with")
-    return view

@@ -1,4 +1,4 @@
-"""Where nobody knows whom all parties hold, only computations on second moments go on."""
+"""Which people all parties hold: who must know it, and how many they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from colonnade.models.federation import Federation, Roster
 
 
 def require_known_members(roster: Roster, what: str) -> None:
-    """Refuse what works on the rows that all parties hold when a hidden alignment told nobody which those are."""
+    """Raise an error if the alignment was hidden: this computation needs to know which rows all parties hold."""
     if roster.hidden:
         raise StudyError(
             f"{what} does not work after a hidden alignment, in which nobody learns whom all parties hold: hidden "
@@ -16,7 +16,7 @@ def require_known_members(roster: Roster, what: str) -> None:
 
 
 def common_rows(people: Federation) -> int:
-    """How many people all parties hold, if they hold the same ones; who holds how many others is said where not."""
+    """The number of people that all parties hold; an error says whose number of rows differs, if one does."""
     if people.alignment is not None:
         return next(iter(people.tables().values())).rows
     held = {name: party.table.rows for name, party in people.parties.items()}

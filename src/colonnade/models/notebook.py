@@ -18,7 +18,7 @@ _BOX = "display:inline-block;border:1px solid;border-radius:4px;padding:0.3em 0.
 
 
 def model(found: Conventions) -> str:
-    """A model: parameters that differ from their defaults, and of a fitted one what was learned and what it cost."""
+    """A model: the parameters that differ from their defaults; for a fitted model also what it learned and its cost."""
     statement: Statement | None = getattr(found, "privacy_", None)
     parts = [_table((), _changed(found.get_params(), found.defaults()))]
     if statement is not None:
@@ -34,7 +34,7 @@ def party(found: Party) -> str:
 
 
 def federation(found: Federation) -> str:
-    """A federation: who takes part and with how many columns, and who holds the shares; nothing of any table."""
+    """A federation: the parties, how many columns each has, and who holds the shares; no data."""
     held = [(name, _columns(len(each.schema.names))) for name, each in found.parties.items()]
     trust, aligned = found.roster.trust, found.alignment is not None
     how = ("aligned, hidden" if found.roster.hidden else "aligned") if aligned else "not aligned"
@@ -48,7 +48,7 @@ def _changed(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[tupl
 
 
 def _short(value: object) -> str:
-    """A value as Python writes it; of a model its name, and of a long one the beginning."""
+    """A value as Python writes it; for a model its class, and for a long value its beginning."""
     text = type(value).__name__ if hasattr(value, "get_params") else repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 

@@ -1,7 +1,7 @@
-"""What constructors say about their parameters, so that study files need not say it again.
+"""Marks on the parameters of models: what study files, too, must know about a parameter.
 
-The keys of ``[task]`` follow from a model's constructor: its names, defaults and annotations. These marks stand in
-``Annotated[...]`` beside the limits of ``annotated_types``.
+The keys of ``[task]`` in a study file are the names, defaults and annotations of a model's parameters. These marks
+are written in ``Annotated[...]``, beside the limits of ``annotated_types``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REQUIRED: Any = ...
 
 @dataclass(frozen=True)
 class InFile:
-    """In a study file the parameter has this type and default; without a default it must be given."""
+    """In a study file the parameter has another type and default: these; without a default it must be given."""
 
     type: Any
     default: Any = REQUIRED
@@ -28,7 +28,7 @@ class InFile:
 
 @dataclass(frozen=True)
 class Checked:
-    """A check that raises a ValueError, called with the value as it was written."""
+    """A function that is called with the value as it stands in the file, and raises a ValueError if it is wrong."""
 
     check: Callable[[Any], None]
 
@@ -40,10 +40,10 @@ class Mark:
 NAMES_PARTIES = Mark()
 """The value is the name of a party, or a mapping from such names."""
 SETS_PRICE = Mark()
-"""Where it is given, epsilon is not: the task has its own price."""
+"""If this parameter is given, epsilon must not be: it sets the price of the task instead."""
 FINITE = Mark()
 STRICT = Mark()
-"""A text such as "true" is not taken for what it says."""
+"""The value must have the right type; a text such as "true" is not converted."""
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0), FINITE]
@@ -74,7 +74,7 @@ EpsilonByParty = Annotated[
 
 
 def check_whole(name: str, value: object, low: int, high: int) -> None:
-    """Refuse what is no whole number within these limits."""
+    """Raise an error unless the value is a whole number within these limits."""
     import numpy as np
 
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:

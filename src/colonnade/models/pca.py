@@ -1,25 +1,27 @@
 """Principal components of columns that nobody holds together, from noisy second moments.
 
-Of tables with few columns all second moments are released once. Of wide ones that would be too many, so their
-products with few directions are released, round by round (docs/pca.md).
+For tables with few columns all second moments are released once. For wide tables these would be too many numbers, so
+their products with a few directions are released, round by round (docs/pca.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
-from colonnade.models.base import Estimator
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Roster
 from colonnade.models.members import require_known_members
+from colonnade.models.newcomers import Matrix, People, summed, table_of
 from colonnade.models.parameters import Count, check_whole
 from colonnade.models.planner import Details
+from colonnade.models.saved import Saved, numbers, texts
 from colonnade.privacy import Budget, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.search import NoisyProducts
@@ -29,13 +31,13 @@ from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
-from colonnade.tables import Schema, Table, read_table
+from colonnade.tables import Table
 
-# The constant column costs sensitivity and buys the means: worth more when they are subtracted.
+# A larger constant column gives more exact means and more noise elsewhere; exact means matter if they are subtracted.
 _CONSTANT_SHARE = {True: 0.5, False: 0.125}
 WIDE = 2000
-"""Encoded columns, above which ``method="auto"`` asks for directions: all moments would be over two million numbers."""
-_BESIDE = 8  # directions a round besides one a component: more of them find the components in fewer rounds
+"""With more encoded columns ``method="auto"`` takes directions: all moments would be over two million numbers."""
+_BESIDE = 8  # directions in a round, in addition to one for each component: with more, fewer rounds are needed
 _MOST_ITERATIONS = 64
 
 Method = Literal["auto", "moments", "power"]
@@ -43,7 +45,8 @@ Task = Moments | Directions
 Published = NoisyMoments | NoisyProducts
 
 
-class PCA(Estimator[Task, Published]):
+@dataclass(eq=False, repr=False)
+class PCA(Saved[Task, Published]):
     """Differentially private principal component analysis over vertically partitioned columns.
 
     Args:
@@ -63,27 +66,25 @@ class PCA(Estimator[Task, Published]):
 
     kind = "pca"
     tasks = (Moments, Directions)
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "components": numbers,
+        "explained_variance": numbers,
+        "explained_variance_ratio": numbers,
+        "mean": numbers,
+        "count": float,
+        "noise_std": float,
+    }
 
-    def __init__(
-        self,
-        n_components: Count = 2,
-        *,
-        epsilon: float | Mapping[str, float],
-        delta: float = 1e-5,
-        center: bool = True,
-        gamma: Annotated[int, Ge(2)] = 4096,
-        rows_at_most: Count = 2**24,
-        method: Method = "auto",
-        iterations: Count | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.center = center
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
-        self.method = method
-        self.iterations = iterations
+    n_components: Count = 2
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float]
+    delta: float = 1e-5
+    center: bool = True
+    gamma: Annotated[int, Ge(2)] = 4096
+    rows_at_most: Count = 2**24
+    method: Method = "auto"
+    iterations: Count | None = None
 
     def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""
@@ -101,7 +102,7 @@ class PCA(Estimator[Task, Published]):
         task = self._plan_power(blocks, roster, constant, budgets)
         if self.method == "auto" and self.iterations is None and not _fits(task):
             instead = self._plan_moments(blocks, roster, constant, budgets)
-            return instead if _fits(instead) else task  # whose error names a gamma that fits
+            return instead if _fits(instead) else task  # its error names a gamma that fits
         return task
 
     def _method(self, width: int, roster: Roster) -> str:
@@ -170,7 +171,7 @@ class PCA(Estimator[Task, Published]):
         return published({name: table.matrix() for name, table in tables.items()}, task, stream)
 
     def finish(self, result: Published) -> None:
-        """Eigenvectors of the noisy matrix, or of what is known of it."""
+        """Set the components: eigenvectors of the noisy matrix, or of its products with directions."""
         task = result.task
         if isinstance(result, NoisyMoments):
             matrix = result.covariance if self.center else result.second_moments / result.count
@@ -187,39 +188,31 @@ class PCA(Estimator[Task, Published]):
         self.count_ = result.count
         self.noise_std_ = task.noise_std
 
-    def transform(self, X: Federation | Mapping[str, Any] | NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, X: People) -> Matrix:
         """Scores of new rows.
 
-        A federation is matched on its ids, and the scores come in the order of the ids. Of a mapping from party to
-        table, the tables must hold the same people in the same order: nothing is matched. An array is an encoded
-        matrix. Whoever calls this holds all the columns; a party alone gets its summand from :meth:`partial`.
+        A federation is matched on its ids, and the scores come in the order of the ids. In a mapping from party to
+        table, all tables must hold the same people in the same order: nothing is matched. An array is an encoded
+        matrix. The caller has all columns; one party alone computes its part with :meth:`partial`.
         """
         self._check_fitted()
-        if isinstance(X, Federation):
-            X = X.tables()
-        if isinstance(X, Mapping):
-            if missing := set(self.schemas_) - set(X):
-                raise DataError(f"no table of {', '.join(sorted(missing))}; transform needs one of each party")
-            parts = [self.partial(party, X[party]) for party in self.schemas_]
-            if len({len(part) for part in parts}) > 1:
-                raise DataError("the tables have different numbers of rows; transform needs the same people in each")
-            total: NDArray[np.float64] = np.sum(parts, axis=0)
+        if (total := summed(X, list(self.schemas_), self.partial, "transform")) is not None:
             return total
         X = np.asarray(X, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != len(self.mean_):
             raise DataError(f"an encoded matrix has rows of {len(self.mean_)} columns; this array has shape {X.shape}")
-        scores: NDArray[np.float64] = (X - self.mean_) @ self.components_.T
+        scores: Matrix = (X - self.mean_) @ self.components_.T
         return scores
 
     def partial(self, party: str, source: Any) -> NDArray[np.float64]:
-        """One party's summand of the scores, from its own columns alone, in the order of its rows."""
+        """One party's part of the scores, from its own columns alone; the parts of all parties add up to the scores."""
         self._check_fitted()
-        schema = self.schemas_.get(party)
-        if schema is None:
-            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)}")
-        X = encoded(source, schema)
-        span = self._span(party)
-        part: NDArray[np.float64] = (X - self.mean_[span]) @ self.components_[:, span].T
+        self._check_party(party)
+        rows = table_of(source, self.schemas_[party]).matrix()
+        parties = list(self.schemas_)
+        start = sum(self.schemas_[name].encoded_width for name in parties[: parties.index(party)])
+        span = slice(start, start + rows.shape[1])
+        part: Matrix = (rows - self.mean_[span]) @ self.components_[:, span].T
         return part
 
     @property
@@ -227,28 +220,6 @@ class PCA(Estimator[Task, Published]):
         """What was learned, in one line."""
         share = f"{float(self.explained_variance_ratio_.sum()):.1%} of the variance"
         return f"{len(self.components_)} components of {self.n_features_in_} encoded columns, {share}"
-
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values."""
-        return {
-            "feature_names_in": self.feature_names_in_,
-            "components": self.components_.tolist(),
-            "explained_variance": self.explained_variance_.tolist(),
-            "explained_variance_ratio": self.explained_variance_ratio_.tolist(),
-            "mean": self.mean_.tolist(),
-            "count": self.count_,
-            "noise_std": self.noise_std_,
-        }
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.components_ = np.array(learned["components"], dtype=np.float64)
-        self.explained_variance_ = np.array(learned["explained_variance"], dtype=np.float64)
-        self.explained_variance_ratio_ = np.array(learned["explained_variance_ratio"], dtype=np.float64)
-        self.mean_ = np.array(learned["mean"], dtype=np.float64)
-        self.count_ = float(learned["count"])
-        self.noise_std_ = float(learned["noise_std"])
 
     def summary(self) -> list[str]:
         """The explained variance, and the strongest loadings of the first components."""
@@ -260,14 +231,6 @@ class PCA(Estimator[Task, Published]):
             loadings = ", ".join(f"{self.feature_names_in_[i]} {component[i]:+.2f}" for i in strongest)
             lines.append(f"  component {index + 1}: {loadings}")
         return lines
-
-    def _span(self, party: str) -> slice:
-        start = 0
-        for name, schema in self.schemas_.items():
-            if name == party:
-                return slice(start, start + schema.encoded_width)
-            start += schema.encoded_width
-        raise KeyError(party)
 
 
 def top_eigenvectors(matrix: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -284,22 +247,14 @@ def signed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def published(matrices: Mapping[str, NDArray[np.float64]], task: Task, stream: Stream) -> Published:
-    """What a run would publish about these encoded rows, computed in one place, for evaluation."""
+    """What a run would publish about these encoded rows, computed in one place; for evaluation."""
     if isinstance(task, Moments):
         return moments.simulate(matrices, task, stream)
     return power.simulate(matrices, task, stream)
 
 
-def encoded(source: Any, schema: Schema) -> NDArray[np.float64]:
-    """The encoded rows of a table, in its own order."""
-    table = source if isinstance(source, Table) else read_table(source, schema, id=None)
-    if table.schema != schema:
-        raise DataError(f"{table.source} was read under another schema than the model was fitted with")
-    return table.matrix()
-
-
 def _fits(task: Task) -> bool:
-    """Whether the sums fit the arithmetic, and what is opened fits a message."""
+    """Whether the integers can hold the sums, and a message can hold what is opened."""
     try:
         return bool(task.committee.system.primes)
     except CapacityError:

@@ -1,4 +1,4 @@
-"""What every kind of study has: public parameters, from which a public task follows."""
+"""What every kind of study has: public parameters, and the public task that is computed from them."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ if TYPE_CHECKING:
     from colonnade.privacy import Statement
 
 AnyTask = TypeVar("AnyTask", bound=Priced, default=Any)
-"""The tasks that a kind plans."""
+"""The type of the tasks that a kind plans."""
 
 
 @dataclass(frozen=True)
 class Details:
-    """What a pre-flight says about one kind, besides what it says about all."""
+    """What a pre-flight says about one kind of study, in addition to what it says about every kind."""
 
     method: str | None = None
-    """How it is computed, where there are several ways."""
+    """The name of the method, where a kind has several."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Plain values for JSON."""
     brief: tuple[str, ...] = ()
     """Lines for a person, below the costs."""
     section: tuple[str, ...] = ()
-    """Lines of a section of its own, which a party is shown before it says yes."""
+    """Lines of a separate section, which a party reads before it approves the study."""
 
 
 class Promises(Protocol):
-    """Promises besides those of a privacy statement."""
+    """Promises in addition to those of a privacy statement."""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain values for JSON."""
 
     def besides(self, statement: Statement) -> object:
-        """Those that the statement does not make itself; as text they are a table."""
+        """The promises that the statement does not make; ``str`` of them is a table."""
 
 
 class Planner(ABC, Generic[AnyTask]):
-    """Public parameters, given to the constructor, from which a public task follows."""
+    """Public parameters, given to the constructor, and the public task that is computed from them."""
 
     kind: ClassVar[str]
     tasks: ClassVar[tuple[type[Priced], ...]] = ()
     """The classes of the tasks that it plans."""
     shares: ClassVar[bool] = True
-    """Whether somebody holds shares, so that a committee and a hidden alignment have a meaning."""
+    """Whether the task computes on shares; only then are a committee and a hidden alignment possible."""
     why_not_run: ClassVar[str | None] = None
-    """Why there is no program for it, as the end of a sentence that begins with the study."""
+    """Why such studies cannot be run, as the end of a sentence that begins with the study; ``None``: they can."""
 
     @abstractmethod
     def plan(self, roster: Roster) -> AnyTask:
         """The public task, with the least noise that meets the budgets."""
 
     def adjustable(self, roster: Roster, rows: int | None) -> Adjustable | None:
-        """The task with noise that is given and not calibrated; nothing where there is no such."""
+        """The task as one whose noise can be set freely; ``None`` where this is not possible."""
         return self.plan(roster).adjustable(rows)
 
     def details(self, task: AnyTask, statement: Statement) -> Details:
@@ -67,10 +67,10 @@ class Planner(ABC, Generic[AnyTask]):
         return Details()
 
     def promises(self, statement: Statement) -> Promises | None:
-        """Promises that the statement's table of observers does not make; nothing where there are no others."""
+        """Promises that the statement's table of observers does not make; ``None`` where there are none."""
         return None
 
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
-        """Why a study of this kind cannot be about a public model, as the end of a sentence that begins with it."""
+        """Why such a study cannot use this public model, as the end of a sentence that begins with the model."""
         return "is of no use to this kind of study"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, MinLen
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.members import require_known_members
 from colonnade.models.parameters import Count, InFile, check_whole
+from colonnade.models.saved import Saved, numbers, texts
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols.polynomial import programs as polynomial
@@ -33,7 +33,8 @@ _MOST = 8  # sums in a summary
 _ROOM = 2**60  # for sums without noise, when gamma is chosen here
 
 
-class PolynomialSum(Estimator[Polynomials, NoisySums]):
+@dataclass(eq=False, repr=False)
+class PolynomialSum(Saved[Polynomials, NoisySums]):
     """Differentially private sums over all people of polynomials in the encoded columns of all parties.
 
     Args:
@@ -49,26 +50,27 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
 
     kind = "polynomial"
     tasks = (Polynomials,)
+    saved: ClassVar = {
+        "expressions": texts,
+        "feature_names_in": texts,
+        "values": numbers,
+        "deviations": numbers,
+        "gamma": int,
+    }
 
-    def __init__(
-        self,
-        expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])],
-        *,
-        epsilon: float | Mapping[str, float],
-        delta: float = 1e-5,
-        gamma: Annotated[int, Ge(2)] | None = None,
-        rounding: RoundingMode = "stochastic",
-        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        rows_at_most: Count = 2**24,
-    ) -> None:
-        found = _listed(expressions)  # kept as given, but for what can be read only once
-        self.expressions = expressions if isinstance(expressions, str | Mapping | Sequence) else found
-        self.epsilon = epsilon
-        self.delta = delta
-        self.gamma = gamma
-        self.rounding = rounding
-        self.noise = noise
-        self.rows_at_most = rows_at_most
+    expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])]
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float]
+    delta: float = 1e-5
+    gamma: Annotated[int, Ge(2)] | None = None
+    rounding: RoundingMode = "stochastic"
+    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    rows_at_most: Count = 2**24
+
+    def __post_init__(self) -> None:
+        found = _listed(self.expressions)
+        if not isinstance(self.expressions, str | Mapping | Sequence):  # an iterator, which can be read only once
+            self.expressions = found
 
     def plan(self, roster: Roster) -> Polynomials:
         """The least noise that meets every budget."""
@@ -120,24 +122,6 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
         """What was learned, in one line."""
         return f"{len(self.values_)} sums over all people, of {self.n_features_in_} encoded columns"
 
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values."""
-        return {
-            "expressions": self.expressions_,
-            "feature_names_in": self.feature_names_in_,
-            "values": self.values_.tolist(),
-            "deviations": self.deviations_.tolist(),
-            "gamma": self.gamma_,
-        }
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        self.expressions_ = [str(text) for text in learned["expressions"]]
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.values_ = np.array(learned["values"], dtype=np.float64)
-        self.deviations_ = np.array(learned["deviations"], dtype=np.float64)
-        self.gamma_ = int(learned["gamma"])
-
     def summary(self) -> list[str]:
         """The first sums, each with the deviation of its noise."""
         self._check_fitted()
@@ -172,7 +156,7 @@ def polynomial_sum(
 
 
 def _listed(given: Expression | Sequence[Expression]) -> list[Expression]:
-    """The expressions, where one alone needs no list."""
+    """The expressions as a list; a single expression may be given without one."""
     if isinstance(given, str | Mapping):
         return [given]
     if not isinstance(given, Iterable):
@@ -227,7 +211,7 @@ def _sources(schema: Schema, encoded: set[str]) -> list[str]:
 
 
 def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
-    """The columns of one owner that are named, in the schema's order, and what bounds them."""
+    """The columns of one owner that the expressions name, in the schema's order, with their bounds."""
     columns = tuple(column for column in schema.encoded_names if f"{owner}.{column}" in named)
     sources = _sources(schema, set(columns))
     if not sources:
@@ -243,7 +227,7 @@ def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
 
 
 def _scaled(draft: Polynomials, gamma: int | None) -> Polynomials:
-    """The task at its scale: the one given, or the largest power of two at which the sums fit."""
+    """The task with the given gamma, or with the largest power of two at which the sums fit."""
     if gamma is not None:
         check_whole("gamma", gamma, 2, 2**26)
         return replace(draft, gamma=int(gamma))

@@ -1,4 +1,4 @@
-"""Scores of new people as the one party that receives them holds them, and as plain values."""
+"""Scores of new people: what the one party that receives them holds, and the same as plain values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Generic, Self
 
 import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
@@ -18,12 +19,14 @@ from colonnade.models.parameters import InFile
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 
 FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
-"""A study file names the public model that it is about by a path."""
+"""In a study file the public model is given by its path."""
+Scored = TypeVar("Scored", default=Any)
+"""The fitted models that a question can be about."""
 
 
 @dataclass(frozen=True)
 class JointScores:
-    """What the entitled party received: a row of scores and a prediction for each of its ids, and what that cost."""
+    """What the entitled party received: for each id a row of scores and a prediction; and what they cost."""
 
     ids: list[str]
     scores: NDArray[np.float64]
@@ -31,11 +34,12 @@ class JointScores:
     privacy_: Statement
 
 
-class Predicted(Estimator[RunTask, Result]):
-    """A question about new people; whoever is not entitled to the answers ends with none."""
+class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
+    """A question about new people; a party that is not entitled to the answers ends without any."""
 
     model: Any
     exact: bool = False
+    _read: tuple[object, Scored] | None = None
     ids_: list[str] | None
     scores_: NDArray[np.float64] | None
     predictions_: NDArray[Any] | None
@@ -45,13 +49,25 @@ class Predicted(Estimator[RunTask, Result]):
     def recipient(self) -> str:
         """The party that alone receives the answers."""
 
+    @abstractmethod
+    def checked(self, model: Any) -> Scored:
+        """This model, if the question can be about it; otherwise an error that says why not."""
+
+    @property
+    def scorer(self) -> Scored:
+        """The model whose scores are asked for, read from its file at the first use."""
+        if self._read is None or self._read[0] is not self.model:
+            found = Estimator.load(self.model) if isinstance(self.model, str | Path) else self.model
+            self._read = self.model, self.checked(found)
+        return self._read[1]
+
     def received(self, ids: Sequence[str], scores: NDArray[np.float64], predictions: NDArray[Any]) -> None:
-        """Become the copy of the entitled party."""
+        """Store the answers; only the entitled party has any."""
         self.ids_, self.scores_, self.predictions_ = list(ids), scores, np.asarray(predictions)
 
     @property
     def joint(self) -> JointScores:
-        """What was received, where anything was."""
+        """The answers that this party received; an error if it received none."""
         if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
             raise StudyError("the scores are with the party that received them, and this is not its copy")
         return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_)
@@ -62,7 +78,7 @@ class Predicted(Estimator[RunTask, Result]):
         return "scores of new people, " + ("held here" if self.ids_ is not None else "held by their receiver alone")
 
     def learned(self) -> dict[str, Any]:
-        """Ids, scores and predictions as plain values; nothing where nothing was received."""
+        """Ids, scores and predictions as plain values; empty if this party received none."""
         if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
             return {}
         return {"ids": self.ids_, "scores": self.scores_.tolist(), "predictions": self.predictions_.tolist()}
@@ -75,7 +91,7 @@ class Predicted(Estimator[RunTask, Result]):
             self.received([str(name) for name in learned["ids"]], scores, np.array(learned["predictions"]))
 
     def summary(self) -> list[str]:
-        """How many answers there are and who has them; never an answer."""
+        """How many answers there are and who has them; no answer is shown."""
         self._check_fitted()
         how = "exact" if self.exact else "noisy"
         if self.ids_ is None:
@@ -83,17 +99,25 @@ class Predicted(Estimator[RunTask, Result]):
         return [f"{how} scores of {len(self.ids_):,} people, told to {self.recipient} alone: see model.json"]
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as a file holds them; of a model in memory only that it was not a path."""
+        """These parameters for a file: the path of the model, or ``None`` where it was a model in memory."""
         path = str(given["model"]) if isinstance(given["model"], str | Path) else None
         return super().plain_parameters(given) | {"model": path}
 
     def __sklearn_clone__(self) -> Self:
-        """The same question, not asked yet; the model that it is about stays fitted, and is shared."""
+        """A copy that is not fitted; both questions share the same fitted model."""
         return type(self)(**self.get_params())
 
 
+def check_fitted(model: Estimator) -> None:
+    """Refuse a question about a model that is not fitted."""
+    if not model.fitted:
+        raise StudyError(
+            f"this {type(model).__name__} is not fitted yet: fit it first, or give the path of a model.json"
+        )
+
+
 def budgets_against(to: str, epsilon: float | Mapping[str, float], delta: float, trust: Trust) -> tuple[Budget, ...]:
-    """The budgets of a question, one of which must speak of whoever receives the answers."""
+    """The budgets of a question; one of them must be for the party that receives the answers."""
     budgets = parse_budgets(epsilon, delta, trust)
     spoken = (seen for budget in budgets for seen in budget.observers(trust, lambda name: name == to))
     if not any(to in seen.names for seen in spoken):

@@ -1,4 +1,4 @@
-"""Predictions for new people when nobody holds all their columns, for the eyes of one party."""
+"""Predictions for new people when nobody holds all their columns; one party alone receives them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
@@ -20,7 +20,7 @@ from colonnade.models.federation import Federation, Roster
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.members import require_known_members
 from colonnade.models.parameters import NAMES_PARTIES, SETS_PRICE, Count, check_whole
-from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against
+from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.scores import programs as scores
@@ -35,9 +35,9 @@ _Ends = tuple[Fraction, Fraction]
 
 @runtime_checkable
 class Scorer(Protocol):
-    """What is needed of a fitted model: public linear weights, a party's part of the scores, and what they mean.
+    """What a fitted model must have: public linear weights, each party's part of the scores, and what scores predict.
 
-    ``coef_`` has a row a class and a column for each of ``feature_names_in_`` ("party.column" or
+    ``coef_`` has a row for each class and a column for each of ``feature_names_in_`` ("party.column" or
     "party.column=value"), for encoded values. The parts of all parties and ``intercept_`` add up to the scores.
     """
 
@@ -53,11 +53,12 @@ class Scorer(Protocol):
         """What scores of shape (rows, classes) predict."""
 
 
-class JointPrediction(Predicted[Scores, OpenedScores | None]):
+@dataclass(eq=False, repr=False)
+class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
     """Scores of new people under a published model, summed on shares and opened to one party.
 
-    Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged anew: asking about the same people
-    again composes.
+    Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged, also one about the same people: the
+    costs add up.
 
     Args:
         model: a linear or logistic regression, fitted, or the path of its ``model.json``.
@@ -73,32 +74,14 @@ class JointPrediction(Predicted[Scores, OpenedScores | None]):
     kind = "prediction"
     tasks = (Scores,)
 
-    def __init__(
-        self,
-        model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL] = None,
-        *,
-        to: Annotated[str, NAMES_PARTIES],
-        exact: Annotated[bool, SETS_PRICE] = False,
-        epsilon: float | Mapping[str, float] | None = None,
-        delta: float = 1e-5,
-        gamma: Count = 2**16,
-        rows_at_most: Count = 2**20,
-    ) -> None:
-        self.model = model
-        self.to = to
-        self.exact = exact
-        self.epsilon = epsilon
-        self.delta = delta
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
-        self._read: tuple[object, Scorer] | None = None
-
-    @property
-    def scorer(self) -> Scorer:
-        """The model whose scores are asked for, read from its file at the first use."""
-        if self._read is None or self._read[0] is not self.model:
-            self._read = self.model, _scorer(self.model)
-        return self._read[1]
+    model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL] = None
+    _: KW_ONLY
+    to: Annotated[str, NAMES_PARTIES]
+    exact: Annotated[bool, SETS_PRICE] = False
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    gamma: Count = 2**16
+    rows_at_most: Count = 2**20
 
     @property
     def recipient(self) -> str:
@@ -146,13 +129,27 @@ class JointPrediction(Predicted[Scores, OpenedScores | None]):
         scores.coordinator(me, task)
 
     def outcome(self, outcomes: Mapping[str, Any], task: Scores) -> OpenedScores | None:
-        """After a prediction in one process this is the copy of ``to``."""
+        """What the party ``to`` received, where all participants run in one process."""
         received: OpenedScores | None = outcomes[task.to]
         return received
 
+    def checked(self, model: Any) -> Scorer:
+        """This model, if it is a fitted one with finite public weights."""
+        if isinstance(model, Estimator):
+            check_fitted(model)
+        if not isinstance(model, Scorer):
+            given = getattr(model, "kind", type(model).__name__)
+            raise StudyError(
+                f"joint prediction takes a fitted linear or logistic regression or the path of its model.json, not "
+                f"{given}"
+            )
+        if not np.isfinite(model.coef_).all() or not np.isfinite(model.intercept_).all():
+            raise StudyError("the model has weights that are not finite numbers; fit it again")
+        return model
+
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
-        """It must have public weights."""
+        """Why joint prediction cannot use this model: it must have public weights."""
         if isinstance(model, LinearModel) and not model.has_public_weights:
             return 'has no weights, its parties keep them: ask for scores with kind = "glm-scores"'
         return None if isinstance(model, Scorer) else "is no linear or logistic regression"
@@ -163,7 +160,7 @@ class JointPrediction(Predicted[Scores, OpenedScores | None]):
         return scores.simulate(parts, task, stream)
 
     def finish(self, result: OpenedScores | None) -> None:
-        """Add the intercept and read the answers off, where anything was received."""
+        """Add the intercept and compute the predictions, if this participant received scores."""
         if result is None:
             self.restore({})
             return
@@ -197,7 +194,7 @@ def joint_scores(
 
 
 def features(scorer: Scorer, party: str) -> tuple[str, ...]:
-    """The columns of a party that the weights speak of; a label is not among them."""
+    """The columns of a party that have weights; the label has none."""
     schema = scorer.schemas_.get(party)
     known = set(scorer.feature_names_in_)
     columns = schema.columns.items() if schema else ()
@@ -205,11 +202,11 @@ def features(scorer: Scorer, party: str) -> tuple[str, ...]:
 
 
 def part_of(scorer: Scorer, party: str, gamma: int) -> Part:
-    """Between which whole numbers a party's part of the scores lies, whatever its columns hold."""
+    """The least and the largest whole number that a party's part of each score can be, for any row."""
     used = features(scorer, party)
     schema = scorer.schemas_[party].select(used) if used else None
     place = {name: index for index, name in enumerate(scorer.feature_names_in_)}
-    shrinks = schema is not None and schema.clip < schema.max_norm  # long rows are scaled down
+    shrinks = schema is not None and schema.clip < schema.max_norm  # rows that are too long are scaled down
     ends: list[_Ends] = []
     for weights in np.atleast_2d(scorer.coef_).tolist():
         low = high = Fraction(0)
@@ -245,24 +242,8 @@ def digest(scorer: Scorer) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _scorer(model: Scorer | str | Path | None) -> Scorer:
-    found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
-    if isinstance(found, Estimator) and not found.fitted:
-        raise StudyError(
-            f"this {type(found).__name__} is not fitted yet: fit it first, or give the path of a model.json"
-        )
-    if not isinstance(found, Scorer):
-        given = getattr(found, "kind", type(found).__name__)
-        raise StudyError(
-            f"joint prediction takes a fitted linear or logistic regression or the path of its model.json, not {given}"
-        )
-    if not np.isfinite(found.coef_).all() or not np.isfinite(found.intercept_).all():
-        raise StudyError("the model has weights that are not finite numbers; fit it again")
-    return found
-
-
 def check_columns(scorer: Scorer, roster: Roster) -> None:
-    """Everybody whose columns count must be there, with the columns that the model was fitted on."""
+    """Raise an error unless every party with weights takes part, with the columns that the model was fitted with."""
     for party, schema in scorer.schemas_.items():
         used = features(scorer, party)
         if not used:

@@ -1,4 +1,4 @@
-"""From the description of an iterative mechanism to its noise; there is nothing to fit here, so it is no model."""
+"""The noise of an iterative mechanism, from its description; nothing can be fitted, so this is no model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LARGEST = 2**62
 class SketchPlanner(Planner[Sketch]):
     """The public parameters of a sketch, as a study file states them.
 
-    Without ``noise_multiplier`` the least noise that meets the budgets is found; with it, the noise is what it is
-    and the budgets are only compared with what it costs.
+    Without ``noise_multiplier`` the least noise that meets the budgets is chosen. With it, the noise is given, and the
+    budgets are only compared with its cost.
     """
 
     rounds: Count
@@ -55,14 +55,14 @@ class SketchPlanner(Planner[Sketch]):
         return with_least_noise(lambda noise: replace(draft, noise=noise), trust, budgets, owners=draft.parts)
 
     def adjustable(self, roster: Roster, rows: int | None) -> Sketch:
-        """The sketch with hardly any noise, about so many rows."""
+        """The sketch with very little noise, for this number of rows."""
         draft = self.draft(roster)
         if rows is not None and rows < draft.batch and draft.sampling != "full":
             raise StudyError(f"{rows} rows are fewer than a batch of this study has ({draft.batch})")
         return draft if rows is None else draft.with_rows(rows)
 
     def details(self, task: Sketch, statement: Statement) -> Details:
-        """How noisy the sketch is; there is nothing to send or to hold."""
+        """How much noise the sketch has; it has no costs of messages or memory."""
         facts = {
             "rounds": task.rounds,
             "sampling": task.sampling,
@@ -92,7 +92,7 @@ class SketchPlanner(Planner[Sketch]):
         return Details(None, facts, brief=lines)
 
     def draft(self, roster: Roster) -> Sketch:
-        """The sketch with hardly any noise, before that is chosen."""
+        """The sketch with very little noise, before the noise is chosen."""
         batch, trust = self._batch(), roster.trust
         for name in ("rounds", "rows", "dimension", "gamma"):
             if not 1 <= getattr(self, name) <= _LARGEST:

@@ -28,14 +28,12 @@ def alignment(run: Mapping[str, Any], trust: Trust) -> Html | None:
         return None
     leaks = leakage(found, trust)
     return join(
-        [
-            tag("h2", "Whom it is about"),
-            tag("p", _opening(found, run, trust)),
-            _lists(run, found),
-            tag("h3", "Who learned what from this") if leaks else None,
-            _again(found) if leaks else None,
-            _leaks(leaks) if leaks else None,
-        ]
+        tag("h2", "Whom it is about"),
+        tag("p", _opening(found, run, trust)),
+        _lists(run, found),
+        tag("h3", "Who learned what from this") if leaks else None,
+        _again(found) if leaks else None,
+        _leaks(leaks) if leaks else None,
     )
 
 

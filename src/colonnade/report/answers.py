@@ -24,7 +24,7 @@ def values(model: PolynomialSum, run: Run, owners: Sequence[str]) -> Html:
     caption = f"Sums over all people, with the standard deviation of the noise in each.{more}"
     heads = ("Expression", "Sum", "Deviation")
     shown = rows[:_MOST_VALUES]
-    return join([tag("h2", "The result"), table(heads, shown, caption=caption, numeric=(1, 2))])
+    return join(tag("h2", "The result"), table(heads, shown, caption=caption, numeric=(1, 2)))
 
 
 def counts(model: Predicted, run: Run, owners: Sequence[str]) -> Html:
@@ -35,7 +35,7 @@ def counts(model: Predicted, run: Run, owners: Sequence[str]) -> Html:
         f"{to} was told the {how} scores of {how_many}. They are in the model.json of {to} and nowhere else: this "
         "report and everybody else's files hold none of them."
     )
-    return join([tag("h2", "The result"), tag("p", text)])
+    return join(tag("h2", "The result"), tag("p", text))
 
 
 def _plain(value: float) -> str:

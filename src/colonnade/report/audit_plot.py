@@ -9,11 +9,10 @@ from pathlib import Path
 from colonnade.audit.verdict import Verdict
 from colonnade.report import words
 from colonnade.report.canvas import extent, frame, rule, ticks, write
-from colonnade.report.markup import Html, join, table, tag
-from colonnade.report.style import style
+from colonnade.report.document import document, write_document
+from colonnade.report.markup import Html, breakable, join, table, tag
 
 NAME = "audit.html"
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _SHEET = """
 .panels { display: grid; grid-template-columns: repeat(auto-fit,minmax(290px,1fr)); gap: 22px 26px; margin-top: 14px }
 .panels figure { margin: 0; min-width: 0 }
@@ -30,34 +29,18 @@ def write_audit(folder: str | Path, title: str, verdicts: Sequence[Verdict]) -> 
     """Write ``audit.html`` into a directory and return its path."""
     target = Path(folder) / NAME
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
-    partial.write_text(render_audit(title, verdicts), encoding="utf-8")
-    partial.replace(target)
-    return target
+    return write_document(target, render_audit(title, verdicts))
 
 
 def render_audit(title: str, verdicts: Sequence[Verdict]) -> str:
     """The audit as one HTML document."""
     real = [verdict for verdict in verdicts if not verdict.broken]
     broken = [verdict for verdict in verdicts if verdict.broken]
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"{title}: promised and shown"),
-        tag("style", Html(style() + _SHEET)),
-    )
     sections = [_section("real", "What is promised, and what an attacker can show", real)]
     if broken:
         sections.append(_section("twins", "Broken on purpose", broken))
-    body = tag(
-        "body",
-        tag("header", tag("div", "Colonnade · audit", class_="brand"), tag("h1", title), _lead(real, broken)),
-        tag("main", *sections),
-        tag("footer", tag("p", "Written by Colonnade. This file is complete in itself and asks nothing of a network.")),
-    )
-    return "<!DOCTYPE html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
+    header = [tag("div", "Colonnade · audit", class_="brand"), tag("h1", title), _lead(real, broken)]
+    return document(f"{title}: promised and shown", header, sections, _SHEET)
 
 
 def _lead(real: Sequence[Verdict], broken: Sequence[Verdict]) -> Html:
@@ -72,7 +55,7 @@ def _lead(real: Sequence[Verdict], broken: Sequence[Verdict]) -> Html:
             f"{_apart(escaped)}. That says nothing against a promise; play with more samples."
         )
     if said:
-        return join([tag("p", text, class_="note") for text in said])
+        return join(*[tag("p", text, class_="note") for text in said])
     praise = f"{words.counted(len(real), 'game')} played, and no attacker showed more than was promised."
     if broken:
         praise += f" {words.counted(len(broken), 'broken twin')}, and every one was caught."
@@ -107,7 +90,7 @@ def _table(verdicts: Sequence[Verdict]) -> Html:
     result = verdicts[0].result
     rows = [
         (
-            join([_breakable(v.game.name), tag("span", v.broken, class_="why") if v.broken else None]),
+            join(breakable(v.game.name), tag("span", v.broken, class_="why") if v.broken else None),
             v.game.story,
             words.epsilon(v.claimed),
             f"{v.result.epsilon_lower_bound:.3f}",
@@ -206,11 +189,6 @@ class _Panel:
             x, k = self._across(result.epsilon), result.epsilons.index(result.epsilon)
             drawn.append(rule(x, self._up(max(result.lower[k], 0.0)), x, self._up(result.claimed[k]), "edge"))
         return drawn
-
-
-def _breakable(name: str) -> Html:
-    """A long name may be broken after each slash and plus."""
-    return join(name.replace("/", "/\n").replace("+", "+\n").split("\n"), tag("wbr"))
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

@@ -173,11 +173,11 @@ def _label(text: str, room: float, y: float, beside: bool) -> tuple[Html, float]
     if beside:
         return write(room - _GAP, y + 15, text, "end"), y
     parts = wrap(text, room)
-    return join(write(0, y + 13 + LINE * k, part) for k, part in enumerate(parts)), y + LINE * len(parts) + 2
+    return join(*(write(0, y + 13 + LINE * k, part) for k, part in enumerate(parts))), y + LINE * len(parts) + 2
 
 
 def _plate(x: float, y: float, text: str) -> Html:
-    return join([rect(x, y + 1, extent(text) + 12, 16, "plate", rx=3), write(x + 6, y + 14, text, "tiny strong")])
+    return join(rect(x, y + 1, extent(text) + 12, 16, "plate", rx=3), write(x + 6, y + 14, text, "tiny strong"))
 
 
 def _hatch(key: str) -> Html:

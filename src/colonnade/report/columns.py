@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from colonnade.models.regression.design import owner_of
 from colonnade.report import words
 from colonnade.report.charts import Group
 
@@ -17,15 +18,9 @@ def grouped(
     members: dict[str, list[tuple[str, Sequence[float]]]] = {}
     for k in order:
         owner, column = owner_of(names[k], owners)
-        members.setdefault(owner, []).append((column, [row[k] for row in rows]))
+        members.setdefault(owner or "", []).append((column, [row[k] for row in rows]))
     ranked = [name for name in owners if name in members] + [name for name in members if name not in owners]
     return [Group(name or "columns", members[name]) for name in ranked], len(order)
-
-
-def owner_of(name: str, owners: Sequence[str]) -> tuple[str, str]:
-    """The party and the column in a name such as ``bank.income``."""
-    owner = max((owner for owner in owners if name.startswith(f"{owner}.")), key=len, default="")
-    return owner, name[len(owner) + 1 :] if owner else name
 
 
 def spoken(groups: Sequence[Group]) -> str:

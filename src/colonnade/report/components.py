@@ -29,11 +29,9 @@ def components(model: PCA, run: Run, owners: Sequence[str]) -> Html:
     """Explained variance and loadings."""
     rows = [[float(value) for value in row] for row in model.components_]
     return join(
-        [
-            tag("h2", "The result"),
-            _variance(model),
-            _loadings(model.feature_names_in_, rows[:_MOST_COMPONENTS], owners, len(rows)),
-        ]
+        tag("h2", "The result"),
+        _variance(model),
+        _loadings(model.feature_names_in_, rows[:_MOST_COMPONENTS], owners, len(rows)),
     )
 
 
@@ -70,22 +68,20 @@ def _variance(model: PCA) -> Html | None:
     more = f" The first {len(shown)} are drawn." if len(shown) < len(ratios) else ""
     spoken = "; ".join(f"{bar.label}: {bar.text}" for bar in items) + (f"; {band[1]}" if band else "")
     return join(
-        [
-            tag("p", f"{lead}{said}{more}"),
-            tag("h3", "Explained variance"),
-            figure(
-                "variance",
-                lambda key, width: charts.bars(
-                    key,
-                    width,
-                    items,
-                    title="Explained variance of each component",
-                    description=spoken,
-                    high=high,
-                    band=band,
-                ),
+        tag("p", f"{lead}{said}{more}"),
+        tag("h3", "Explained variance"),
+        figure(
+            "variance",
+            lambda key, width: charts.bars(
+                key,
+                width,
+                items,
+                title="Explained variance of each component",
+                description=spoken,
+                high=high,
+                band=band,
             ),
-        ]
+        ),
     )
 
 
@@ -110,21 +106,14 @@ def _loadings(names: list[str], components: list[list[float]], owners: Sequence[
     if kept > len(components):
         caption += f" The first {len(components)} of {kept} components are shown."
     return join(
-        [
-            tag("h3", "What the components are made of"),
-            figure(
-                "loadings",
-                lambda key, width: charts.heat(
-                    key,
-                    width,
-                    groups,
-                    heads,
-                    title="Loadings of the components, by party",
-                    description=text,
-                ),
-                caption,
+        tag("h3", "What the components are made of"),
+        figure(
+            "loadings",
+            lambda key, width: charts.heat(
+                key, width, groups, heads, title="Loadings of the components, by party", description=text
             ),
-        ]
+            caption,
+        ),
     )
 
 

@@ -42,7 +42,7 @@ def bytes_sent(run: Mapping[str, Any]) -> float | None:
 def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
     """Bars of seconds, and tables of rounds and bytes; None where nothing of it was recorded."""
     parts = [_time(run), _rounds(run), _traffic(run)]
-    return join([tag("h2", "Time and bytes"), *parts]) if any(parts) else None
+    return join(tag("h2", "Time and bytes"), *parts) if any(parts) else None
 
 
 def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
@@ -63,18 +63,16 @@ def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
     ]
     files = [tag("li", tag("code", name), ": ", what) for name, what in _FILES]
     return join(
-        [
-            tag("h2", "How to check it"),
-            tag(
-                "p",
-                "Every participant holds the same study file; its digest is below. Whoever has it can "
-                "account for the privacy figures again, without data and without asking anyone:",
-            ),
-            tag("pre", tag("code", "colonnade privacy STUDY.toml")),
-            named_values(found),
-            tag("h3", "Files beside this report"),
-            tag("ul", *files),
-        ]
+        tag("h2", "How to check it"),
+        tag(
+            "p",
+            "Every participant holds the same study file; its digest is below. Whoever has it can "
+            "account for the privacy figures again, without data and without asking anyone:",
+        ),
+        tag("pre", tag("code", "colonnade privacy STUDY.toml")),
+        named_values(found),
+        tag("h3", "Files beside this report"),
+        tag("ul", *files),
     )
 
 
@@ -109,7 +107,7 @@ def _time(run: Mapping[str, Any]) -> Html | None:
         ),
         caption,
     )
-    return join([tag("h3", "Seconds by phase"), tag("ul", *key, class_="key"), drawn])
+    return join(tag("h3", "Seconds by phase"), tag("ul", *key, class_="key"), drawn)
 
 
 def _rounds(run: Mapping[str, Any]) -> Html | None:
@@ -132,7 +130,7 @@ def _rounds(run: Mapping[str, Any]) -> Html | None:
         "Messages and bytes, before sealing, are those that all of them sent."
     )
     heads = ("Phase", "Rounds", "Messages", "Bytes")
-    return join([tag("h3", "Rounds by phase"), table(heads, rows, caption=caption, numeric=range(1, 4))])
+    return join(tag("h3", "Rounds by phase"), table(heads, rows, caption=caption, numeric=range(1, 4)))
 
 
 def _traffic(run: Mapping[str, Any]) -> Html | None:
@@ -151,7 +149,7 @@ def _traffic(run: Mapping[str, Any]) -> Html | None:
     caption = "Bytes at each participant, before sealing and as they travelled." + (
         f" The first {len(shown)}; run.json has {rest} more." if rest > 0 else ""
     )
-    return join([tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 7))])
+    return join(tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 7)))
 
 
 def _phases(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

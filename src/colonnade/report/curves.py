@@ -138,7 +138,7 @@ class _Plot:
                 stroke_dasharray=_DASHES[colour % len(_DASHES)],
             )
         )
-        return join([*drawn, *(_marker(x, y, colour) for x, y in spots)])
+        return join(*drawn, *(_marker(x, y, colour) for x, y in spots))
 
 
 def _marker(x: float, y: float, shape: int) -> Html:

@@ -31,16 +31,14 @@ def evaluation(given: Mapping[str, Any]) -> Html | None:
     if any(d for line in lines for _, _, d in line.points):
         about.append("Bands are one standard deviation" + (f" over {counted(int(runs), 'run')}." if runs else "."))
     return join(
-        [
-            tag("h2", "Does it work?"),
-            tag("p", tag("strong", str(given["title"]))) if given.get("title") else None,
-            figure(
-                "evaluation",
-                lambda key, width: chart.draw(key, width, title=f"{what} against epsilon", description=ends),
-                " ".join(about) or None,
-            ),
-            _numbers(lines, level, what),
-        ]
+        tag("h2", "Does it work?"),
+        tag("p", tag("strong", str(given["title"]))) if given.get("title") else None,
+        figure(
+            "evaluation",
+            lambda key, width: chart.draw(key, width, title=f"{what} against epsilon", description=ends),
+            " ".join(about) or None,
+        ),
+        _numbers(lines, level, what),
     )
 
 

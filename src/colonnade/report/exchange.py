@@ -30,8 +30,8 @@ _HEADS = (
     "Number of rows",
     "Weights",
 )
-_RELAYS = join([COORDINATOR, tag("span", "relays", class_="why")])
-_READS = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
+_RELAYS = join(COORDINATOR, tag("span", "relays", class_="why"))
+_READS = join("analyst", tag("span", "reads the result and nothing else", class_="why"))
 
 
 def title(model: GLM, columns: int) -> str:
@@ -43,14 +43,12 @@ def title(model: GLM, columns: int) -> str:
 def exchange(model: GLM, run: Run, owners: Sequence[str]) -> Html:
     """Facts, parties, released weights and promises."""
     return join(
-        [
-            tag("h2", "The result"),
-            _lead(model),
-            _facts(model.plan_),
-            _parties(model.plan_, owners),
-            coefficients(model, owners) if model.release else None,
-            _promises(model),
-        ]
+        tag("h2", "The result"),
+        _lead(model),
+        _facts(model.plan_),
+        _parties(model.plan_, owners),
+        coefficients(model, owners) if model.release else None,
+        _promises(model),
     )
 
 
@@ -63,7 +61,7 @@ def who_saw_what(model: GLM, run: Run, trust: Trust) -> Html:
     slopes, scores = f"noisy slopes of {active or 'the label'}", f"noisy scores of {words.listed(others)}"
     rows: list[tuple[object, ...]] = [
         (
-            join([name, tag("span", "holds the label", class_="why") if name == active else None]),
+            join(name, tag("span", "holds the label", class_="why") if name == active else None),
             "its own",
             "never",
             scores if name == active else slopes,
@@ -86,7 +84,7 @@ def who_saw_scores(model: KeptScores, run: Run, trust: Trust) -> Html:
     others = words.listed([name for name in trust.owners if name != to])
     rows: list[tuple[object, ...]] = []
     for name in trust.owners:
-        who = join([name, tag("span", "is told the scores", class_="why") if name == to else None])
+        who = join(name, tag("span", "is told the scores", class_="why") if name == to else None)
         told = (f"noisy scores of {others}", "none") if name == to else ("nothing", "its own")
         kept = ("of its own messages", "exact", "its own", "yes" if name == to else "no")
         rows.append((who, "its own", "never", *told, *kept))
@@ -99,7 +97,7 @@ def _seen(heads: Sequence[str], rows: Sequence[Sequence[object]], run: Run) -> H
     aligned = mapping(run.get("alignment"))
     last = "Besides what the alignment told, there was nothing else." if aligned else "There was nothing else."
     caption = f"What each role held or saw during the run, while not all parties pool it. {last}"
-    return join([tag("h2", "Who saw what"), table(heads, rows, caption=caption)])
+    return join(tag("h2", "Who saw what"), table(heads, rows, caption=caption))
 
 
 def _lead(model: GLM) -> Html:
@@ -143,7 +141,7 @@ def _parties(task: Mapping[str, Any], owners: Sequence[str]) -> Html | None:
         return None
     heads = ("Party", "Sent", "Noise", "Ridge", "Weights within", "Scores within", "Kept")
     caption = "Noise is the standard deviation on each number that a party sent. All other figures are public bounds."
-    return join([tag("h3", "The parties"), table(heads, rows, caption=caption, numeric=range(2, 6))])
+    return join(tag("h3", "The parties"), table(heads, rows, caption=caption, numeric=range(2, 6)))
 
 
 def _promises(model: GLM) -> Html:
@@ -153,7 +151,7 @@ def _promises(model: GLM) -> Html:
         "Epsilon is rounded up."
     )
     rows = [_promise(row) for row in model.guarantees_.besides(model.privacy_)]
-    return join([tag("h3", "What messages and weights tell"), table(heads, rows, caption=caption, numeric=(3,))])
+    return join(tag("h3", "What messages and weights tell"), table(heads, rows, caption=caption, numeric=(3,)))
 
 
 def _promise(row: Guarantee) -> tuple[object, ...]:

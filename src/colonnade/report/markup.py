@@ -34,12 +34,17 @@ def tag(name: str, /, *inside: object, **attributes: object) -> Html:
     )
     if name in _VOID:
         return Html(f"<{name}{given}>")
-    return Html(f"<{name}{given}>{join(inside)}</{name}>")
+    return Html(f"<{name}{given}>{join(*inside)}</{name}>")
 
 
-def join(parts: Iterable[object], between: str = "") -> Html:
+def join(*parts: object, between: str = "") -> Html:
     """Several parts as one piece of markup; parts that are ``None`` are left out."""
     return Html(between.join(escape(part) for part in parts if part is not None))
+
+
+def breakable(text: str, after: str = "/+") -> Html:
+    """A long name, which a browser may break after any of these characters."""
+    return join(*re.split(f"(?<=[{after}])", text), between=tag("wbr"))
 
 
 def table(
@@ -75,7 +80,7 @@ def table(
 
 def named_values(pairs: Iterable[tuple[str, object]]) -> Html | None:
     """A list of names, each with its value; one without a value is left out, and None is returned where all are."""
-    listed = [join([tag("dt", name), tag("dd", value)]) for name, value in pairs if value not in (None, "")]
+    listed = [join(tag("dt", name), tag("dd", value)) for name, value in pairs if value not in (None, "")]
     return tag("dl", *listed, class_="facts") if listed else None
 
 

@@ -9,14 +9,13 @@ from typing import Any
 from colonnade.privacy.statement import Statement
 from colonnade.report import cost, promise, words
 from colonnade.report.alignment import alignment, people
+from colonnade.report.document import document, write_document
 from colonnade.report.evaluation import evaluation as compared
 from colonnade.report.markup import Html, join, tag
 from colonnade.report.section import Model, Section
-from colonnade.report.style import style
 from colonnade.report.words import mapping, number
 
 NAME = "report.html"
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def render(
@@ -50,28 +49,11 @@ def render(
     kept = [(key, name, body) for key, name, body in sections if body]
     links = [tag("li", tag("a", name, href=f"#{key}")) for key, name, _ in kept]
     opening = [*_lead(run, statement, section.title(model, columns)), _figures(run, statement, columns)]
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"{title}: what was learned, and what was not"),
-        tag("style", Html(style())),
-    )
-    body = tag(
-        "body",
-        tag("header", _brand(), tag("h1", title), *opening),
-        tag(
-            "main",
-            tag("nav", tag("ul", *links), aria_label="Sections"),
-            *(tag("section", inside, id=key, aria_label=name) for key, name, inside in kept),
-        ),
-        tag(
-            "footer",
-            tag("p", "Written by Colonnade. This file is complete in itself and asks nothing of a network."),
-        ),
-    )
-    return "<!DOCTYPE html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
+    main = [
+        tag("nav", tag("ul", *links), aria_label="Sections"),
+        *(tag("section", inside, id=key, aria_label=name) for key, name, inside in kept),
+    ]
+    return document(f"{title}: what was learned, and what was not", [_brand(), tag("h1", title), *opening], main)
 
 
 def write_report(
@@ -83,11 +65,7 @@ def write_report(
     evaluation: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write ``report.html`` into the run directory and return its path."""
-    target = Path(folder) / NAME
-    partial = target.with_suffix(".partial")
-    partial.write_text(render(run, statement, model, section, evaluation), encoding="utf-8")
-    partial.replace(target)
-    return target
+    return write_document(Path(folder) / NAME, render(run, statement, model, section, evaluation))
 
 
 def _lead(run: Mapping[str, Any], statement: Statement, what: str) -> list[Html | None]:
@@ -136,4 +114,4 @@ def _brand() -> Html:
     shapes = [(2, 3, 22, 3), (4, 8, 3, 11), (11.5, 8, 3, 11), (19, 8, 3, 11), (2, 21, 22, 3)]
     bars = [tag("rect", x=x, y=y, width=wide, height=tall) for x, y, wide, tall in shapes]
     logo = tag("svg", *bars, viewBox="0 0 26 26", aria_hidden="true", focusable="false")
-    return tag("div", logo, tag("span", join(["Colonnade · report of a run"])), class_="brand")
+    return tag("div", logo, tag("span", join("Colonnade · report of a run")), class_="brand")

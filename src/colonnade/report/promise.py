@@ -9,7 +9,7 @@ from colonnade.privacy.statement import PROVEN, Row, Statement
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
 from colonnade.report.charts import Bar
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.markup import Html, breakable, join, table, tag
 
 _MOST_BARS = 24
 
@@ -29,7 +29,7 @@ def privacy(statement: Statement) -> Html:
     """The privacy table, what it means, and the assumptions under which it holds."""
     rows = [
         (
-            _breakable(row.who),
+            breakable(row.who, after="+"),
             tag("strong", words.epsilon(row.epsilon)),
             words.power(row.delta),
             row.adjacency.value,
@@ -42,14 +42,12 @@ def privacy(statement: Statement) -> Html:
     caption = "One line for each observer; names joined by + pool everything they see. Epsilon is rounded up."
     marks = ["beyond" if math.isinf(row.epsilon) else "" for row in statement.rows]
     return join(
-        [
-            tag("h2", "What each observer can learn about one person"),
-            _meaning(statement),
-            table(heads, rows, caption=caption, numeric=(1, 2), marks=marks, look="promise"),
-            _chart(statement),
-            tag("h3", "This holds as long as"),
-            tag("ul", *(tag("li", text) for text in statement.assumptions)),
-        ]
+        tag("h2", "What each observer can learn about one person"),
+        _meaning(statement),
+        table(heads, rows, caption=caption, numeric=(1, 2), marks=marks, look="promise"),
+        _chart(statement),
+        tag("h3", "This holds as long as"),
+        tag("ul", *(tag("li", text) for text in statement.assumptions)),
     )
 
 
@@ -80,11 +78,9 @@ def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, 
         "not as the analyst."
     )
     return join(
-        [
-            tag("h2", "Who saw what"),
-            table(heads, rows, caption=caption),
-            tag("p", tag("strong", "You are reading sizes and times. "), note, class_="note"),
-        ]
+        tag("h2", "Who saw what"),
+        table(heads, rows, caption=caption),
+        tag("p", tag("strong", "You are reading sizes and times. "), note, class_="note"),
     )
 
 
@@ -96,7 +92,7 @@ def _parties(trust: Trust, to: str | None, hidden: bool) -> list[tuple[object, .
     rows: list[tuple[object, ...]] = []
     for names, sits in ((seated, True), (others, False)):
         for some, told in _told(names, to):
-            who = join([words.listed(some), tag("span", _part(some, sits) if trust.committee else "", class_="why")])
+            who = join(words.listed(some), tag("span", _part(some, sits) if trust.committee else "", class_="why"))
             noise = "none" if some == [to] else "its own part"
             rows.append((who, "its own", "never", _share(trust, sits), noise, "of its own messages", count, told))
     return rows
@@ -106,14 +102,14 @@ def _coordinator(trust: Trust, to: str | None, hidden: bool) -> tuple[object, ..
     sits, relay = COORDINATOR in trust.committee, "relays"
     if sits:
         relay += ", and holds the third share" if len(trust.owners) == 2 else ", and sits on the committee"
-    who = join([COORDINATOR, tag("span", relay, class_="why")])
+    who = join(COORDINATOR, tag("span", relay, class_="why"))
     count = "exact, from the alignment" if hidden else "exact, from the sizes"
     told = "yes" if to is None else "no"
     return (who, "has none", "never", _share(trust, sits), "none", "of all messages", count, told)
 
 
 def _analyst(to: str | None) -> tuple[object, ...]:
-    who = join(["analyst", tag("span", "reads the result and nothing else", class_="why")])
+    who = join("analyst", tag("span", "reads the result and nothing else", class_="why"))
     count, told = ("noisy", "yes") if to is None else ("none", "no")
     return (who, "has none", "never", "none", "none", "none", count, told)
 
@@ -182,11 +178,6 @@ def _basis(row: Row) -> Html:
         return tag("span", "nothing", class_="why")
     lines = [*row.theorem.split(", "), f"by {row.route}"]
     return tag("span", *(tag("span", text, class_="why") for text in lines if text), class_="all")
-
-
-def _breakable(text: str) -> Html:
-    """A long name of a coalition may be broken after each plus."""
-    return join(text.replace("+", "+\n").split("\n"), tag("wbr"))
 
 
 def _part(names: list[str], seated: bool) -> str:

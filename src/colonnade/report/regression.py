@@ -28,13 +28,11 @@ def title(model: Regression, columns: int) -> str:
 def regression(model: Regression, run: Run, owners: Sequence[str]) -> Html:
     """Coefficients, facts and protection."""
     return join(
-        [
-            tag("h2", "The result"),
-            _lead(model),
-            _facts(model, mapping(run.get("task"))),
-            coefficients(model, owners),
-            _protection(model.protection_),
-        ]
+        tag("h2", "The result"),
+        _lead(model),
+        _facts(model, mapping(run.get("task"))),
+        coefficients(model, owners),
+        _protection(model.protection_),
     )
 
 
@@ -78,14 +76,12 @@ def coefficients(model: LinearModel, owners: Sequence[str]) -> Html:
         caption += f" The first {len(shown)} of {len(rows)} classes are shown."
     text = spoken(groups)
     return join(
-        [
-            tag("h3", "Coefficients"),
-            figure(
-                "coefficients",
-                lambda key, width: draw(key, width, groups, heads, title=title, description=text),
-                caption,
-            ),
-        ]
+        tag("h3", "Coefficients"),
+        figure(
+            "coefficients",
+            lambda key, width: draw(key, width, groups, heads, title=title, description=text),
+            caption,
+        ),
     )
 
 
@@ -97,10 +93,8 @@ def _protection(found: Mapping[str, float]) -> Html:
         "person were known. Epsilon is rounded up."
     )
     return join(
-        [
-            tag("h3", "What the result tells about each party's columns"),
-            table(("Party", "Epsilon"), rows, caption=caption, numeric=(1,)),
-        ]
+        tag("h3", "What the result tells about each party's columns"),
+        table(("Party", "Epsilon"), rows, caption=caption, numeric=(1,)),
     )
 
 

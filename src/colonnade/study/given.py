@@ -1,4 +1,4 @@
-"""What a study about new people is given: the public model, and each party's own weights where these are kept."""
+"""What a study about new people needs: the public model, and each party's own weights if parties keep them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOLD = "its kept weights cannot be used; its own log says why"
 
 
 def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
-    """The model in a file, if it is one that studies of this kind can be about."""
+    """The model in a file; an error if studies of this kind cannot use it."""
     found = Estimator.load(path)
     if (why := kind.why_not_about(found)) is not None:
         raise StudyError(f"{study}: task.model - {path} {why}")
@@ -26,14 +26,14 @@ def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
 
 
 def without_label(model: Any, party: str, schema: Schema) -> Schema:
-    """A schema without the columns that a model was fitted with and has no weights for: of new people, no label."""
+    """A schema without the columns that the model knows and has no weights for: new people have no label."""
     used, known = features(model, party), model.schemas_.get(party, schema).names
     unused = [name for name in schema.names if name in known and name not in used]
     return schema.without(unused) if used and unused else schema
 
 
 def bring(model: Estimator, party: str, kept: Path | None, config: Path) -> None:
-    """Give a model what this party kept of an earlier study, from its own machine; others hear no path."""
+    """Give a model what this party kept of an earlier study; errors that others see do not name the path."""
     if model.brings is None:
         return
     with _private():
@@ -48,7 +48,7 @@ def bring(model: Estimator, party: str, kept: Path | None, config: Path) -> None
 
 
 def check_folder(model: Estimator, kept: Path | None, out: Path) -> None:
-    """Refuse to run in the folder of what is brought: a run moves the files of an earlier one away."""
+    """Raise an error if the run directory holds the kept weights: a run moves the files of an earlier one away."""
     if model.brings is not None and kept is not None and kept.parent.resolve() == out.resolve():
         raise StudyError(
             f"the kept {model.brings} lie in {out}, whose files a new run moves away: choose another --out"

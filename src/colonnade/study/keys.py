@@ -1,4 +1,4 @@
-"""``[task]`` of a study file: its keys follow from the constructor of the kind's model."""
+"""``[task]`` of a study file: its keys are the parameters of the kind's model."""
 
 from __future__ import annotations
 
@@ -13,18 +13,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, crea
 
 from colonnade.errors import StudyError
 from colonnade.models import kinds
-from colonnade.models.parameters import (
-    FINITE,
-    NAMES_PARTIES,
-    REQUIRED,
-    SETS_PRICE,
-    STRICT,
-    Checked,
-    InFile,
-    Mark,
-)
+from colonnade.models.parameters import FINITE, NAMES_PARTIES, REQUIRED, SETS_PRICE, STRICT, Checked, InFile, Mark
 
-_BUDGET = ("epsilon", "delta")  # these stand in [budget]
+_BUDGET = ("epsilon", "delta")  # these are keys of [budget]
 
 
 class Part(BaseModel):
@@ -45,13 +36,13 @@ class TaskKeys(Part):
 
     @property
     def parties_named(self) -> dict[str, tuple[str, ...]]:
-        """For each key that names parties, whom it names."""
+        """For each key whose value names parties, the parties that it names."""
         marked = ((key, self.parameters_given[key]) for key in _marked(self.kind, NAMES_PARTIES))
         return {key: (value,) if isinstance(value, str) else tuple(value or ()) for key, value in marked}
 
     @property
     def own_price(self) -> str | None:
-        """The key by which the task sets its price itself, if it does."""
+        """The key by which the task sets the price; ``None`` if the budget sets it."""
         found = next((key for key in _marked(self.kind, SETS_PRICE) if self.parameters_given[key]), None)
         return found if found is None or self.parameters_given[found] is not True else f"{found} = true"
 
@@ -95,7 +86,7 @@ def _field(hint: Any, default: Any) -> tuple[Any, Any]:
 
 
 def _readable(hint: Any) -> Any:
-    """A type in which our marks are those of pydantic; nested sections know all their keys."""
+    """The type with our marks replaced by those of pydantic; dataclasses become sections with known keys."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         marks = [mark for mark in map(_validator, arguments[1:]) if mark is not None]
@@ -135,6 +126,6 @@ def _marks(hint: Any) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=64)
 def _marked(kind: str, mark: Mark) -> tuple[str, ...]:
-    """The keys of a kind that bear a mark."""
+    """The keys of a kind that have this mark."""
     hints = get_type_hints(kinds.load(kind).__init__, include_extras=True)
     return tuple(name for name, hint in hints.items() if mark in _marks(hint))

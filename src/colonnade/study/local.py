@@ -1,4 +1,4 @@
-"""The same study on one machine: every participant in a process of its own, over TLS on loopback."""
+"""A study on one machine: each participant in its own process, connected by TLS on loopback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.1
 
 @dataclass
 class Child:
-    """One participant's process, and the last word it said about itself."""
+    """One participant's process, the error that it reported, and its log."""
 
     name: str
     process: subprocess.Popen[str]
@@ -44,7 +44,7 @@ def run_local(
     ready: Callable[[], None] | None = None,
     approve: str | None = None,
 ) -> dict[str, Path]:
-    """Run a study with local processes; the run directories of all participants, or the first cause of failure.
+    """Run a study with local processes; returns all run directories, or raises the error that caused the others.
 
     The coordinator's key lies at ``coordinator/coordinator.key`` beside the study file and each party's
     configuration at ``NAME/party.toml``. The coordinator's run directory is ``out``, the parties' lie in it.
@@ -87,7 +87,7 @@ def folder_of(out: Path, name: str) -> Path:
 
 
 def local_configs(study: Study) -> dict[str, PartyConfig]:
-    """Every party's configuration, where a trial on one machine keeps it."""
+    """The configuration of each party, from its folder beside the study file."""
     found = {}
     for name in study.content.parties:
         path = study.folder / name / "party.toml"
@@ -98,27 +98,28 @@ def local_configs(study: Study) -> dict[str, PartyConfig]:
 
 
 def local_commands(study: Study, out: Path, approve: str | None = None) -> dict[str, list[str]]:
-    """The command line of every participant, as one would type it."""
+    """The command line of each participant."""
     python = [sys.executable, "-m", "colonnade"]
     key = study.folder / "coordinator" / "coordinator.key"
     tail = ["--pipe", "--out"]
     commands = {COORDINATOR: [*python, "coordinator", str(study.path), "--key", str(key), *tail, str(out)]}
     for name, config in local_configs(study).items():
-        config.approved(study, study.statement, None if approve is None else ByDigest(approve))  # or nobody starts
+        # A study that is not approved leads to an error here, before any process starts.
+        config.approved(study, study.statement, None if approve is None else ByDigest(approve))
         commands[name] = [*python, "party", str(study.path), str(config.path), *tail, str(folder_of(out, name))]
         commands[name] += [] if approve is None else ["--approve", approve]
     return commands
 
 
 def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
-    """The error that the others only heard of, if any participant failed."""
+    """The error that caused the failure of the others; ``None`` if no participant failed."""
     failed = [child for child in children.values() if child.process.returncode != 0]
     if not failed:
         return None
-    # Whoever was still waiting for the coordinator when it ended was interrupted by us.
+    # Participants that still waited for the coordinator when it ended were interrupted by this process.
     echoes = (PeerStopped.__name__, PeerLost.__name__, Interrupted.__name__)
     causes = [child for child in failed if child.error and child.error["error"] not in echoes]
-    # Who came too late found nobody there; that is a cause only if there is no other.
+    # A participant that came too late could not connect; that is the cause only if there is no other error.
     late = [child for child in causes if child.error and child.error["error"] == ConnectError.__name__]
     first = [child for child in causes if child not in late]
     child = next(iter([*first, *(c for c in failed if not c.error), *late, *failed]))
@@ -131,7 +132,7 @@ def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
 
 
 def _went_on_without(out: Path) -> list[str]:
-    """Whom the study did not need to the end, as the coordinator wrote down."""
+    """The participants that were lost and not needed, from the coordinator's record."""
     return list(json.loads((out / "run.json").read_text(encoding="utf-8")).get("lost", []))
 
 
@@ -144,7 +145,7 @@ def _start(name: str, command: list[str]) -> Child:
 
 
 def _listen(child: Child, progress: Progress) -> None:
-    """Read what a participant pipes: a JSON object a line, and anything else as its log."""
+    """Read a participant's output: JSON objects, one on each line; all other lines are its log."""
     for line in child.process.stdout or ():
         try:
             said = json.loads(line)
@@ -158,7 +159,7 @@ def _listen(child: Child, progress: Progress) -> None:
 
 
 def _wait(study: Study, children: Mapping[str, Child]) -> None:
-    """Until all have ended; once one has failed, the others get the time the study gives them."""
+    """Wait until all have ended; after a failure, only for the time that the study allows."""
     pending, until = dict(children), math.inf
     while pending and time.monotonic() < until:
         for name, child in list(pending.items()):
@@ -169,11 +170,11 @@ def _wait(study: Study, children: Mapping[str, Child]) -> None:
 
 
 def _patience(study: Study, children: Mapping[str, Child]) -> float:
-    """How long those who are still there are waited for, once somebody has failed."""
+    """How many seconds to wait for the participants that still run, after one has failed."""
     if children[COORDINATOR].process.returncode not in (None, 0):
-        return _GRACE_SECONDS / 2  # without the coordinator nobody can go on; those who were there know why
+        return _GRACE_SECONDS / 2  # without the coordinator nobody can go on
     failed = [child for child in children.values() if child.process.returncode not in (None, 0)]
-    # A spare one that ended without a word may be outlived; if not, the others will say so.
+    # The study may go on without a spare party that ended silently; if it cannot, the others will report it.
     if any(child.error or child.name not in spare(study.task) for child in failed):
         return study.content.limits.reconnect + _GRACE_SECONDS
     return math.inf

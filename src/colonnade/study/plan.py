@@ -1,6 +1,6 @@
-"""The inverse questions of a study: how many rounds fit, how many rows are enough, what would it cost.
+"""Questions about a study whose noise is given: how many rounds fit, how many rows are enough, what does it cost.
 
-The noise is given, either by the error that is wanted or as a multiple of the sensitivity; it is not calibrated.
+The noise is given by the error that is wanted, or as a multiple of the sensitivity; it is not calibrated.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Plan:
     error_on: str = "mean"
     """Which number the error is about."""
     guarantees: Promises | None = None
-    """Promises besides those of the statement, where the kind makes any."""
+    """Promises in addition to those of the statement; ``None`` where the kind makes none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -81,7 +81,7 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
 
 
 def least_rows(study: Study, amount: Amount) -> Plan:
-    """How many rows a study needs until this noise meets its budget."""
+    """The least number of rows with which this noise meets the budget of a study."""
     _check_budget(study)
     task = _adjustable(study, None)
     if task.why_no_rows is not None:
@@ -114,7 +114,7 @@ def _check_budget(study: Study) -> None:
 
 
 def _adjustable(study: Study, rows: int | None) -> Adjustable:
-    """The task, with whatever noise."""
+    """The task as one whose noise can be set freely; an error if this kind has none."""
     task = study.planner.adjustable(study.roster, rows)
     if task is None:
         raise StudyError(_not_planned(study))
@@ -122,7 +122,7 @@ def _adjustable(study: Study, rows: int | None) -> Adjustable:
 
 
 def _with_rows(study: Study, rows: int | None) -> Adjustable:
-    """The same about a number of rows that somebody stated."""
+    """The same, with a number of rows, which the study states or the user gives."""
     task = _adjustable(study, rows)
     if task.number_of_rows is None:
         raise StudyError(f"study {study.name!r} does not say how many rows there are: add --rows-given")
@@ -130,7 +130,7 @@ def _with_rows(study: Study, rows: int | None) -> Adjustable:
 
 
 def _not_planned(study: Study) -> str:
-    """What this study is, and what it would have to be."""
+    """The error sentence: what this study releases, and which studies can be planned."""
     chosen = ' (method "auto" chose it)' if study.content.task.parameters_given.get("method") == "auto" else ""
     return (
         f"study {study.name!r} of kind {study.content.task.kind} {study.task.released}{chosen}; a plan is for one "
@@ -140,7 +140,7 @@ def _not_planned(study: Study) -> str:
 
 
 def _priced(make: Callable[[int], Adjustable]) -> Callable[[int], tuple[Event, ...]]:
-    """Events, where noise that is too fine for the integers protects nobody."""
+    """A function that gives the events; noise that is too fine for the integers counts as no protection."""
 
     def events(number: int) -> tuple[Event, ...]:
         try:

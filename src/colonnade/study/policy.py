@@ -8,19 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.privacy import (
-    Budget,
-    Event,
-    Ledger,
-    NonPrivate,
-    PostProcessing,
-    Statement,
-    parse_budgets,
-)
+from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
@@ -34,7 +26,7 @@ from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 Approval = Literal["ask", "auto-within-budget", "never"]
 Approve = Callable[[Study, Statement], bool]
 LEAST_DIGITS = 32
-"""128 bits: two studies that agree in fewer digits of their digests can be searched for."""
+"""128 bits: with fewer digits, somebody could search for two studies whose digests begin alike."""
 
 
 class CapPart(BudgetPart):
@@ -42,13 +34,13 @@ class CapPart(BudgetPart):
 
 
 class PeriodPart(CapPart):
-    """``[[policy.periods]]``: the most that observers may learn from what is reserved within so many days."""
+    """``[[policy.periods]]``: the most that observers may learn from studies that are reserved within these days."""
 
     days: float = Field(gt=0, le=MOST_DAYS, strict=True)
 
 
 class PolicyPart(Part):
-    """``[policy]``: what this party takes part in."""
+    """``[policy]``: which studies this party takes part in."""
 
     approval: Approval = "ask"
     tasks: tuple[str, ...]
@@ -68,7 +60,7 @@ class PolicyPart(Part):
 
 
 class KeyColumnPart(Part):
-    """``[keys.NAME]``: where this party keeps a key of studies, and how it writes its dates."""
+    """``[keys.NAME]``: this party's column for a key of studies, and the format of its dates."""
 
     column: str = Field(min_length=1)
     format: str | None = Field(default=None, min_length=1)
@@ -91,8 +83,6 @@ class KeyColumnPart(Part):
 
 class PartyFile(Part):
     """The whole file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     data: str
@@ -119,7 +109,7 @@ class ByDigest:
     how = "the digest given with --approve"
 
     def __call__(self, study: Study, statement: Statement) -> bool:
-        """Whether it is this very study; anything else is refused with a sentence that says why."""
+        """True if the digest is that of this study; otherwise an error says why it is not."""
         if not re.fullmatch(rf"[0-9a-f]{{{LEAST_DIGITS},64}}", self.digits.lower()):
             raise PolicyError(f"--approve takes {LEAST_DIGITS} to 64 hexadecimal digits of the digest of the study")
         if not study.digest.startswith(self.digits.lower()):
@@ -130,13 +120,12 @@ class ByDigest:
         return True
 
 
+@dataclass(eq=False)
 class PartyConfig:
     """A party file, with its paths resolved."""
 
-    def __init__(self, path: Path, content: PartyFile) -> None:
-        self.path = path
-        self.content = content
-        self.name = content.name
+    path: Path
+    content: PartyFile
 
     @classmethod
     def load(cls, path: str | Path) -> PartyConfig:
@@ -146,6 +135,11 @@ class PartyConfig:
             return cls(path, PartyFile.model_validate(read_toml(path, "party file")))
         except ValidationError as error:
             raise StudyError(f"{path}: {first_problem(error)}") from None
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.content.name
 
     @property
     def data(self) -> Path:
@@ -164,12 +158,12 @@ class PartyConfig:
 
     @property
     def kept(self) -> Path | None:
-        """The weights that the party keeps of a model which studies ask about, if it named any."""
+        """The file of the weights that the party keeps of a model; ``None`` if its configuration names none."""
         return None if self.content.kept is None else self.path.parent / self.content.kept
 
     @property
     def alignments(self) -> Path:
-        """Where the party keeps what it knows of earlier alignments."""
+        """The folder in which the party keeps earlier alignments."""
         return self.ledger.parent / "alignments"
 
     @property
@@ -186,14 +180,14 @@ class PartyConfig:
 
     @property
     def approval(self) -> Approval:
-        """Who says yes to a study that the policy and the budget allow."""
+        """How a study that the policy and the budget allow is approved."""
         return self.content.policy.approval
 
     def approved(self, study: Study, statement: Statement, approve: Approve | None) -> str:
-        """How a study was approved, or a refusal; called before anything is reserved or sent."""
+        """How a study was approved, in words, or an error; called before anything is reserved or sent."""
         self._check_open()
         if isinstance(approve, ByDigest):
-            approve(study, statement)  # a digest of another study is a mistake, whoever else says yes
+            approve(study, statement)  # a digest of another study is a mistake, even where the policy approves
         if self.approval == "auto-within-budget":
             return "the policy, within its budget"
         if approve is None:
@@ -206,7 +200,7 @@ class PartyConfig:
         return str(getattr(approve, "how", "the calling program"))
 
     def table(self, schema: Schema, plan: KeyPlan | None = None) -> Table:
-        """The party's table, checked row by row before anything is sent; with the keys of a study that aligns."""
+        """The party's table, checked row by row before anything is sent; with keys if the study aligns people."""
         if plan is None and self.content.id is None:
             raise StudyError(
                 f"{self.path.name} of {self.name} names no id column, and the study has no [align]: "
@@ -219,20 +213,20 @@ class PartyConfig:
         return table
 
     def estimator(self, study: Study) -> Estimator:
-        """The study's model, with this party's own weights where these are kept; checked before anything is sent."""
+        """The study's model, with this party's own weights if the study needs them; checked before anything is sent."""
         model = study.estimator()
         bring(model, self.name, self.kept, self.path)
         return model
 
     def check_membership(self, study: Study) -> None:
-        """Refuse a study that this party is not in."""
+        """Raise an error if this party is not in the study."""
         if self.name not in study.content.parties:
             raise PolicyError(
                 f"{self.name} is not a party of study {study.name!r}; those are {', '.join(study.content.parties)}"
             )
 
     def check(self, study: Study) -> None:
-        """Refuse a study that the policy does not allow, before joining it."""
+        """Raise an error if the policy does not allow the study."""
         self.check_membership(study)
         self._check_open()
         policy = self.content.policy
@@ -254,12 +248,12 @@ class PartyConfig:
         self._check_align(study)
 
     def charged(self, study: Study) -> tuple[Event, ...]:
-        """What the study reveals that this party answers for: not what is opened to nobody but itself."""
+        """The events that are charged to this party: all but those that are opened to this party alone."""
         others = tuple(event for event in study.events if audience_of(event) != (self.name,))
         return others or (PostProcessing(f"opened to {self.name} alone", audience=(self.name,)),)
 
     def check_budget(self, study: Study) -> None:
-        """Refuse a study that the caps do not allow; nothing is reserved, and no ledger is made."""
+        """Raise an error if the caps do not allow the study; nothing is reserved, and no ledger is made."""
         asked = (study.name, self.charged(study), study.trust, self.caps, self.periods)
         if self.ledger.exists():
             Ledger(self.ledger).check(*asked)
@@ -267,12 +261,12 @@ class PartyConfig:
             check_without_ledger(*asked)
 
     def note_time(self) -> bool:
-        """See :meth:`Ledger.note_time`; only periods look at dates."""
+        """Call :meth:`Ledger.note_time` where it matters: if there are periods and a ledger."""
         return bool(self.periods) and self.ledger.exists() and Ledger(self.ledger).note_time()
 
     @property
     def ledger_news(self) -> str | None:
-        """What a person should know of the ledger before the study: that there is none, or no chain in it."""
+        """A warning about the ledger before the study: that there is none, or that it has no chain; else ``None``."""
         if not self.ledger.exists():
             return f"new ledger {self.ledger}: nothing on record before this study"
         if not Ledger(self.ledger).chained:
@@ -284,7 +278,7 @@ class PartyConfig:
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
 
     def _check_exact(self, study: Study) -> None:
-        """Exact answers are no part of any epsilon: each recipient must have been named beforehand."""
+        """Raise an error for exact answers to a party that the policy does not name: no epsilon covers them."""
         exact = [event for event in self.charged(study) if isinstance(event, NonPrivate)]
         told = {name for event in exact for name in event.audience or ("everyone",)}
         if beyond := sorted(told - set(self.content.policy.exact)):
@@ -294,7 +288,7 @@ class PartyConfig:
             )
 
     def _check_align(self, study: Study) -> None:
-        """Weaker ways of matching people are outside every epsilon too: each must have been named beforehand."""
+        """Raise an error for a way of matching people that the policy does not name: no epsilon covers it."""
         aligning, allowed = study.aligning, self.content.policy.align
         if self.content.policy.hidden and not (aligning is not None and aligning.hidden):
             tells = "has no [align]" if aligning is None else "tells each party whom of its people all the others hold"
@@ -311,7 +305,7 @@ class PartyConfig:
             )
 
     def _check_cap(self, cap: Budget, study: Study) -> None:
-        """A cap on nobody protects nobody: its name must occur in this study or in an earlier one."""
+        """Raise an error if a cap names an observer that is neither in this study nor in an earlier one."""
         try:
             cap.observers(study.trust, alike=lambda _: 0)
         except PrivacyError as error:

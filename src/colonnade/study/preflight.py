@@ -1,4 +1,4 @@
-"""What a study would cost, before anybody says yes: epsilon per observer, bytes, rounds, memory, time, bits."""
+"""What a study would cost, before it is approved: epsilon for each observer, bytes, rounds, memory, time, bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colonnade.study.spec import Study
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What it takes to run a study, for lists of ``rows`` people."""
+    """What a run of the study needs, for lists of ``rows`` people."""
 
     rows: int
     columns: int
@@ -25,7 +25,7 @@ class RunFigures:
     value_bits: int
     system_bits: int
     primes: int
-    """None, and no bits of them, where nobody holds shares."""
+    """The number of primes; 0, like ``system_bits``, where nobody holds shares."""
     law: str
     noise_std: float
     noise_on: str
@@ -65,22 +65,22 @@ class RunFigures:
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a study would cost, for whom, and whose budget decides."""
+    """What a study would cost, and whose budget decides."""
 
     study: str
     digest: str
     statement: Statement
     binding: Binding | None
-    """``None`` where the study states no budget: the task sets its own price then."""
+    """``None`` where the study has no budget, because the task sets the price."""
     alignment: Alignment | None
-    """``None`` where the parties bring equal ids."""
+    """``None`` where the parties do not align people."""
     run: RunFigures | None
-    """``None`` where there is no program to run."""
+    """``None`` where the study cannot be run."""
     details: Details
-    """What is particular to the kind."""
+    """What depends on the kind."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, those of the run and of the kind among the others."""
+        """Plain values for JSON, in one dictionary with those of the run and of the kind."""
         common = {
             "study": self.study,
             "digest": self.digest,
@@ -93,7 +93,7 @@ class Preflight:
 
 
 def preflight(study: Study, rows: int | None = None) -> Preflight:
-    """Cost of a study, sized for tables of so many rows (default: the number it states, or the most it allows)."""
+    """What a study would cost, for tables of ``rows`` rows (default: the number that it states or allows)."""
     if study.task.rows_fixed and rows is not None:
         raise StudyError(
             f"the number of rows of kind {study.content.task.kind} stands in the study file, where it decides the "
@@ -116,13 +116,13 @@ def _run(study: Study, rows: int) -> RunFigures | None:
         return None
     joint = rows
     if study.aligning is not None and study.roster.hidden:
-        # Nobody knows who matched, so the joint table is as long as all lists together.
+        # Nobody knows who matched, so the joint table has as many rows as all lists together.
         joint = len(study.content.parties) * (study.aligning.pad_to or rows)
     return RunFigures.of(study.task, study.participants, rows, joint)
 
 
 def _rows(study: Study) -> int:
-    """How long the parties' lists may be."""
+    """The largest number of rows that the parties' lists may have."""
     most: int = study.task.rows_stated or study.task.rows_limit
     shared = most // (len(study.content.parties) if study.roster.hidden else 1)
     longest = None if study.aligning is None else study.aligning.longest

@@ -1,10 +1,9 @@
-"""The run directory: what happened, in files that outlive the process.
+"""The run directory: files about what happened in a run.
 
 ``run.json`` (who, when, how long, how many rounds and bytes, how it ended), ``privacy.json`` (the statement),
 ``events.jsonl`` (a line for each thing that happened), the model, and ``report.html``. Sizes and times tell
-the number of rows, so whoever reads the coordinator's directory sees what the coordinator sees, not what the
-analyst sees. A party's own directory is for the party alone; where a party keeps weights of its own, they are in
-``kept.json``, which only its user can read.
+the number of rows, so a reader of the coordinator's directory learns as much as the coordinator, more than the analyst.
+A party's directory is for that party alone; weights that it keeps are in ``kept.json``, which only its user can read.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import StorageError, StudyError
+from colonnade.models import files
 from colonnade.privacy import Statement
 
 KEPT = "kept.json"
@@ -52,7 +52,7 @@ class RunRecord:
         self._write()
 
     def _put_earlier_away(self) -> None:
-        """Keep an earlier run of this directory under ``earlier/``: its result was paid for."""
+        """Move the files of an earlier run to ``earlier/``: its result is not lost, because its budget is spent."""
         there = [self.folder / name for name in FILES if (self.folder / name).exists()]
         if not there:
             return
@@ -63,7 +63,7 @@ class RunRecord:
             path.rename(place / path.name)
 
     def note(self, what: str, **details: Any) -> None:
-        """Append one line to ``events.jsonl``, durably."""
+        """Append one line to ``events.jsonl``; it is on disk when this returns."""
         line = {"time": _now(), "what": what, **details}
         with self._written("events.jsonl"), (self.folder / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -71,7 +71,7 @@ class RunRecord:
             os.fsync(file.fileno())
 
     def paid(self) -> None:
-        """From here on a line that cannot be written does not end the study: ``lost`` says why it is missing."""
+        """From now on a line that cannot be written raises no error: ``lost`` says why it is missing."""
         self._paid = True
 
     def statement(self, statement: Statement) -> None:
@@ -79,11 +79,11 @@ class RunRecord:
         self._dump("privacy.json", statement.to_dict())
 
     def finish(self, **facts: Any) -> None:
-        """The run succeeded."""
+        """Record that the run succeeded."""
         self._end("finished", facts)
 
     def fail(self, error: str, message: str, exit_code: int) -> None:
-        """The run failed, with the sentence that the user saw; that it cannot be written down is no news then."""
+        """Record that the run failed, with the sentence that the user saw; raises no error of its own."""
         self.paid()
         self.note("failed", error=error, message=message, exit_code=exit_code)
         self._end("failed", {"error": error, "message": message, "exit_code": exit_code})
@@ -107,16 +107,8 @@ class RunRecord:
         self._dump("run.json", self._facts)
 
     def _dump(self, name: str, content: Any) -> None:
-        target = self.folder / name
-        partial = target.with_suffix(".partial")
         with self._written(name):
-            try:
-                partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-                partial.replace(target)
-            except OSError:
-                with suppress(OSError):
-                    partial.unlink(missing_ok=True)
-                raise
+            files.replace_file(self.folder / name, (json.dumps(content, indent=1) + "\n").encode())
 
     @contextmanager
     def _written(self, name: str) -> Iterator[None]:

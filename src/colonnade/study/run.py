@@ -1,4 +1,4 @@
-"""A study in earnest: one participant of it in this process, over TLS through the coordinator's hub."""
+"""A real run of a study: one participant in this process, connected by TLS through the coordinator's hub."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXCUSE_SECONDS = 5.0
 def run_party(
     study: Study, config: PartyConfig, out: Path, progress: Progress = silent, *, approve: Approve | None = None
 ) -> Estimator:
-    """Take part as an owner: check everything here first, get it approved, reserve the budget, then join.
+    """Take part as an owner: check everything on this machine, ask for approval, reserve the budget, then join.
 
     ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
     """
@@ -72,9 +72,9 @@ def run_party(
 def run_coordinator(
     study: Study, key: Path, out: Path, progress: Progress = silent, *, listen: str | None = None
 ) -> Estimator:
-    """Relay between the parties and publish the result; hold a seat where there are only two parties.
+    """Relay messages between the parties and publish the result; with only two parties, also hold shares.
 
-    ``listen`` is where the hub listens when that is not the address the parties dial (behind a proxy, say).
+    ``listen`` is the address at which the hub listens, if the parties dial another one, for example that of a proxy.
     """
     digest = study.runnable().digest
     record = RunRecord(out, participant=COORDINATOR, study=study.name, digest=digest)
@@ -119,7 +119,7 @@ def _arithmetic(task: Task) -> dict[str, Any]:
 
 
 def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:
-    """This participant's key, which must belong to the certificate that the study pins."""
+    """This participant's key; an error if it does not belong to the certificate that the study pins."""
     identity = Identity.load(key, key.with_suffix(".crt"))
     identity.certificate.check_pin(certificates[name].fingerprint, str(key.with_suffix(".crt")))
     return identity
@@ -148,7 +148,7 @@ def join(
 
 
 def _dialled(address: str) -> str:
-    """Where to dial a hub that listens at ``address``: every interface includes loopback."""
+    """The address to dial for a hub on this machine that listens at ``address``."""
     host, _, port = address.rpartition(":")
     return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104 - recognised, not bound
 
@@ -178,7 +178,7 @@ def _play(
 
 @contextmanager
 def _recorded(record: RunRecord) -> Iterator[None]:
-    """Write down how the run ended, whatever happens."""
+    """Record how the run ended, also after an error."""
     try:
         yield
     except ColonnadeError as error:
@@ -193,7 +193,7 @@ def _recorded(record: RunRecord) -> Iterator[None]:
 
 
 def _save(model: Estimator, record: RunRecord) -> None:
-    """Write the model down; if that is impossible the error carries it, since it was paid for."""
+    """Write the model to its file; if that fails, the error holds the model, because its privacy budget is spent."""
     target = record.folder / "model.json"
     try:
         model.save(target)
@@ -208,7 +208,7 @@ def _save(model: Estimator, record: RunRecord) -> None:
 
 
 def _keep(model: Estimator, record: RunRecord) -> None:
-    """What a party alone ends with is written first; only then is the study booked as ended well."""
+    """Write what this party keeps for itself, before the ledger records that the study succeeded."""
     if model.keeps is None:
         return
     target = record.folder / KEPT
@@ -230,7 +230,7 @@ def _lost(model: Estimator, target: Path, why: str, elsewhere: str) -> StorageEr
 
 
 def _finish(record: RunRecord, **facts: Any) -> None:
-    """The end of a run whose model is saved; a record with gaps is said to have them."""
+    """End a run whose model is saved; an error tells if some lines of its record could not be written."""
     record.finish(**facts)
     if record.lost:
         raise StorageError(
@@ -239,7 +239,7 @@ def _finish(record: RunRecord, **facts: Any) -> None:
 
 
 def _reserved(study: Study, config: PartyConfig, record: RunRecord, approve: Approve | None) -> tuple[Ledger, Entry]:
-    """The reservation of an approved study; nobody is asked about one that is over budget anyway."""
+    """Check the budget, ask for approval, and reserve the budget in the ledger."""
     events, trust, limits = config.charged(study), study.trust, (config.caps, config.periods)
     if config.note_time():
         record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
@@ -259,7 +259,7 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
     try:
         yield
     except BaseException:
-        record.paid()  # whatever happens now, the first cause is what is reported
+        record.paid()  # so that the first error is reported, and no later one
         with suppress(LedgerError):
             record.note(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
         raise
@@ -269,7 +269,7 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
 
 
 def _given_back(ledger: Ledger, entry: Entry) -> str:
-    """Release what was never sent; what came of it."""
+    """Release the reservation if no share was sent; returns a sentence for the record."""
     state = next((now.state for now in ledger.entries() if now.id == entry.id), "gone")
     if state == "reserved":
         ledger.release(entry)
@@ -281,7 +281,7 @@ def _given_back(ledger: Ledger, entry: Entry) -> str:
 
 @contextmanager
 def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certificate]) -> Iterator[None]:
-    """A party that cannot join says so to the others, in public words, so that nobody waits for it."""
+    """If this party cannot join, tell the others in public words, so that nobody waits for it."""
     try:
         yield
     except ColonnadeError as error:

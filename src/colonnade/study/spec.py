@@ -1,4 +1,4 @@
-"""The study file: what is asked, of whom, at what price. Public, and equal at every participant."""
+"""The study file: what is computed, by whom, at what price. It is public, and the same for every participant."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,7 @@ from colonnade.models import kinds
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Planner
+from colonnade.models.regression.design import owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
 from colonnade.privacy.observers import check_delta
@@ -50,20 +51,20 @@ class BudgetPart(Part):
 
 
 class PricePart(BudgetPart):
-    """``[budget]``: as above; the task may set its price itself instead (``epsilon_by_party``, ``exact``)."""
+    """``[budget]``: a budget; without epsilon if the task sets the price (``epsilon_by_party``, ``exact``)."""
 
     epsilon: float | dict[str, float] | None = None  # type: ignore[assignment]
 
 
 class CommitteePart(Part):
-    """``[committee]``: who holds shares, and how many of them may pool what they hold."""
+    """``[committee]``: who holds shares, and how many of them together learn nothing from their shares."""
 
     seats: tuple[str, ...] = ()
     threshold: int | None = None
 
 
 class CoordinatorPart(Part):
-    """``[coordinator]``: where the parties dial."""
+    """``[coordinator]``: the address that the parties dial."""
 
     address: str
 
@@ -133,7 +134,7 @@ class StudyFile(Part):
         return self
 
     def _check_without_shares(self) -> None:
-        """Refuse sections of a study in which somebody would hold shares: of numbers, or of who matched."""
+        """Raise an error for sections that need shares, of numbers or of who matched."""
         kind = self.task.kind
         if "committee" in self.model_fields_set:
             raise ValueError(
@@ -147,7 +148,7 @@ class StudyFile(Part):
 
     @model_validator(mode="after")
     def _one_price(self) -> StudyFile:
-        """Epsilon stands in one place: in the budget, or in the task."""
+        """Raise an error unless epsilon is given in exactly one place: in the budget, or in the task."""
         own = self.task.own_price
         if own and self.budget.epsilon is not None:
             raise ValueError(f"budget.epsilon has no meaning beside task.{own}: leave one of them out")
@@ -156,16 +157,16 @@ class StudyFile(Part):
         return self
 
 
+@dataclass(eq=False)
 class Study:
     """A study file together with the schemas and certificates beside it."""
 
-    def __init__(self, path: Path, content: StudyFile) -> None:
-        self.path = path
-        self.content = content
+    path: Path
+    content: StudyFile
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """Read and check a study file; the error names the key that is wrong."""
+        """Read and check a study file; an error names the key that is wrong."""
         path = Path(path)
         raw = read_toml(path, "study file")
         section = ""
@@ -188,12 +189,12 @@ class Study:
 
     @property
     def folder(self) -> Path:
-        """Where the study's other public files lie."""
+        """The folder of the study's other public files."""
         return self.path.parent
 
     @property
     def participants(self) -> tuple[str, ...]:
-        """Everyone on the wire: the parties and the coordinator."""
+        """The names of all participants: the parties and the coordinator."""
         return (*self.content.parties, COORDINATOR)
 
     @cached_property
@@ -212,12 +213,12 @@ class Study:
 
     @cached_property
     def aligning(self) -> Aligning | None:
-        """How the parties find the people that they all hold; ``None`` where they bring equal ids."""
+        """The alignment task, by which parties find their common people; ``None`` where their ids are the same."""
         return None if self.content.align is None else self.content.align.aligning(self.roster.trust)
 
     @property
     def model_file(self) -> Path | None:
-        """The public model that the study predicts with; equal copies lie beside everyone's study file."""
+        """The path of the public model that the study predicts with; each participant has the same copy."""
         named = self.content.task.parameters_given.get("model")
         return None if named is None else self.folder / named
 
@@ -229,11 +230,11 @@ class Study:
         return public_model(self.model_file, kinds.load(self.content.task.kind), self.path)
 
     def _check_label(self) -> None:
-        """The label must be a column that its party brings to this study."""
+        """Raise an error unless the label is a column that its party brings to this study."""
         label = self.content.task.parameters_given.get("label")
         if label is None:
             return
-        owner, column = split_label(label, self.roster.schemas)
+        owner, column = owner_of(label, self.roster.schemas)
         if owner is None:
             raise StudyError(f"{self.path}: task.label names {label!r}, and no party of the study begins it")
         if column not in self.roster.schemas[owner].names:
@@ -242,7 +243,7 @@ class Study:
             raise StudyError(f"{self.path}: task.label - {owner} brings no column {column!r} to this study; {hint}")
 
     def runnable(self) -> Study:
-        """This study, if there is a program for it; to be asked before anything is made or sent."""
+        """This study, if it can be run; otherwise an error, before anything is written or sent."""
         if (why := self.planner.why_not_run) is not None:
             raise StudyError(f"study {self.name!r} {why}: see what it costs with `colonnade privacy {self.path.name}`")
         return self
@@ -254,7 +255,7 @@ class Study:
 
     @cached_property
     def planner(self) -> Planner:
-        """What the task follows from; of a study that can be run, an unfitted model."""
+        """The object that plans the task; if the study can be run, it is an unfitted model."""
         return self._planner()
 
     def _planner(self) -> Planner:
@@ -269,12 +270,12 @@ class Study:
 
     @cached_property
     def binding(self) -> Binding | None:
-        """Whose budget decides; nothing where the study states none, because the task sets its own price."""
+        """The budget that decides the noise; ``None`` where the task sets the price."""
         return binding(self.events, self.trust, self.budgets) if self.budgets else None
 
     @property
     def trust(self) -> Trust:
-        """Whom promises and budgets are about; the committee is that of the task, which may have none."""
+        """The owners and the committee of the task, which may have no committee."""
         trust: Trust = self.task.trust
         return trust
 
@@ -285,7 +286,7 @@ class Study:
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """What each observer may learn at most; nothing is said of them where the task sets its own price."""
+        """The most that each observer may learn; empty where the task sets the price."""
         price = self.content.budget
         return () if price.epsilon is None else parse_budgets(price.epsilon, price.delta)
 
@@ -295,13 +296,13 @@ class Study:
         return self.stated(self.task)
 
     def stated(self, task: Priced) -> Statement:
-        """What a task would cost that takes the place of this study's own."""
+        """The privacy statement of this study with another task."""
         delta, also = self.content.budget.delta, self.roster.assumptions
         return Statement.of(task.events, task.trust, delta, clipped=task.clipped, also=also)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything the participants must agree on, down to the order of the parties and the noise."""
+        """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:
@@ -329,7 +330,7 @@ class Study:
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The content of a TOML file, or one sentence that says why not."""
+    """The content of a TOML file; an error says why it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -339,7 +340,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 def first_problem(error: ValidationError, section: str = "") -> str:
-    """The first thing that is wrong, in words; ``section`` is where in the file the checked part stands."""
+    """The first problem, as a sentence; ``section`` is the section of the file that was checked."""
     problem = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in (*filter(None, [section]), *problem["loc"]))
     said = problem["msg"].removeprefix("Value error, ")
@@ -360,18 +361,12 @@ _SAID = {
 
 
 def _as_written(check: Callable[[], object], value: Any) -> Any:
-    """A value as it was written, before anything is made a number that is none; the error then names its key."""
+    """The value unchanged, after a check; a wrong one becomes a ValueError, so that pydantic names its key."""
     try:
         check()
     except PrivacyError as error:
         raise ValueError(f"- {error}") from None
     return value
-
-
-def split_label(label: str, parties: Iterable[str]) -> tuple[str | None, str]:
-    """The party and the column of a label; names of parties may have dots themselves."""
-    owner = max((name for name in parties if label.startswith(f"{name}.")), key=len, default=None)
-    return owner, label[len(owner) + 1 :] if owner else label
 
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:

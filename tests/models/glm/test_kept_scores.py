@@ -204,7 +204,7 @@ def test_bad_questions_are_refused_before_anything_is_sent(model, known, tmp_pat
         model.joint_scores(strange, epsilon=1.0)
     alone = GLM.load(model.save(tmp_path / "model.json"))
     alone.load_kept(model.save_kept(tmp_path / "left.json", "left"))
-    with pytest.raises(StudyError, match="are not at hand"):
+    with pytest.raises(StudyError, match="are not in this process"):
         alone.joint_scores(known, epsilon=5.0)
     question = KeptScores(model)
     task = replace(question.draft(known.roster, 800), model="another")

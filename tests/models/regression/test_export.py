@@ -12,7 +12,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from colonnade import Schema, flag, number
 from colonnade.errors import StudyError
 from colonnade.models import LinearRegression, LogisticRegression, Roster
-from colonnade.models.export import finite
+from colonnade.models.saved import finite
 from colonnade.tables import read_table
 from colonnade.tables.people import population as made_up
 

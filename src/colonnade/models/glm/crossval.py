@@ -1,4 +1,4 @@
-"""Choosing parameters of generalised linear models without a free look: every run and every score is paid for."""
+"""Choosing parameters of generalised linear models by cross-validation; every run and every score is charged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIXED = ("label", "epsilon", "delta", "rows", "release")
 
 @dataclass(frozen=True)
 class Candidate:
-    """One choice of parameters, and what the metric was on each fold that it was not fitted to."""
+    """One choice of parameters, and the metric on each fold, by a fit without that fold."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -50,10 +50,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """What the party with the label learned about its candidates, and what all of it together cost.
+    """What the party with the label learned about the candidates, and the cost of all of it.
 
-    ``multiplier`` is the noise of every run over its sensitivity, and ``alone`` what it would be for a single fit of
-    the first candidate under the same budget.
+    ``multiplier`` is the noise of every run, divided by its sensitivity; ``alone`` is the same for a single fit of the
+    first candidate under the same budget.
     """
 
     active: str
@@ -67,12 +67,12 @@ class CrossValidation:
 
     @property
     def best(self) -> Candidate:
-        """The candidate with the best mean; of equals the first."""
+        """The candidate with the best mean; the first one if several are equal."""
         return (min if self.metric == "loss" else max)(self.candidates, key=lambda each: each.mean)
 
     @property
     def runs(self) -> int:
-        """How many fits were paid for, and as many questions."""
+        """The number of fits that were charged; there were as many questions."""
         return self.folds * len(self.candidates)
 
     def to_dict(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _planned(models: Mapping[str, GLM], people: Federation, rows: int, folds: in
     rough = calibrated(_drafts(models, people, rows, folds, 1.0))
     runs = calibrated(_drafts(models, people, rows, folds, glm_plan.multiplier(rough[0].fit)))
     for run in runs:
-        _ = run.fit.bound, run.ask.bound  # refused now, not in the middle
+        _ = run.fit.bound, run.ask.bound  # raises its error now, not after some runs
     return runs, glm_plan.multiplier(runs[0].fit.calibrated(budgets))
 
 
@@ -221,12 +221,12 @@ def _drafts(models: Mapping[str, GLM], people: Federation, rows: int, folds: int
 
 
 def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -> float:
-    """Fit without the fold, ask about it, and let the party with the label compare."""
+    """Fit without the fold, ask for scores of its people, and compute the metric at the party with the label."""
 
     def learn(me: Owner, table: Table) -> Outcome:
         return model.owner(me, _part(table, run.fold, folds, held=False), run.fit)
 
-    learned = people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit)).results
+    learned = people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit))
     model.conclude(people.roster, run.fit, Everyone.of(learned, run.fit))
     question = KeptScores(model)
     ask = replace(run.ask, model=model.digest)
@@ -236,13 +236,13 @@ def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -
         answers = question.owner(me, part, ask)
         return None if answers is None else _compared(model, question, answers, part, metric)
 
-    compared = people.run(ask, compare, lambda me: question.coordinator(me, ask)).results
+    compared = people.run(ask, compare, lambda me: question.coordinator(me, ask))
     value: float = compared[ask.active]
     return value
 
 
 def _compared(model: GLM, question: KeptScores, answers: Answers, held: Table, metric: str) -> float:
-    """At the party with the label: how well the joint scores tell its labels."""
+    """The metric: how well the joint scores predict the labels; computed at the party with the label."""
     scores, family = question.linear(answers), model.family_
     centred = model.design_.centred(answers.task.active)
     labels = labels_for(family, held.schema.columns[str(centred.label)], centred.labels(held))

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models import export
 from colonnade.models.glm import export as glm_export, kept as glm_kept, metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.kept import Everyone
-from colonnade.models.linear_model import LinearModel, Matrix, People, table_of
+from colonnade.models.linear_model import LinearModel
+from colonnade.models.newcomers import Matrix, People, table_of
 from colonnade.models.regression.design import Design
+from colonnade.models.saved import epsilons, texts
 from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
@@ -31,9 +31,16 @@ Vector = NDArray[np.float64]
 
 
 class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
-    """What can be done with a generalised linear model once it is fitted, here or elsewhere."""
+    """A fitted generalised linear model: its weights, predictions and promises."""
 
     keeps = "weights"
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "method": str,
+        "noise_std": float,
+        "plan": dict,
+        "protection": epsilons,
+    }
     family: str
     family_options: Mapping[str, Any] | None
     noise_std_: float
@@ -76,13 +83,13 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return self._released
 
     def linear(self) -> tuple[Matrix, Matrix]:
-        """The released weights, or else those that all parties kept, if all of them are at hand."""
+        """The released weights, or else those that the parties kept; an error if some are not in this process."""
         if self._released is not None:
             return self._released
         if missing := [party for party in self.schemas_ if party not in self.kept_]:
             raise StudyError(
-                f"the weights of {', '.join(missing)} are kept there and not at hand: ask for scores by joint_scores, "
-                "or fit with release=True"
+                f"the weights of {', '.join(missing)} are kept there and not in this process: ask for scores by "
+                "joint_scores, or fit with release=True"
             )
         return glm_kept.combined(self.kept_, self.family_, self.design_)
 
@@ -90,7 +97,9 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         """One party's centred rows with the constant, and the weights that it kept for them."""
         self._check_fitted()
         if party not in self.kept_:
-            raise StudyError(f"the weights that {party} kept are not at hand: load_kept reads them from its own file")
+            raise StudyError(
+                f"the weights that {party} kept are not in this process: load_kept reads them from its own file"
+            )
         schema = self._feature_schema(party)
         rows = np.zeros((len(source), 0))
         if schema is not None:
@@ -98,13 +107,13 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return np.hstack([rows, np.full((len(rows), 1), glm_plan.INTERCEPT)]), self.kept_[party].weights
 
     def save_kept(self, path: str | Path, party: str | None = None) -> Path:
-        """Write one party's own weights, readable by this user alone; ``party`` where several are at hand."""
+        """Write one party's own weights to a file that only this user can read; ``party`` says whose."""
         self._check_fitted()
         if party is None and len(self.kept_) == 1:
             party = next(iter(self.kept_))
         if party not in self.kept_:
             held = ", ".join(self.kept_) or "nobody"
-            raise StudyError(f"name the party whose weights to write, one of those at hand: {held}")
+            raise StudyError(f"name the party whose weights to write, one of those in this process: {held}")
         return glm_kept.write(Path(path), self.kept_[party], self._columns(party), self.digest)
 
     def load_kept(self, path: str | Path) -> str:
@@ -124,7 +133,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything public about the fit: what kept weights belong to."""
+        """SHA-256 of everything public about the fit; files of kept weights hold it too."""
         schemas = {name: schema.digest for name, schema in self.schemas_.items()}
         weights = None if self._released is None else [part.tolist() for part in self._released]
         public = [schemas, self.label_, self.family_.plain(), self.plan_, weights]
@@ -134,14 +143,14 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
 
     @property
     def guarantees_(self) -> Guarantees:
-        """Every promise, by what is looked at: messages, kept weights, channels, releases, coalitions."""
+        """Every promise, for each thing that can be seen: messages, kept weights, channels, releases, coalitions."""
         self._check_fitted()
         return Guarantees.of(self.privacy_)
 
     # --- predictions
 
     def family_of(self, design: Design) -> Family:
-        """The loss of a fit to come, with its bounds."""
+        """The loss of the next fit, with its bounds."""
         return _family(self.family, self.family_options, design)
 
     @property
@@ -196,7 +205,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))
 
     def true_of(self, X: People) -> NDArray[Any]:
-        """The labels of people whose label column is at hand: classes, or numbers in their unit."""
+        """The labels of people, where X has a table with the label column: classes, or numbers in their unit."""
         encoded, declared = self.label_of(X), self.design_.declared
         if isinstance(declared, Number):
             return decode_number(encoded[:, 0], declared)
@@ -218,7 +227,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
 
     @property
     def how_to_score(self) -> str:
-        """In words, for whoever has the weights alone."""
+        """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
         return glm_export.how_to_score(self.family_)
 
     def to_json(self) -> dict[str, Any]:
@@ -226,29 +235,29 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         return super().to_json() | {"family": glm_export.described(self.family_)}
 
     def to_sklearn(self) -> Any:
-        """A fitted scikit-learn estimator of the released weights."""
+        """A fitted scikit-learn estimator of the released weights; predictions are not cut off at the label's bounds.
+
+        It is a ``LogisticRegression``, a ``LinearSVC``, a ``LinearRegression`` (wrapped where the label has a
+        logarithmic scale), a ``PoissonRegressor`` or a ``GammaRegressor``.
+        """
         self._public()
-        return glm_export.to_sklearn(self)
+        family = self.family_.name
+        if family in ("logistic", "linear"):
+            return super().to_sklearn()
+        if family == "svm":
+            return glm_export.margins(self.weights, self.classes_)
+        return glm_export.positive_mean(self.weights, family)
 
     def learned(self) -> dict[str, Any]:
-        """What everybody may know, as plain values; kept weights are never in it."""
-        return {
-            "feature_names_in": self.feature_names_in_,
-            "coef": None if self._released is None else self._released[0].tolist(),
-            "intercept": None if self._released is None else self._released[1].tolist(),
-            "method": self.method_,
-            "noise_std": self.noise_std_,
-            "plan": self.plan_,
-            "protection": {party: export.finite(value) for party, value in self.protection_.items()},
-        }
+        """What everybody may know, as plain values; kept weights are never included."""
+        slopes, offsets = (None, None) if self._released is None else (part.tolist() for part in self._released)
+        others = super().learned()
+        names = {"feature_names_in": others.pop("feature_names_in")}
+        return names | {"coef": slopes, "intercept": offsets} | others
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.method_, self.plan_ = str(learned["method"]), dict(learned["plan"])
-        self.noise_std_ = float(learned["noise_std"])
-        given = learned["protection"].items()
-        self.protection_ = {party: math.inf if value is None else float(value) for party, value in given}
+        super().restore(learned)
         self.kept_, self._released = {}, None
         if learned["coef"] is not None:
             slopes, offsets = (np.array(learned[name], dtype=np.float64) for name in ("coef", "intercept"))

@@ -1,4 +1,4 @@
-"""What an exchange promises, by what is looked at: messages, kept weights, all channels, a release, a coalition."""
+"""What an exchange promises, for each thing that can be seen: messages, kept weights, releases, coalitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBERS = ("epsilon", "delta")
 
 @dataclass(frozen=True)
 class Guarantee:
-    """One promise: whoever ``observer`` is, ``what`` it sees tells at most so much ``about`` that."""
+    """One promise: ``what`` the ``observer`` sees tells at most this epsilon and delta ``about`` something."""
 
     what: str
     observer: str
@@ -77,7 +77,7 @@ class Guarantees(Sequence[Guarantee]):
 
 
 def protection(statement: Statement) -> dict[str, float]:
-    """What everything that leaves a party tells about its columns of one person, even if all of it were published."""
+    """For each party, the epsilon of everything that leaves it, about its columns of one person."""
     owners = statement.trust.owners
     return {owner: _published(_about(statement, owner), statement) for owner in owners}
 
@@ -104,7 +104,7 @@ def _published_things(statement: Statement) -> str:
 
 
 def _of_party(statement: Statement, owner: str) -> Iterator[Guarantee]:
-    """Its messages; what others make of them; and where weights are released, those with the messages."""
+    """Promises about its messages, about what others compute from them, and about its released weights."""
     about = f"{owner}'s columns of one person"
     events = _about(statement, owner)
     messages = [event for event in events if not event.name.startswith("weights of ")]
@@ -129,7 +129,7 @@ def _about(statement: Statement, owner: str) -> list[Event]:
 
 
 def _published(events: Sequence[Event], statement: Statement) -> float:
-    """What somebody without columns or noise learns who sees these events, whoever they were meant for."""
+    """The epsilon of an observer who sees all these events and holds no columns and no noise."""
     seen = views([_open_to_all(event) for event in events], Observer.coordinator(), statement.trust)
     return epsilon(seen, statement.delta).epsilon
 
@@ -143,7 +143,7 @@ def _cells(row: Guarantee) -> tuple[str, ...]:
 
 
 def _widths(lines: Sequence[tuple[str, ...]]) -> list[int]:
-    """As wide as the cells, but for the texts, of which the widest gives way first."""
+    """The widths of the columns; if the table is too wide, its widest text columns become narrower."""
     wide = [max(len(line[k]) for line in lines) for k in range(len(_HEADS))]
     while sum(wide) + 2 * (len(wide) - 1) > _WIDTH and max(wide[:_TEXTS]) > _NARROW:
         wide[max(range(_TEXTS), key=lambda k: wide[k])] -= 1
@@ -151,7 +151,7 @@ def _widths(lines: Sequence[tuple[str, ...]]) -> list[int]:
 
 
 def _wrapped(line: tuple[str, ...], wide: Sequence[int]) -> Iterator[str]:
-    """One row as lines of text; numbers stand to the right."""
+    """One row as lines of text; numbers are aligned to the right."""
     columns = [textwrap.wrap(cell, width) for cell, width in zip(line, wide, strict=True)]
     for parts in zip_longest(*columns, fillvalue=""):
         yield "  ".join(

@@ -1,10 +1,8 @@
-"""Weights that parties kept: as one linear model where all are at hand, and as a private file of one party."""
+"""Weights that parties kept: all of them as one linear model, and those of one party as a private file."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import StorageError, StudyError
+from colonnade.errors import StudyError
+from colonnade.models import files
 from colonnade.models.glm.plan import INTERCEPT
 from colonnade.models.regression.design import Design
 from colonnade.protocols.exchange.programs import Outcome
@@ -25,12 +24,11 @@ from colonnade.tables import Number
 
 Matrix = NDArray[np.float64]
 FORMAT = "colonnade kept weights 1"
-_PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 
 
 @dataclass(frozen=True)
 class Everyone:
-    """What all parties have in the end, where all of them are in one process."""
+    """The weights of all parties, where all of them run in one process."""
 
     kept: Mapping[str, KeptWeights]
     released: Mapping[str, KeptWeights] | None
@@ -38,16 +36,16 @@ class Everyone:
 
     @classmethod
     def of(cls, outcomes: Mapping[str, Outcome], task: Exchange) -> Everyone:
-        """Gathered from what each participant ended with."""
+        """Collect them from what the program of each participant returned."""
         kept = {name: weights for name in task.owners if (weights := outcomes[name].kept) is not None}
         return cls(kept, outcomes[COORDINATOR].released, outcomes[COORDINATOR].fit)
 
 
 def unit_of(family: Family, design: Design) -> tuple[float, float]:
-    """A linear predictor is the second number plus the first one times the family's own score.
+    """A factor and an offset: the linear predictor is factor times the family's own score, plus offset.
 
-    Log-odds and margins are as they are, logarithms of means count from their region's middle, and numbers are in the
-    label's unit (after its transform).
+    For log-odds and margins both are the same number. The score of a logarithm of a mean is 0 in the middle of its
+    region. For numbers the predictor is in the label's unit (after its transform).
     """
     declared = design.declared
     if family.name == "linear" and isinstance(declared, Number):
@@ -68,7 +66,7 @@ def combined(kept: Mapping[str, KeptWeights], family: Family, design: Design) ->
 
 
 def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -> Path:
-    """One party's weights as a file that only its user may read; what belongs to somebody else is left alone."""
+    """Write one party's weights to a file that only its user can read; another party's file is not replaced."""
     if path.exists() and _content(path).get("party") != kept.party:
         raise StudyError(f"{path} does not hold weights of {kept.party}: choose another path, or delete it yourself")
     content = {
@@ -80,21 +78,12 @@ def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -
         "factors": dict(kept.factors),
         "expected": {party: weights.tolist() for party, weights in kept.expected.items()},
     }
-    text = json.dumps(content, indent=1) + "\n"
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        # Made under a name of its own, so that it is never readable by others and never half written.
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+    files.replace_private(path, (json.dumps(content, indent=1) + "\n").encode())
     return path
 
 
 def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model: str) -> KeptWeights:
-    """The weights in a file, if they belong to the model with this digest; only the active party has factors."""
+    """The weights in a file; an error if they do not belong to the model with this digest."""
     content = _content(path)
     if content.get("format") != FORMAT:
         raise StudyError(f"{path} does not hold kept weights; save_kept writes such a file")

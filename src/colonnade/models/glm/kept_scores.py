@@ -1,9 +1,10 @@
-"""Scores of new people by weights that every party keeps, for the party with the label; every question is charged."""
+"""Scores of new people by kept weights; only the party with the label receives them, and every question is charged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,6 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.glm import preflight
 from colonnade.models.glm.fitted import FittedGLM
@@ -21,7 +21,7 @@ from colonnade.models.glm.plan import senders
 from colonnade.models.members import common_rows, require_known_members
 from colonnade.models.parameters import InFile, check_whole
 from colonnade.models.planner import Details
-from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against
+from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.models.prediction import check_columns, features
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
@@ -34,11 +34,12 @@ from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 
-class KeptScores(Predicted[KeptScoresTask, Answers | None]):
+@dataclass(eq=False, repr=False)
+class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
     """Scores of new people under a model whose weights were kept, told to the party with the label alone.
 
-    Every other party blurs its weights and sends one number a person: its score by them, clipped as in the fit, with
-    noise. The party with the label adds its own scores. Asking about the same people again composes.
+    Every other party adds noise to its weights and sends one number for each person: the score by these weights,
+    clipped as in the fit, with noise. The party with the label adds its own scores. The costs of questions add up.
 
     Args:
         model: a fitted :class:`GLM`, or the path of its ``model.json``; each party needs its own kept weights in it.
@@ -53,26 +54,11 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
     shares = False
     brings = "weights"
 
-    def __init__(
-        self,
-        model: Annotated[FittedGLM | str | Path | None, FILE_OF_MODEL] = None,
-        *,
-        epsilon: float | Mapping[str, float] = 1.0,
-        delta: float = 1e-5,
-        rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20)] = None,
-    ) -> None:
-        self.model = model
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rows_at_most = rows_at_most
-        self._read: tuple[object, FittedGLM] | None = None
-
-    @property
-    def scorer(self) -> FittedGLM:
-        """The model whose scores are asked for, read from its file at the first use."""
-        if self._read is None or self._read[0] is not self.model:
-            self._read = self.model, _fitted(self.model)
-        return self._read[1]
+    model: Annotated[FittedGLM | str | Path | None, FILE_OF_MODEL] = None
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float] = 1.0
+    delta: float = 1e-5
+    rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20)] = None
 
     @property
     def recipient(self) -> str:
@@ -82,11 +68,11 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
 
     @property
     def to(self) -> str:
-        """The same party, by the name that :class:`JointPrediction` has for it."""
+        """The same as ``recipient``, under the name that :class:`JointPrediction` uses."""
         return self.recipient
 
     def bring(self, path: str | Path, party: str) -> None:
-        """Take up the weights that one party kept, from its own file; those of nobody else are at hand then."""
+        """Read the weights that one party kept, from its own file; this copy then has no weights of other parties."""
         own = copy(self.scorer)
         own.kept_ = {}
         if (found := own.load_kept(path)) != party:
@@ -94,7 +80,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
         self._read = self.model, own
 
     def plan(self, roster: Roster) -> KeptScoresTask:
-        """One noised score a person from every party without the label."""
+        """The task: every party without the label sends one score with noise for each person."""
         if self.rows_at_most is None:
             raise StudyError("rows_at_most is missing: say about how many people is asked, a public number")
         return self.planned(roster, self.rows_at_most)
@@ -123,7 +109,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
         )
 
     def owner(self, me: Owner, table: Table, task: KeptScoresTask) -> Answers | None:
-        """An owner's program: its own scores by its own weights."""
+        """An owner's program: it computes its own scores with its own weights."""
         if self.scorer.digest != task.model:
             raise StudyError("the model is not the one that the study was planned with; use the file all agreed on")
         return exchange_ask.owner(me, self.new(me.name, table), task)
@@ -139,27 +125,36 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
         exchange_ask.coordinator(me, task)
 
     def plan_for(self, people: Federation) -> KeptScoresTask:
-        """The task for these people, who are counted where nobody said how many they are."""
+        """The task for these people; they are counted if ``rows_at_most`` is not given."""
         return self.planned(people.roster, common_rows(people) if self.rows_at_most is None else self.rows_at_most)
 
     def outcome(self, outcomes: Mapping[str, Any], task: KeptScoresTask) -> Answers | None:
-        """After a question in one process this is the copy of the party with the label."""
+        """What the party with the label received, where all participants run in one process."""
         answers: Answers | None = outcomes[task.active]
         return answers
 
+    def checked(self, model: Any) -> FittedGLM:
+        """This model, if it is a fitted one whose parties keep weights."""
+        if not isinstance(model, FittedGLM):
+            raise StudyError(
+                f"joint scores of kept weights take a GLM or the path of its model.json, not {model!r:.60}"
+            )
+        check_fitted(model)
+        return model
+
     @classmethod
     def why_not_about(cls, model: Any) -> str | None:
-        """Parties must have kept weights of it."""
+        """Why such a study cannot use this model: its parties must have kept weights."""
         if isinstance(model, FittedGLM):
             return None
         return 'is no model of kind "glm", whose parties keep weights of their own'
 
     def details(self, task: KeptScoresTask, statement: Statement) -> Details:
-        """Who tells which scores to whom, and how noisy they are."""
+        """Which party sends scores, and how much noise they have."""
         return preflight.scores(task)
 
     def asked(self, people: Federation) -> JointScores:
-        """The same as plain values."""
+        """Ask about these people, and return the answers as plain values."""
         if not isinstance(people, Federation):
             raise StudyError(f"joint scores are asked of a Federation, not of {type(people).__name__}")
         return self.fit(people).joint
@@ -169,7 +164,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
         return exchange_ask.simulate({party: self.new(party, tables[party]) for party in task.owners}, task, stream)
 
     def finish(self, result: Answers | None) -> None:
-        """Weigh what was received, where anything was."""
+        """Compute the scores from what was received, if this participant received anything."""
         if result is None:
             self.restore({})
             return
@@ -184,16 +179,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None]):
 
 
 def asking(fit: Exchange, rows: int) -> KeptScoresTask:
-    """The task of scores by the weights that a planned fit will leave, before its noise is known."""
+    """The task of scores by the weights of a planned fit, before the noise is known."""
     bounds = senders(fit)
     found = tuple(Sender(owner, fit.weights(owner), **bounds[owner]) for owner in fit.passives)
     return KeptScoresTask(fit.trust, fit.active, found, rows, names=fit.names)
-
-
-def _fitted(model: FittedGLM | str | Path | None) -> FittedGLM:
-    found: Any = Estimator.load(model) if isinstance(model, str | Path) else model
-    if not isinstance(found, FittedGLM):
-        raise StudyError(f"joint scores of kept weights take a GLM or the path of its model.json, not {found!r:.60}")
-    if not found.fitted:
-        raise StudyError("this GLM is not fitted yet: fit it first, or give the path of a model.json")
-    return found

@@ -1,4 +1,4 @@
-"""How good predictions are: the share that is right, the area under the curve, and deviances explained."""
+"""How good predictions are: the share of correct classes, the area under the curve, the explained deviance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def accuracy(true: NDArray[Any], predicted: NDArray[Any]) -> float:
 
 
 def area(positive: NDArray[np.bool_], scores: Vector) -> float:
-    """The chance that of two people of different classes the right one has the larger score; a tie counts half."""
+    """The chance that a person of the positive class has a larger score than one of the other; a tie counts half."""
     many, few = int(positive.sum()), int((~positive).sum())
     if not many or not few:
         return 0.5
@@ -33,7 +33,7 @@ def explained(family: str, true: Vector, mean: Vector) -> float:
 
 
 def deviance(family: str, true: Vector, mean: Vector) -> float:
-    """Twice what the likelihood of the family loses by these means, on average; for ``linear`` the squared error."""
+    """The mean deviance of the family for these predicted means; for ``linear`` the mean squared error."""
     if family == "poisson":
         counted = np.where(true > 0, true, 1.0)
         each = np.where(true > 0, true * np.log(counted / mean), 0.0) - true + mean

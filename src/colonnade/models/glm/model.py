@@ -1,8 +1,9 @@
-"""Generalised linear models over noised messages: no committee, and every party keeps its own weights."""
+"""Generalised linear models over messages with noise: there is no committee, and each party keeps its own weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -35,6 +36,7 @@ from colonnade.tables.centred import Centred
 _MOST_ROWS = 2**31
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GLM(FittedGLM):
     """A differentially private generalised linear model, learned over noised messages between the parties.
 
@@ -58,7 +60,7 @@ class GLM(FittedGLM):
         l1_ratio: the part of ``strength`` that is L1, in an elastic net.
         epochs: how often every row is used. The pre-flight chooses: 1 to 4 fits, or 2 to 40 epochs of gradients.
         batch: rows in a batch of gradients; 3200, or all if there are fewer.
-        learning_rate: of gradients; half its limit.
+        learning_rate: of gradients; by default half of its limit.
         weight_bound: the largest norm of a party's weights, as the pre-flight chooses. A given one is not for the
             party with the label in alternating fits.
         score_clip: the largest score that is sent; what rows and weights allow, or as alternating fits choose.
@@ -73,46 +75,24 @@ class GLM(FittedGLM):
     tasks = (Exchange,)
     shares = False
 
-    def __init__(
-        self,
-        *,
-        family: Literal["logistic", "svm", "linear", "poisson", "gamma"] = "logistic",
-        label: Label = None,
-        epsilon: float | Mapping[str, float] = 1.0,
-        delta: float = 1e-5,
-        method: Literal["auto", "alternating", "gradient"] = "auto",
-        rows: Annotated[int | None, InFile(Count)] = None,
-        penalty: Literal["l2", "l1", "elastic-net"] = "l2",
-        strength: Positive | None = None,
-        l1_ratio: Annotated[float, Ge(0), Le(1), FINITE] = 0.5,
-        epochs: Count | None = None,
-        batch: Count | None = None,
-        learning_rate: Positive | None = None,
-        weight_bound: Positive | None = None,
-        score_clip: Positive | None = None,
-        message_clip: Positive | None = None,
-        patience: Count | None = None,
-        release: Annotated[bool, STRICT] = False,
-        family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None,
-    ) -> None:
-        self.family = family
-        self.label = label
-        self.epsilon = epsilon
-        self.delta = delta
-        self.method = method
-        self.rows = rows
-        self.penalty = penalty
-        self.strength = strength
-        self.l1_ratio = l1_ratio
-        self.epochs = epochs
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.weight_bound = weight_bound
-        self.score_clip = score_clip
-        self.message_clip = message_clip
-        self.patience = patience
-        self.release = release
-        self.family_options = family_options
+    family: Literal["logistic", "svm", "linear", "poisson", "gamma"] = "logistic"
+    label: Label = None
+    epsilon: float | Mapping[str, float] = 1.0
+    delta: float = 1e-5
+    method: Literal["auto", "alternating", "gradient"] = "auto"
+    rows: Annotated[int | None, InFile(Count)] = None
+    penalty: Literal["l2", "l1", "elastic-net"] = "l2"
+    strength: Positive | None = None
+    l1_ratio: Annotated[float, Ge(0), Le(1), FINITE] = 0.5
+    epochs: Count | None = None
+    batch: Count | None = None
+    learning_rate: Positive | None = None
+    weight_bound: Positive | None = None
+    score_clip: Positive | None = None
+    message_clip: Positive | None = None
+    patience: Count | None = None
+    release: Annotated[bool, STRICT] = False
+    family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None
 
     # --- planning
 
@@ -134,7 +114,7 @@ class GLM(FittedGLM):
         return Choices.of(self)
 
     def setting(self, roster: Roster, rows: int) -> Setting:
-        """Who holds what."""
+        """The public setting: who holds which columns, the family, and the number of rows."""
         require_known_members(roster, "a generalised linear model over messages")
         check_whole("rows", rows, 1, _MOST_ROWS)
         design = self.design(roster.schemas)
@@ -142,33 +122,25 @@ class GLM(FittedGLM):
         return Setting(design.feature_blocks, design.owner, self.family_of(design), trust, int(rows))
 
     def details(self, task: Exchange, statement: Statement) -> Details:
-        """Each party's part, and every promise that the table of observers does not make."""
-        # What is expected of scores is a guess, and only of parameters that were chosen by this very guess.
+        """Figures of each party, and every promise that the table of observers does not make."""
+        # The expected agreement rests on a guess; it is shown only for parameters that were chosen by the same guess.
         chosen = (self.strength, self.weight_bound, self.score_clip) == (None, None, None)
         return preflight.messages(task, statement, guessed=chosen and task.method == "alternating")
 
     def promises(self, statement: Statement) -> Guarantees:
-        """What messages and kept weights tell, by what is seen."""
+        """How much messages and kept weights tell, for each thing that can be seen."""
         return Guarantees.of(statement)
 
     # --- the joint computation
 
-    def fit(self, people: Federation, label: str | None = None) -> Self:
-        """Learn from all parties of a federation, each in a thread; ``label`` is for this fit alone."""
-        if label is not None:
-            return super().fit(people, label)
-        if not isinstance(people, Federation):
-            raise StudyError(f"fit takes a Federation, not {type(people).__name__}")
-        return super().fit(people)
-
     def plan_for(self, people: Federation) -> Exchange:
-        """The task for these people, who are counted where nobody said how many they are."""
+        """The task for these people; they are counted if ``rows`` is not given."""
         self.choices()
         self.setting(people.roster, 1)  # everything is checked before tables are read
         return self.planned(people.roster, common_rows(people) if self.rows is None else self.rows)
 
     def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> Everyone:
-        """All parties' weights, which are in this process."""
+        """The weights of all parties, where all of them run in one process."""
         return Everyone.of(outcomes, task)
 
     def owner(self, me: Owner, table: Table, task: Exchange) -> Outcome:
@@ -184,13 +156,13 @@ class GLM(FittedGLM):
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Exchange | None = None
     ) -> Self:
-        """Become a model as :meth:`fit` would, computed in one place; without ``rows`` those of the tables count."""
+        """Fit in one place, without the protocol; the number of rows is that of the tables if ``rows`` is not given."""
         if task is None and self.rows is None:
             task = self.planned(roster, next(iter(tables.values())).rows)
         return super().simulate(tables, roster, stream, task=task)
 
     def simulated(self, tables: Mapping[str, Table], task: Exchange, stream: Stream) -> Everyone:
-        """What all parties would keep and release; rows are the same people in the same order."""
+        """What all parties would keep and release; the rows of all tables are the same people in the same order."""
         parts = {party: self._rows(party, tables[party], task) for party in task.owners}
         labels = parts[task.active][1]
         assert labels is not None  # noqa: S101 - for the type checker; the active party has them
@@ -212,7 +184,7 @@ class GLM(FittedGLM):
         return centred, labels
 
     def conclude(self, roster: Roster, task: Exchange, result: Outcome | Everyone) -> Self:
-        """Become the fitted model that an outcome describes."""
+        """Make this model a fitted one, from what the parties keep and release."""
         self.method_, self.noise_std_ = task.method, task.noise_std
         self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
         super().conclude(roster, task, result)
@@ -220,7 +192,7 @@ class GLM(FittedGLM):
         return self
 
     def finish(self, result: Outcome | Everyone) -> None:
-        """Take what was released, and what this process may see of the weights that parties keep."""
+        """Set the released weights, and those of the kept weights that this process has."""
         design = self.design_
         if isinstance(result, Everyone):
             self.kept_ = dict(result.kept)
@@ -242,22 +214,18 @@ class GLM(FittedGLM):
     # --- new people
 
     def joint_scores(
-        self,
-        people: Federation,
-        *,
-        epsilon: float | Mapping[str, float],
-        delta: float = 1e-5,
+        self, people: Federation, *, epsilon: float | Mapping[str, float], delta: float = 1e-5
     ) -> JointScores:
-        """Scores of new people, of whom each party holds its columns, for the eyes of the party with the label.
+        """Scores of new people, of whom each party holds its columns; only the party with the label receives them.
 
-        Every other party sends its clipped scores with noise, and each question is charged anew; see
-        :class:`~colonnade.models.glm_scores.KeptScores`.
+        Every other party sends its clipped scores with noise, and each question is charged again; see
+        :class:`~colonnade.models.glm.kept_scores.KeptScores`.
         """
         return KeptScores(self, epsilon=epsilon, delta=delta).asked(people)
 
 
 def _first_clipped(table: Table) -> int:
-    """The number of the first row, as its party counts them, with a cell outside the bounds."""
+    """The number of the first row with a cell outside the bounds, as its party counts rows."""
     order, first, last = np.argsort(table.row_numbers), 0, table.rows
     while last - first > 1:
         middle = (first + last) // 2

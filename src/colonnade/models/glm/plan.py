@@ -1,4 +1,4 @@
-"""From what a user asks of an exchange to its public task: checks, defaults from public quantities, the least noise."""
+"""The public task of an exchange from the user's parameters: checks, defaults from public numbers, the least noise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PENALTIES = ("l2", "l1", "elastic-net")
 INTERCEPT = 1.0
 STRENGTH = 1e-3
 _BATCH = 3200
-_REACH = 8.0  # how many typical deviations a score of the active party's longest row may have
+_REACH = 8.0  # the largest score of the active party's longest row, in typical deviations
 _ONLY_GRADIENT = ("batch", "learning_rate")
 _COUNTS = ("epochs", "batch", "patience")
 _POSITIVE = ("strength", "learning_rate", "weight_bound", "score_clip", "message_clip")
@@ -33,7 +33,7 @@ _POSITIVE = ("strength", "learning_rate", "weight_bound", "score_clip", "message
 
 @dataclass(frozen=True)
 class FamilyOptions:
-    """What a family can be told besides the label's column."""
+    """Options of a family, in addition to the label's column."""
 
     reach: Positive | None = None
     clip: Positive | None = None
@@ -45,7 +45,7 @@ OPTIONS = tuple(field.name for field in fields(FamilyOptions))
 
 @dataclass(frozen=True)
 class Choices:
-    """What a user asked for, checked; ``None`` is for the planner to choose."""
+    """The user's parameters, checked; the planner chooses those that are ``None``."""
 
     method: Method
     penalty: str
@@ -62,7 +62,7 @@ class Choices:
 
     @classmethod
     def of(cls, asked: Any) -> Choices:
-        """Check the parameters of a model, all of them before anything is planned."""
+        """The parameters of a model; an error if one of them is wrong."""
         one_of("method", asked.method, METHODS)
         one_of("penalty", asked.penalty, PENALTIES)
         for name in _COUNTS:
@@ -81,7 +81,7 @@ class Choices:
 
     @property
     def ridge(self) -> float | None:
-        """The L2 penalty in every gradient, where one was named."""
+        """The L2 penalty in every gradient; ``None`` if it was not given."""
         return self.strength if self.penalty == "l2" else 0.0
 
     @property
@@ -96,7 +96,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Setting:
-    """Who holds what, how many people there are, and the loss: all public."""
+    """What is public: who holds which columns, the number of people, and the loss."""
 
     blocks: tuple[Block, ...]
     active: str
@@ -111,18 +111,18 @@ class Setting:
 
 @lru_cache(maxsize=16)
 def planned(choices: Choices, setting: Setting, budgets: tuple[Budget, ...]) -> Exchange:
-    """The task with the least noise that keeps every budget; what was left open follows from the noise."""
+    """The task with the least noise that keeps every budget; parameters that are ``None`` follow from the noise."""
     rough = draft(choices, setting, 1.0).calibrated(budgets)
     return draft(choices, setting, multiplier(rough)).calibrated(budgets)
 
 
 def multiplier(task: Exchange) -> float:
-    """The deviation of a task's noise over the sensitivity."""
+    """The deviation of a task's noise, divided by the sensitivity."""
     return math.sqrt(task.noise / NOISE_UNIT)
 
 
 def senders(task: Exchange) -> dict[str, dict[str, float]]:
-    """What bounds the scores of new people by weights that a party kept; ``drift`` is given all that the fit sent."""
+    """Bounds on the scores of new people by each party's kept weights; ``drift`` bounds how far one row moves them."""
     return {
         owner: {
             "row_norm": task.row_norm(owner),
@@ -134,7 +134,7 @@ def senders(task: Exchange) -> dict[str, dict[str, float]]:
 
 
 def draft(choices: Choices, setting: Setting, noisy: float) -> Exchange:
-    """The task before its noise is known, with parameters that suit noise of that multiple of the sensitivity."""
+    """The task before its noise is known; its parameters suit noise of ``noisy`` times the sensitivity."""
     return (
         _alternating(choices, setting, noisy) if choices.method == "alternating" else _gradient(choices, setting, noisy)
     )
@@ -154,21 +154,14 @@ def _alternating(choices: Choices, setting: Setting, noisy: float) -> Exchange:
     )
     given = {"ridge": choices.ridge, "weight_bound": choices.weight_bound, "score_clip": choices.score_clip}
     named: dict[str, Any] = {name: float(value) for name, value in given.items() if value is not None}
-    return Exchange(
-        blocks=setting.blocks,
+    return _exchange(
+        choices,
+        setting,
         sides=tuple(side if side.owner == setting.active else replace(side, **named) for side in found.sides),
-        active=setting.active,
-        family=setting.family,
-        trust=setting.trust,
-        rows=setting.rows,
-        method="alternating",
         epochs=found.epochs,
         batches=1,
         message_clip=float(found.message_clip),
-        patience=choices.patience,
-        release=choices.release,
         release_ridge=found.release_ridge,
-        intercept=INTERCEPT,
     )
 
 
@@ -180,37 +173,45 @@ def _gradient(choices: Choices, setting: Setting, noisy: float) -> Exchange:
     steepest = setting.family.curvature * setting.norm(setting.active) ** 2 + ridge
     rate = rounded(1 / steepest) if choices.learning_rate is None else float(choices.learning_rate)
     l1, prox_ridge = choices.prox
-    safe = min(rate, 2 / steepest)  # a larger one is refused below
+    safe = min(rate, 2 / steepest)  # a larger rate leads to an error later
     norm, clip = setting.norm(setting.active), None if choices.message_clip is None else float(choices.message_clip)
     run = Descent(setting.family, setting.rows, batch, safe, ridge + prox_ridge, noisy, norm, clip)
     passives = [block for block in setting.blocks if block.owner != setting.active]
     epochs, balls = suggest_descent(run, passives, intercept=INTERCEPT, epochs=choices.epochs)
-    return Exchange(
-        blocks=setting.blocks,
-        sides=tuple(
-            replace(_side(choices, setting, run, block, balls, epochs), ridge=ridge) for block in setting.blocks
-        ),
-        active=setting.active,
-        family=setting.family,
-        trust=setting.trust,
-        rows=setting.rows,
-        method="gradient",
+    sides = (_side(choices, setting, run, block, balls, epochs) for block in setting.blocks)
+    return _exchange(
+        choices,
+        setting,
+        sides=tuple(replace(side, ridge=ridge) for side in sides),
         epochs=epochs,
         batches=-(-setting.rows // batch),
         message_clip=descent_clip(run, epochs),
         learning_rate=rate,
         l1=l1,
         prox_ridge=prox_ridge,
+    )
+
+
+def _exchange(choices: Choices, setting: Setting, **chosen: Any) -> Exchange:
+    """The task, from what the user asked for, what is public, and what was chosen."""
+    return Exchange(
+        blocks=setting.blocks,
+        active=setting.active,
+        family=setting.family,
+        trust=setting.trust,
+        rows=setting.rows,
+        method=choices.method,
         patience=choices.patience,
         release=choices.release,
         intercept=INTERCEPT,
+        **chosen,
     )
 
 
 def _side(
     choices: Choices, setting: Setting, run: Descent, block: Block, balls: Mapping[str, float], epochs: int
 ) -> Side:
-    """One owner's ball and clip; the active party's scores are sent to nobody, so its ball may be wide."""
+    """The bounds of one owner; the active party sends no scores, so the bound on its weights may be large."""
     norm, typical = setting.norm(block.owner), math.sqrt(setting.family.typical_variance)
     wide = rounded(_REACH * typical / norm)
     bound = balls.get(block.owner, wide) if choices.weight_bound is None else float(choices.weight_bound)
@@ -246,7 +247,7 @@ def options(given: object) -> dict[str, Any]:
 
 
 def one_of(what: str, value: object, known: Iterable[str]) -> None:
-    """Refuse a word that is not known, and say which one may have been meant."""
+    """Raise an error if the value is not one of the known words; it suggests a similar word."""
     names = tuple(known)
     if value not in names:
         hint = suggestion(value, names) if isinstance(value, str) else ""

@@ -1,9 +1,9 @@
-"""What a pre-flight says of models over noised messages and of scores by them: figures, and lines for a person."""
+"""What a pre-flight says about models over messages with noise, and about scores by them: figures and text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.plan import multiplier
@@ -17,37 +17,8 @@ from colonnade.protocols.kept_scores.task import KeptScoresTask
 _HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within", "expected agreement")
 
 
-@dataclass(frozen=True)
-class SidePreflight:
-    """What one party of an exchange is held to, and what is expected of it."""
-
-    party: str
-    ridge: float
-    weight_bound: float | None
-    """``None`` where fits are not held to a ball."""
-    score_clip: float | None
-    """``None`` at the party with the label, which sends slopes."""
-    noise_std: float
-    """Of the noise on each number that it sends."""
-    agreement: float | None
-    """Squared correlation of its scores with what its columns add, under a public guess; ``None`` without one."""
-
-
-@dataclass(frozen=True)
-class SenderPreflight:
-    """What one party tells about a new person: a clipped score by blurred weights, with noise."""
-
-    party: str
-    weights: int
-    score_clip: float
-    blur: float
-    """About the deviation that its blurred weights give to a score."""
-    noise_std: float
-    """Of the noise on each score."""
-
-
 def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
-    """The parameters, each party's part, and every promise that the table of observers does not make.
+    """The parameters, the figures of each party, and every promise that the table of observers does not make.
 
     ``guessed`` says whether parameters follow from a public guess of the signal, which is then shown.
     """
@@ -61,7 +32,7 @@ def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
         "message_clip": task.message_clip,
         "learning_rate": task.learning_rate if task.method == "gradient" else None,
         "release": task.release,
-        "sides": [asdict(side) for side in sides],
+        "sides": sides,
         "guarantees": guarantees.to_dict(),
     }
     lines = [
@@ -81,15 +52,19 @@ def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
 
 
 def scores(task: KeptScoresTask) -> Details:
-    """Who tells which scores to whom, and how noisy they are."""
-    senders = [
-        SenderPreflight(each.owner, each.weights, each.score_clip, task.blur(each.owner), task.deviation(each.owner))
+    """Which party sends scores to which, and how much noise they have."""
+    senders: list[dict[str, Any]] = [
+        {
+            "party": each.owner,
+            "weights": each.weights,
+            "score_clip": each.score_clip,
+            "blur": task.blur(each.owner),  # about the deviation that its blurred weights give to a score
+            "noise_std": task.deviation(each.owner),  # of the noise on each score
+        }
         for each in task.senders
     ]
-    rows = [
-        (each.party, str(each.weights), *(f"{value:.2g}" for value in (each.score_clip, each.blur, each.noise_std)))
-        for each in senders
-    ]
+    figures = ("score_clip", "blur", "noise_std")
+    rows = [(s["party"], str(s["weights"]), *(f"{s[name]:.2g}" for name in figures)) for s in senders]
     lines = [
         f"SCORES of new people by kept weights, told to {task.active} alone",
         f"the kept weights of each party must belong to model {task.model}",
@@ -97,7 +72,7 @@ def scores(task: KeptScoresTask) -> Details:
         "blur is what the noise on weights adds to a score, noise what is added to each; about the same people it is",
         "charged anew each time",
     ]
-    facts = {"to": task.active, "model": task.model, "senders": [asdict(each) for each in senders]}
+    facts = {"to": task.active, "model": task.model, "senders": senders}
     return Details(None, facts, section=tuple(lines))
 
 
@@ -107,16 +82,22 @@ def _steps(task: Exchange) -> str:
     return f"{task.epochs} epoch{'s' if task.epochs > 1 else ''}{batches}{steps}"
 
 
-def _side(task: Exchange, side: Side, agreement: float | None) -> SidePreflight:
+def _side(task: Exchange, side: Side, agreement: float | None) -> dict[str, Any]:
+    """What one party of an exchange is held to, and what is expected of it; ``None`` where there is no such figure.
+
+    Fits in turns are not held to a ball of weights, and the party with the label sends slopes, not scores.
+    ``noise_std`` is that of each number sent. ``agreement`` is the squared correlation of a party's scores with what
+    its columns add, under a public guess.
+    """
     active = side.owner == task.active
-    return SidePreflight(
-        party=side.owner,
-        ridge=side.ridge,
-        weight_bound=None if active and task.method == "alternating" else side.weight_bound,
-        score_clip=None if active else side.score_clip,
-        noise_std=task.message_deviation(side.owner),
-        agreement=agreement,
-    )
+    return {
+        "party": side.owner,
+        "ridge": side.ridge,
+        "weight_bound": None if active and task.method == "alternating" else side.weight_bound,
+        "score_clip": None if active else side.score_clip,
+        "noise_std": task.message_deviation(side.owner),
+        "agreement": agreement,
+    }
 
 
 def _agreement(task: Exchange) -> dict[str, float]:
@@ -134,10 +115,10 @@ def _agreement(task: Exchange) -> dict[str, float]:
     return found.agreement
 
 
-def _row(side: SidePreflight, active: str) -> tuple[str, ...]:
-    what = "slopes" if side.party == active else "scores"
-    figures = (side.noise_std, side.ridge, side.weight_bound, side.score_clip, side.agreement)
-    return (side.party, what, *("-" if value is None else f"{value:.2g}" for value in figures))
+def _row(side: Mapping[str, Any], active: str) -> tuple[str, ...]:
+    what = "slopes" if side["party"] == active else "scores"
+    figures = (side[name] for name in ("noise_std", "ridge", "weight_bound", "score_clip", "agreement"))
+    return (side["party"], what, *("-" if value is None else f"{value:.2g}" for value in figures))
 
 
 def _table(lines: Sequence[Sequence[str]]) -> list[str]:

@@ -1,9 +1,9 @@
-"""A pre-flight for exchanges: epochs, clips and penalties from public quantities alone, so it costs nothing.
+"""Epochs, clips and penalties of an exchange, chosen from public numbers alone, so the choice costs no privacy.
 
-Rows, columns, bounds and the budget fix how noisy messages will be. How large the signal is nobody may look up, so a
-guess stands in for it: columns that fill a part of their bounds, a few of them much more than others, and a label to
-which the other parties' columns add a score of a typical variance. Under that guess the error of the joint score is a
-short formula, and the least one wins. A wrong guess costs accuracy, never privacy.
+Rows, columns, bounds and the budget decide how much noise messages will have. The size of the signal is private, so it
+is guessed: columns fill a part of their bounds, a few of them much more than others, and the other parties' columns add
+a score of a typical variance to the label. Under that guess the error of the joint score is a short formula, and the
+parameters with the least error are taken. A wrong guess costs accuracy, never privacy.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _EPOCHS = (1, 2, 3, 4)
 _CLIPS = (0.5, 1.0, 2.0, 3.0)  # in deviations of what is received
 _RIDGES = tuple(10 ** (k / 8 - 4) for k in range(45))
 _SCORES = 3.0  # the clip of scores, in deviations of scores
-_MOST_STEPS = 2000  # of a descent that is imagined
+_MOST_STEPS = 2000  # of a simulated descent
 _DESCENTS = (2, 3, 5, 10, 20, 40)  # epochs
 _BALLS = (0.5, 1.0, 2.0, 4.0, 8.0)  # scores of the longest row, in typical deviations
 _NOISES = 3.0  # deviations of the noise on slopes
-_OWN_PART = 8  # the active party's fit may add this part of what its own slope costs anyway
+_OWN_PART = 8  # the active party's fit may add one such part of the cost of its own slope
 _DIGITS = 3
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Parameters of an alternating exchange, and what they promise under the guess.
+    """Parameters of an alternating exchange, and what they are expected to give under the guess.
 
     ``agreement`` is the squared correlation of a party's kept scores with what its columns really add.
     """
@@ -52,7 +52,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What is known before anything is chosen."""
+    """What is known before the parameters are chosen."""
 
     family: Family
     rows: int
@@ -115,7 +115,7 @@ def _clips(setting: _Setting, epochs: int, given: float | None) -> Iterator[floa
 
 @dataclass(frozen=True)
 class _Choice:
-    """One passive party's parameters and what they lead to under the guess."""
+    """One passive party's parameters, and their expected result under the guess."""
 
     ridge: float
     weight_bound: float
@@ -150,7 +150,7 @@ def _choice(setting: _Setting, block: Block, intercept: float, epochs: int, clip
         score = math.sqrt(float((signal**2 * truth + noise * sizes).sum()))
         ball = 2 * math.sqrt(float((signal**2 * truth / sizes + noise).sum()))
         pull = (2 * block.clip * clip + family.curvature * norm**2 * ball * (1 if number == 0 else 2)) / rows
-        # About as the theorem says: how far a changed row moves the weights, and everybody else's scores.
+        # Nearly as in the theorem: how far a changed row moves the weights, and the scores of all other rows.
         moved = (pull + math.sqrt(pull**2 + ridge * spread**2)) / (2 * ridge)
         spread = (spread + math.sqrt(spread**2 + pull**2 / ridge)) / 2
         total += rows / family.curvature * spread**2
@@ -215,23 +215,23 @@ def suggest_descent(
 
 
 def descent_clip(run: Descent, epochs: int) -> float:
-    """What received slopes are clipped to: as it was given, or so that little of the noise on them is lost."""
+    """The clip of received slopes: the given one, or one that keeps most slopes with their noise unclipped."""
     if run.clip is not None:
         return run.clip
     return rounded(math.hypot(run.family.slope_bound, _NOISES * run.slope_noise(epochs)))
 
 
 def descent_factor(run: Descent, block: Block, ball: float, epochs: int, *, intercept: float = 1.0) -> float:
-    """By what the active party may expect to multiply the scores of a party that takes gradient steps.
+    """The factor that the active party is expected to give the scores of a party that takes gradient steps.
 
-    Where noise drowns the slopes the weights are a random walk, and the factor is near zero.
+    If the noise is much larger than the slopes, the weights are a random walk, and the factor is near zero.
     """
     return rounded(_descended(run, block, math.hypot(block.clip, intercept), ball, epochs).factor)
 
 
 @lru_cache(maxsize=64)
 def _walked(run: Descent, block: Block, epochs: int) -> tuple[float, float, float]:
-    """Where gradient steps lead, direction by direction: deviation of scores, norm of weights, signal in them."""
+    """The result of gradient steps: the deviation of scores, the norm of weights, and the signal in them."""
     family, clip = run.family, descent_clip(run, epochs)
     sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
     passed, blurred = _clipped(clip, math.hypot(run.slope_noise(epochs), family.typical_spread))
@@ -246,10 +246,10 @@ def _walked(run: Descent, block: Block, epochs: int) -> tuple[float, float, floa
 
 
 def _descended(run: Descent, block: Block, norm: float, ball: float, epochs: int) -> _Choice:
-    """What the active party can make of the scores of such a walk, held within a ball."""
+    """What the active party can learn from scores after such steps, with weights kept within a ball."""
     family = run.family
     score, walked, along = _walked(run, block, epochs)
-    if not score:  # steps too short for anything to happen
+    if not score:  # the steps are too short to change anything
         return _Choice(run.ridge, ball, norm * ball, 0.0, 0.0, family.typical_variance)
     shrunk = min(1.0, ball / walked)
     agreement = along**2 / (family.typical_variance * score**2)
@@ -267,7 +267,7 @@ def _directions(columns: int, square: float, variance: float) -> tuple[Vector, V
 
 
 def _clipped(clip: float, deviation: float) -> tuple[float, float]:
-    """What clipping normal values leaves of a small shift, and the deviation that is left of them."""
+    """For normal values that are clipped: the part of a small shift that remains, and their deviation."""
     cut = clip / deviation
     inside = math.erf(cut / math.sqrt(2))
     density = math.exp(-cut * cut / 2) / math.sqrt(2 * math.pi)
@@ -275,5 +275,5 @@ def _clipped(clip: float, deviation: float) -> tuple[float, float]:
 
 
 def rounded(value: float) -> float:
-    """Few digits, so that machines whose last bits differ still agree."""
+    """The value with few digits, so that machines whose last bits differ get the same number."""
     return float(f"{value:.{_DIGITS}g}")

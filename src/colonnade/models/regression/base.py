@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
 
 from colonnade.errors import StudyError
-from colonnade.models import export
 from colonnade.models.federation import Roster
-from colonnade.models.linear_model import LinearModel, Matrix
+from colonnade.models.linear_model import LinearModel
+from colonnade.models.newcomers import Matrix
 from colonnade.models.parameters import FINITE, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
+from colonnade.models.saved import as_read, epsilons, numbers, texts
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
 from colonnade.privacy.observers import Budget, most_known
@@ -36,7 +36,7 @@ from colonnade.tables.centred import Centred, Norm
 
 Task = Moments | Gradients
 Published = NoisyMoments | Learned
-PURE = 1e-30  # no accountant gains anything from such a delta; the samplers' own distance is far below it
+PURE = 1e-30  # too small to help any accountant, and far above the distance of the samplers from their laws
 Ridge = Literal["auto"] | Annotated[float, Ge(0), FINITE]
 
 
@@ -56,6 +56,17 @@ class Regression(LinearModel[Task, Published]):
     intercept: bool
     rows_at_most: int
 
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "coef": numbers,
+        "intercept": numbers,
+        "method": str,
+        "noise_std": float,
+        "count": as_read,
+        "ridge": as_read,
+        "clipped": as_read,
+        "protection": epsilons,
+    }
     noise_std_: float
     count_: float | None = None
     clipped_: int | None = None
@@ -111,7 +122,7 @@ class Regression(LinearModel[Task, Published]):
 
     @abstractmethod
     def check_label(self, declared: Column) -> None:
-        """Refuse a label of the wrong kind."""
+        """Raise an error if the label's column is of the wrong kind."""
 
     @property
     def row_norm(self) -> Norm:
@@ -125,7 +136,7 @@ class Regression(LinearModel[Task, Published]):
         return found
 
     def budgets(self, roster: Roster, delta: float) -> tuple[Budget, ...]:
-        """What observers may learn; empty where each party names what may be learned about its own columns."""
+        """What observers may learn; empty where ``epsilon_by_party`` is given instead."""
         if (self.epsilon is None) == (self.epsilon_by_party is None):
             raise StudyError(
                 "say what the result may cost, by epsilon (what an observer may learn about a person) or by "
@@ -178,14 +189,14 @@ class Regression(LinearModel[Task, Published]):
             raise StudyError(f"intercept is True or False, not {self.intercept!r}")
 
     def reading(self, task: Moments, classes: int | None = None) -> Reading:
-        """How the published moments of a task are read; of several label columns the last ``classes`` count."""
+        """How to read the published moments of a task; only the last ``classes`` columns of the label are used."""
         design = self.designed(self.schemas_, self.label_, "l1" if task.laplace else "l2")
         keep = slice(-classes if classes else None, None)
         weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
         return Reading(design.features, design.labels[keep], design.middles, design.label_middles[keep], float(weight))
 
     def remember(self, found: Fitted) -> None:
-        """What was done to the published moments."""
+        """Store how the weights were computed: the number of rows, the ridge, and the clipped eigenvalues."""
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
 
     @property
@@ -194,30 +205,9 @@ class Regression(LinearModel[Task, Published]):
         columns = f"{self.n_features_in_} columns"
         return f"{self.kind} regression of {self.label_} on {columns}, by {self.method_}"
 
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values."""
-        return {
-            "feature_names_in": self.feature_names_in_,
-            "coef": self.coef_.tolist(),
-            "intercept": self.intercept_.tolist(),
-            "method": self.method_,
-            "noise_std": self.noise_std_,
-            "count": self.count_,
-            "ridge": self.ridge_,
-            "clipped": self.clipped_,
-            "protection": {party: export.finite(value) for party, value in self.protection_.items()},
-        }
-
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
-        self.feature_names_in_ = [str(name) for name in learned["feature_names_in"]]
-        self.coef_ = np.array(learned["coef"], dtype=np.float64)
-        self.intercept_ = np.array(learned["intercept"], dtype=np.float64)
-        self.method_ = str(learned["method"])
-        self.noise_std_ = float(learned["noise_std"])
-        self.count_, self.ridge_, self.clipped_ = learned["count"], learned["ridge"], learned["clipped"]
-        given = learned["protection"].items()
-        self.protection_ = {party: math.inf if value is None else float(value) for party, value in given}
+        super().restore(learned)
         if self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
             raise ValueError("weights and names do not belong together")
 
@@ -238,7 +228,7 @@ def method_of(task: Task) -> str:
 
 
 def protected(task: Task, delta: float) -> dict[str, float]:
-    """What the published result tells about each party's columns alone; of gradients, about a whole person."""
+    """The epsilon of the published result for each party's columns alone; for gradients, for a whole person."""
     return dict(_protected(task, delta))
 
 

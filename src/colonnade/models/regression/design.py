@@ -1,14 +1,14 @@
-"""What schemas and a label say about a regression before any data: columns, bounds, and how the label is scaled.
+"""What follows for a regression from schemas and a label alone: columns, bounds, and how the label is scaled.
 
-Columns are centred at public middles, which shortens rows and so saves noise. The label and the constant column are
-scaled for the same reason: noise is the same on all entries, so a column that is multiplied by four is known four
-times as exactly, and it costs little as long as it is short beside the features.
+Columns are centred at public middles: rows become shorter, and less noise is needed. The label and the constant column
+are scaled for the same reason: all entries have the same noise, so a column that is multiplied by four is known four
+times as exactly. This costs little as long as the column is short compared with the features.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,7 +26,7 @@ from colonnade.tables.wording import listed, suggestion
 
 Matrix = NDArray[np.float64]
 
-# Norm of the constant beside that of the features, and norm of the label beside that of the constant.
+# The norm of the constant as a part of that of the features, and the norm of the label as a multiple of the constant's.
 _CONSTANT: dict[Norm, Fraction] = {"l2": Fraction(1, 3), "l1": Fraction(3, 20)}
 _LABEL: dict[Norm, Fraction] = {"l2": Fraction(6, 5), "l1": Fraction(4, 3)}
 _STEPS = 8  # weights of labels are multiples of 1/8, so that scaling by them is exact
@@ -36,12 +36,18 @@ def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
     """The party and the column of a label written ``party.column``."""
     if not isinstance(label, str) or not label:
         raise StudyError('a regression needs a label, written label="party.column"')
-    owner = max((name for name in parties if label.startswith(f"{name}.")), key=len, default=None)
-    if owner is None or label == f"{owner}.":
+    owner, column = owner_of(label, parties)
+    if owner is None or not column:
         party = label.rpartition(".")[0]
         hint = suggestion(party, parties) if party else ""
         raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint}")
-    return owner, label[len(owner) + 1 :]
+    return owner, column
+
+
+def owner_of(name: str, parties: Iterable[str]) -> tuple[str | None, str]:
+    """The party and the column in a name such as ``bank.income``; names of parties may have dots themselves."""
+    owner = max((party for party in parties if name.startswith(f"{party}.")), key=len, default=None)
+    return owner, name if owner is None else name[len(owner) + 1 :]
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Design:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
-        """Check the label against the schemas."""
+        """The design, if the label is a column of these schemas; otherwise an error."""
         owner, column = split_label(label, tuple(schemas))
         try:
             schemas[owner].require([column])
@@ -107,7 +113,7 @@ class Design:
 
     @property
     def feature_norm(self) -> float:
-        """About the largest norm of a row of features, equal on every machine."""
+        """About the largest norm of a row of features; the same number on every machine."""
         clips = [self.centred(party).feature_clip for party in self.schemas]
         return math.sqrt(math.fsum(clip * clip for clip in clips))
 
@@ -145,7 +151,7 @@ class Design:
 
 
 def label_weight(declared: Column, norm: Norm, constant: int, gamma: int) -> Fraction:
-    """By what the label's columns are multiplied; it follows from the constant, so an owner can tell from the task."""
+    """The factor of the label's columns; it follows from the constant, so an owner can compute it from the task."""
     alone = _alone(declared, norm)
     size = alone.feature_clip if norm == "l2" else float(alone.groups[0][1])
     return max(Fraction(1), Fraction(round(_STEPS * float(_LABEL[norm]) * constant / gamma / size))) / _STEPS
@@ -166,7 +172,7 @@ class Weighted:
 
     @property
     def places(self) -> Places | None:
-        """The slots of the rows, where nobody knows whom all parties hold."""
+        """The slots of the rows after a hidden alignment; ``None`` otherwise."""
         return self.rows.places
 
     def blocks(self, rows: int, /) -> Iterator[Matrix]:
@@ -179,7 +185,7 @@ class Weighted:
 
 
 def weighted_rows(party: str, table: Table, label: str | None, task: Moments) -> Weighted:
-    """What a party brings to second moments; the table is in the order of its ids."""
+    """A party's rows for second moments, from its table in the order of the ids."""
     owner, column = split_label(label, task.owners)
     norm: Norm = "l1" if task.laplace else "l2"
     if party != owner:

@@ -1,6 +1,6 @@
-"""How far off a private regression is expected to be, from public quantities alone: rows, columns, bounds and noise.
+"""The expected error of a private regression, from public numbers alone: rows, columns, bounds and noise.
 
-The figure is the deviation of a predicted probability that the noise alone brings about, for a typical person, if the
+The error is the deviation of a predicted probability that the noise alone causes, for a typical person, if the
 features have half of the variance that their bounds allow, spread evenly over d encoded columns: v = |x|^2 / (2 d).
 Noise of deviation s on each of d coefficients then moves a prediction by s sqrt(d / v).
 
@@ -9,7 +9,7 @@ Noise of deviation s on each of d coefficients then moves a prediction by s sqrt
 * From gradients: s = noise of a round's mean gradient, over the root of half the rounds, which are averaged. What is
   left to learn after so many steps is added: it shrinks by learning rate x v / 4 a round.
 
-The assumptions are crude and the same for all methods: the figures rank them, and say when there are too few rows.
+The assumptions are rough and the same for all methods: the figures rank them, and show when there are too few rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEARNABLE = 0.35
 class Forecast:
     """A method, the task that would carry it out, and the expected error of a predicted probability.
 
-    Without a number of rows ``error`` is for a single one: it ranks methods, and over the rows it is the error.
+    Without a number of rows ``error`` is that of a single row, which is enough to rank methods.
     """
 
     method: str
@@ -66,7 +66,7 @@ def moments_error(task: Moments, declared: Column) -> float:
 
 
 def gradients_error(task: Gradients, columns: int, variance: float) -> float:
-    """The error of a probability by noise in the averaged weights, and by stopping early."""
+    """The error of a probability: by noise in the averaged weights, and because learning stops early."""
     scaled = variance * task.scale**2
     averaged = max(1, task.rounds - task.rounds // 2)
     noise = task.noise_std / math.sqrt(averaged) * math.sqrt(columns / scaled)

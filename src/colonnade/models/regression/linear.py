@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.linear_model import Matrix, People
+from colonnade.models.newcomers import Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label
 from colonnade.models.regression import quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge
@@ -22,6 +23,7 @@ from colonnade.tables import Column, Number, decode_number
 METHODS = ("one-shot", "functional")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(Regression):
     """Differentially private linear or ridge regression over vertically partitioned columns.
 
@@ -47,30 +49,16 @@ class LinearRegression(Regression):
     kind = "linear"
     tasks = (Moments,)
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Mapping[str, float] | None = None,
-        delta: float = 1e-5,
-        label: Label = None,
-        method: Literal["one-shot", "functional"] = "one-shot",
-        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        ridge: Ridge = "auto",
-        epsilon_by_party: EpsilonByParty = None,
-        intercept: bool = True,
-        gamma: Annotated[int, Ge(2)] = 4096,
-        rows_at_most: Count = 2**24,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.label = label
-        self.method = method
-        self.noise = noise
-        self.ridge = ridge
-        self.epsilon_by_party = epsilon_by_party
-        self.intercept = intercept
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    label: Label = None
+    method: Literal["one-shot", "functional"] = "one-shot"
+    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    ridge: Ridge = "auto"
+    epsilon_by_party: EpsilonByParty = None
+    intercept: bool = True
+    gamma: Annotated[int, Ge(2)] = 4096
+    rows_at_most: Count = 2**24
 
     @property
     def _estimator_type(self) -> str:
@@ -84,7 +72,7 @@ class LinearRegression(Regression):
         return self.plan_moments(roster, "discrete-laplace" if self.method == "functional" else law, self.gamma)
 
     def check_label(self, declared: Column) -> None:
-        """A number."""
+        """Raise an error unless the label is a number."""
         if not isinstance(declared, Number):
             raise StudyError(
                 f"label {self.label!r} is a {declared.kind}, not a number; use LogisticRegression "
@@ -116,11 +104,11 @@ class LinearRegression(Regression):
     @property
     def _declared(self) -> Number:
         declared = self.design_.declared
-        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; check_label saw to it
+        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; check_label made sure
         return declared
 
     def _unit(self) -> tuple[float, float]:
-        """The label (after its transform) is the second number plus the first one times the encoded label."""
+        """A factor and an offset: the label (after its transform) is factor times encoded label, plus offset."""
         declared = self._declared
         start, end = declared.ends
         if declared.scale == "unit":

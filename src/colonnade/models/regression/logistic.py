@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.linear_model import Matrix, People
 from colonnade.models.members import require_known_members
+from colonnade.models.newcomers import Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, check_whole
 from colonnade.models.regression import forecast, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge, Task
@@ -33,11 +34,12 @@ _INTERCEPT = 0.5
 _MOST_ROUNDS = 1_000_000
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(Regression):
     """Differentially private logistic regression over vertically partitioned columns.
 
-    The label is a flag or a category; of a category with more than two values each is learned against the rest, all
-    from one computation.
+    The label is a flag or a category. For a category with more than two values, each value is learned against the
+    others, all in one computation.
 
     Args:
         epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
@@ -65,47 +67,24 @@ class LogisticRegression(Regression):
 
     kind = "logistic"
     tasks = (Moments, Gradients)
-    classes_: NDArray[Any]
-    forecast_: list[Forecast]
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Mapping[str, float] | None = None,
-        delta: float = 1e-5,
-        label: Label = None,
-        method: Literal["auto", "one-shot", "functional", "sqm"] = "auto",
-        rows: Count | None = None,
-        noise: Literal["skellam", "discrete-gaussian"] = "skellam",
-        ridge: Ridge = "auto",
-        epsilon_by_party: EpsilonByParty = None,
-        expansion: Literal[1, 3] = 1,
-        sampling: Literal["poisson", "disjoint"] = "poisson",
-        rate: Annotated[float, Gt(0), Le(1)] = 0.01,
-        epochs: Count = 10,
-        weight_bound: Positive | None = None,
-        learning_rate: Positive = 2.0,
-        intercept: bool = True,
-        gamma: Annotated[int, Ge(2)] | None = None,
-        rows_at_most: Count = 2**24,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.label = label
-        self.method = method
-        self.rows = rows
-        self.noise = noise
-        self.ridge = ridge
-        self.epsilon_by_party = epsilon_by_party
-        self.expansion = expansion
-        self.sampling = sampling
-        self.rate = rate
-        self.epochs = epochs
-        self.weight_bound = weight_bound
-        self.learning_rate = learning_rate
-        self.intercept = intercept
-        self.gamma = gamma
-        self.rows_at_most = rows_at_most
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    label: Label = None
+    method: Literal["auto", "one-shot", "functional", "sqm"] = "auto"
+    rows: Count | None = None
+    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    ridge: Ridge = "auto"
+    epsilon_by_party: EpsilonByParty = None
+    expansion: Literal[1, 3] = 1
+    sampling: Literal["poisson", "disjoint"] = "poisson"
+    rate: Annotated[float, Gt(0), Le(1)] = 0.01
+    epochs: Count = 10
+    weight_bound: Positive | None = None
+    learning_rate: Positive = 2.0
+    intercept: bool = True
+    gamma: Annotated[int, Ge(2)] | None = None
+    rows_at_most: Count = 2**24
 
     @property
     def _estimator_type(self) -> str:
@@ -125,7 +104,7 @@ class LogisticRegression(Regression):
     def forecast(self, roster: Roster) -> list[Forecast]:
         """The expected error of each method that these parameters allow, the best one first.
 
-        Gradients are left out without ``rows``, and after a hidden alignment. What it is computed from is public; see
+        Gradients are left out without ``rows``, and after a hidden alignment. It uses public numbers only; see
         docs/regression.md.
         """
         methods = ["one-shot", "functional"]
@@ -201,7 +180,7 @@ class LogisticRegression(Regression):
         return self.rows, max(1, round(self.rate * self.rows))
 
     def _rounds(self, rows: int, batch: int) -> int:
-        """As many as use everybody ``epochs`` times: on average, or where batches take turns exactly."""
+        """The number of rounds in which each person is used ``epochs`` times: on average, if batches are drawn."""
         turns = Fraction(rows, batch) if self.sampling == "poisson" else -(-rows // batch)
         rounds = round(int(self.epochs) * turns)
         if rounds > _MOST_ROUNDS:
@@ -212,7 +191,7 @@ class LogisticRegression(Regression):
         return rounds
 
     def check_label(self, declared: Column) -> None:
-        """A flag or a category."""
+        """Raise an error unless the label is a flag or a category."""
         if isinstance(declared, Number):
             raise StudyError(
                 f'label {self.label!r} is a number; use LinearRegression (kind = "linear" in a study file), or make '
@@ -222,7 +201,7 @@ class LogisticRegression(Regression):
     # --- the fitted model
 
     def finish(self, result: Published) -> None:
-        """Weights from noisy moments by least squares, or as the rounds left them."""
+        """Set the weights: from noisy moments by least squares, or those of the last rounds."""
         if isinstance(result, NoisyMoments):
             self._from_moments(result)
         else:
@@ -230,9 +209,9 @@ class LogisticRegression(Regression):
         self.classes_ = self._classes()
 
     def _from_moments(self, result: NoisyMoments) -> None:
-        """Least squares on 0 and 1, where Taylor's expansion leads; then probabilities as steep as the moments say.
+        """Least squares on the labels 0 and 1, as in Taylor's expansion; then a slope for probabilities.
 
-        The steepness moves no prediction: a class is likelier than not where its fitted value is above one half.
+        The slope changes no prediction: the second class is predicted where the fitted value is above one half.
         """
         reading = self.reading(result.task, _columns(self.design_.declared))
         found = quadratic.fit(result, reading, self.ridge, None if self.intercept else 0.5)
@@ -281,7 +260,7 @@ class LogisticRegression(Regression):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, X: People) -> Matrix:
-        """The chance of each class; several classes' own chances are brought to the sum 1."""
+        """The chance of each class; with several classes, their chances are divided by their sum."""
         scores = self.scores(X)
         chances: Matrix = 0.5 + 0.5 * np.tanh(scores / 2)
         if chances.shape[1] == 1:
@@ -302,5 +281,5 @@ class LogisticRegression(Regression):
 
 
 def _columns(declared: Column) -> int:
-    """How many regressions there are: one for two classes, else one a class."""
+    """The number of regressions: one for two classes, otherwise one for each class."""
     return len(declared.values) if isinstance(declared, Category) and len(declared.values) > 2 else 1

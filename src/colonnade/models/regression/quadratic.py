@@ -1,12 +1,12 @@
 """From a published noisy matrix of second moments to the weights of a regression.
 
-Nothing here looks at data: it reads published numbers and public bounds, so it costs no privacy and may be done again
-in another way. The noise leaves a matrix that may not be convex. Three steps mend that:
+Nothing here uses data: it reads published numbers and public bounds, so it costs no privacy and may be repeated in
+another way. With its noise the matrix may not be convex. Four steps correct that:
 
-1. centre with the noisy means, after the fact: A = S - n m m', b = cov(x, y);
+1. subtract the noisy means: A = S - n m m', b = cov(x, y);
 2. clip negative eigenvalues of A to zero: a covariance has none, so these are noise;
 3. add a ridge as large as the noise's own operator norm, which is known beforehand. A symmetric d x d matrix of noise
-   of deviation s has norm about 2 s sqrt(d); directions in which the data say less than that are left alone;
+   of deviation s has norm about 2 s sqrt(d); directions with less signal than that get almost no weight;
 4. such a ridge shrinks the weights, so stretch each label's by one number, the least squares slope of the label on the
    fitted values, less the part of it that noise alone would give.
 """
@@ -34,7 +34,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 
 @dataclass(frozen=True)
 class Problem:
-    """Least squares of one or more labels on the features, as far as noisy moments tell it.
+    """Least squares of one or more labels on the features, from noisy moments.
 
     ``gram`` is the sum of centred products of features, ``cross`` that of features and labels, both over all rows.
     """
@@ -77,7 +77,7 @@ class Fitted:
 
 
 class Release(Protocol):
-    """What is read of published second moments."""
+    """What must be known about published second moments."""
 
     @property
     def matrix(self) -> Matrix:
@@ -134,7 +134,7 @@ def problem(
     """The least squares problem in a noisy matrix of second moments whose last row and column are the constant's.
 
     ``deviations`` are those of the entries' noise. The noisy number of rows is kept above its own deviation, and means
-    within the columns' public reach of 1, so that a very small budget gives a dull model and not a wild one.
+    within -1 and 1, the public bounds of columns, so that a very small budget gives weights near 0 and not huge ones.
     """
     last = len(matrix) - 1
     features = np.setdiff1d(np.arange(last), labels)
@@ -174,7 +174,7 @@ def operator_norm(deviations: Matrix) -> float:
 
 
 def solve(given: Problem, ridge: float | str = "auto", *, stretch: bool = True) -> Solution:
-    """The weights, all labels with one eigendecomposition; a ridge that was given is taken as it is."""
+    """The weights, for all labels by one eigendecomposition; ``"auto"`` takes the ridge from the noise."""
     strength = given.noise if ridge == "auto" else check_ridge(ridge)
     values, vectors = np.linalg.eigh(given.gram)
     kept = np.maximum(values, 0.0)
@@ -202,18 +202,18 @@ def solve(given: Problem, ridge: float | str = "auto", *, stretch: bool = True) 
 
 
 def check_ridge(ridge: object) -> float:
-    """A ridge as the user gave it."""
+    """The ridge that the user gave, as a float; an error if it is not a number from 0 on."""
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < math.inf:
         raise StudyError(f'ridge must be "auto" or a number from 0 on, not {ridge!r}')
     return float(ridge)
 
 
 def steepness(threshold: float, mean: float, spread: float, agreement: float) -> float:
-    """How steep probabilities rise with a least squares score s: sigmoid(k (s - threshold)).
+    """The slope k of the probabilities sigmoid(k (s - threshold)) for a least squares score s.
 
     The score equation of a logistic regression on s alone, with the threshold fixed, needs the mean of
     y (s - threshold), which follows from the moments, and that of sigmoid(k (s - threshold)) (s - threshold), for which
-    s is taken to be normal. Slopes from 1 to 16 are believed; the Taylor slope is 4.
+    s is assumed to be normal. The slope is kept between 1 and 16; the Taylor slope is 4.
     """
     scores = mean - threshold + spread * _NODES
     weights = _WEIGHTS / _WEIGHTS.sum()

@@ -1,4 +1,4 @@
-"""What the alignment of a study would take and tell, before it runs."""
+"""What the alignment of a study would cost and tell, before it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OTHER_EXACT: dict[Mode, Mode] = {"dh": "helper", "helper": "dh"}
 
 @dataclass(frozen=True)
 class AlignLoad:
-    """What one participant sends and how long it works to find the common people."""
+    """How many bytes one participant sends in an alignment, and how long it works."""
 
     participant: str
     bytes_sent: int
@@ -25,7 +25,7 @@ class AlignLoad:
 
 @dataclass(frozen=True)
 class Alignment:
-    """How the parties find the people that they all hold, what that tells to whom, and what it takes."""
+    """How the parties find the people that all of them hold, who learns what, and what it costs."""
 
     mode: str
     hidden: bool
@@ -47,7 +47,7 @@ class Alignment:
 
     @classmethod
     def of(cls, study: Study, rows: int) -> Alignment | None:
-        """Sized for lists of so many rows; nothing where the parties bring equal ids."""
+        """The figures for lists of ``rows`` rows; ``None`` where the study aligns nobody."""
         task, part = study.aligning, study.content.align
         if task is None or part is None:
             return None

@@ -1,4 +1,4 @@
-"""The alignment of a study as one participant plays it: in the study's own session, before anything is spent."""
+"""One participant's part in the alignment of a study: in the study's session, before any budget is spent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from colonnade.tables import Table
 
 
 class Matching:
-    """An owner's part: what it kept of an earlier alignment, and how it comes to aligned rows."""
+    """An owner's part: it uses an earlier alignment that it kept, or runs a new one."""
 
     def __init__(self, study: Study, config: PartyConfig, table: Table, record: RunRecord) -> None:
         self._task, self._table, self._record = study.aligning, table, record
@@ -49,7 +49,7 @@ class Matching:
         return aligned.table(self._table)
 
     def _keep(self, aligned: Aligned) -> None:
-        """An alignment that cannot be kept is made again some day; that is no reason to end a study."""
+        """Store the alignment; if that fails, the study goes on, and a later study aligns again."""
         if self._store is None or self._table.keys is None:
             return
         try:
@@ -61,7 +61,7 @@ class Matching:
 def align_as_coordinator(me: Coordinator, study: Study, record: RunRecord) -> None:
     """The coordinator's part of the alignment, where the study has one.
 
-    What it alone knows of hidden members stays out of a record that owners may be shown.
+    After a hidden alignment the number of matches, which it alone knows, is not recorded: owners may see the record.
     """
     if study.aligning is None:
         return
@@ -75,7 +75,7 @@ def align_as_coordinator(me: Coordinator, study: Study, record: RunRecord) -> No
 def _write_down(
     record: RunRecord, task: Aligning, reused: bool, start: float, matched: int | None, counts: Mapping[str, Any]
 ) -> None:
-    """Counts, and nothing else of an alignment, in ``run.json`` and ``events.jsonl``."""
+    """Record an alignment in ``run.json`` and ``events.jsonl``: its settings and counts, nothing else."""
     seconds = round(time.monotonic() - start, 3)
     found = {"matched": matched, **counts, "reused": reused, "seconds": seconds}
     settings: dict[str, Any] = {"mode": task.mode, "hidden": task.hidden, "on": [key.name for key in task.keys]}

@@ -1,4 +1,4 @@
-"""``[align]`` of a study file: by which keys the parties' people are matched, and who may learn what of it."""
+"""``[align]`` of a study file: the keys by which people are matched, and who may learn what from that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_NAME = 80
 
 
 class KeyPart(Part):
-    """``[align.keys.NAME]``: how the cells of one key are written before they are compared, at every party alike."""
+    """``[align.keys.NAME]``: how every party writes the cells of one key before they are compared."""
 
     kind: Kind = "text"
     case: Case = "keep"
@@ -76,12 +76,12 @@ class AlignPart(Part):
         return self
 
     def check_parties(self, parties: int) -> None:
-        """Refuse a number of parties that the mode is not made for."""
+        """Raise an error if the mode does not work with this number of parties."""
         if self.mode == "fuzzy" and parties != 2:
             raise ValueError(f'align.mode = "fuzzy" links two parties, and this study has {parties}: use dh or helper')
 
     def check_rows(self, parties: int, most: int) -> None:
-        """Refuse what cannot fit into the rows that a study allows, whatever the lists are."""
+        """Raise an error if no lists could fit into the number of rows that the study allows."""
         if self.at_least > most:
             raise ValueError(
                 f"align.at_least = {self.at_least} is above the {most} rows that the task allows, so no study could "
@@ -96,16 +96,5 @@ class AlignPart(Part):
     def aligning(self, trust: Trust) -> Aligning:
         """The public task that follows, for the parties of a study."""
         written = {name: self.keys.get(name, KeyPart()) for name in self.on}
-        given = {
-            "mode",
-            "hidden",
-            "duplicates",
-            "at_least",
-            "pad_to",
-            *(() if self.similarity is None else ("similarity",)),
-        }
-        return Aligning(
-            trust,
-            tuple(Key(name, **part.model_dump()) for name, part in written.items()),
-            **self.model_dump(include=given),
-        )
+        keys = tuple(Key(name, **part.model_dump()) for name, part in written.items())
+        return Aligning(trust, keys, **self.model_dump(exclude={"on", "keys", "reuse"}, exclude_none=True))

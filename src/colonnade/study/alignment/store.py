@@ -1,19 +1,17 @@
 """What a party keeps of an alignment, so that later studies of the same participants need not run it again.
 
-One file for each set of participants and settings, in ``alignments/`` beside the party's ledger. Of each matched row
-it holds a hash of its key, so that a table in another order still fits. The salt is in the file too, so whoever has it
-can try out keys: it tells which of the party's own people the others hold, and stays with the party like its table,
-unreadable to other users of its machine.
+There is one file for each set of participants and settings, in ``alignments/`` beside the party's ledger. For each
+matched row it holds a hash of the key, so that it also fits a table in another order. The salt is in the file too, so
+somebody who has the file can test keys and learn which of the party's people the others hold. Therefore other users of
+the machine cannot read it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StorageError
+from colonnade.models import files
 from colonnade.protocols.align import Aligned
 from colonnade.randomness import new_key
 from colonnade.study.spec import Study
@@ -39,7 +38,7 @@ class Store:
         self.path = folder / f"{_agreed(study, party)}.npz"
 
     def find(self, keys: Keys, note: Note) -> Aligned | None:
-        """An earlier alignment of exactly these keys, in whatever order; ``note`` is told why one is not used.
+        """An earlier alignment of exactly these keys, in any order, or ``None``; ``note`` is called with the reason.
 
         Its rows are positions among the keys as they stand now.
         """
@@ -47,7 +46,7 @@ class Store:
             return None
         try:
             stored = _read(self.path)
-        except Exception:  # whatever reading a damaged file leads to, it costs a new alignment and no more
+        except Exception:  # a damaged file may raise anything; the parties only have to align again
             note("alignment store damaged: aligning again")
             return None
         salt = stored["salt"].tobytes()
@@ -73,14 +72,11 @@ class Store:
             arrays["index"] = aligned.index
         if aligned.slots is not None:
             arrays["slots"] = aligned.slots
-        try:
-            _write(self.path, arrays | {"seal": _bytes(_seal(arrays))})
-        except OSError as error:
-            raise StorageError(f"{self.path} cannot be written: {error.strerror}") from None
+        _write(self.path, arrays | {"seal": _bytes(_seal(arrays))})
 
 
 def _agreed(study: Study, party: str) -> str:
-    """The same for every study of the same participants, known by the same pins, with the same ``[align]``."""
+    """A digest that is the same for all studies with the same participants, pins and ``[align]``."""
     aligning = None if study.aligning is None else study.aligning.agreement
     everyone = {name: study.content.pins.get(name) for name in study.participants}
     text = json.dumps([aligning, everyone, party], sort_keys=True, separators=(",", ":"))
@@ -99,7 +95,7 @@ def _words(hashes: Hashes) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 
 def _people(hashes: Hashes, salt: bytes) -> bytes:
-    """One digest of a set of keys, whatever their order."""
+    """One digest of a set of keys, in any order."""
     first, second = _words(hashes)
     return hashlib.blake2b(hashes[np.lexsort((second, first))].tobytes(), digest_size=32, key=salt).digest()
 
@@ -144,15 +140,10 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")  # its mode is 0600
+    held = io.BytesIO()
+    np.savez(held, allow_pickle=False, **arrays)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(partial)
-        raise
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+    files.replace_private(path, held.getvalue())
