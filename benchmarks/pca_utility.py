@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade import PCA, Federation, Party
-from colonnade.models import Roster, baselines
+from colonnade.models import Roster, evaluation as baselines
 from colonnade.models.pca import top_eigenvectors
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.routes.gaussian import gaussian_mu

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from colonnade.report.canvas import figure
+from colonnade.report.document import style
 from colonnade.report.markup import Html, table, tag
-from colonnade.report.style import style
 from research.reproduce.charts import chart
 from research.reproduce.results import NONE, PUBLISHED, Row, groups
 

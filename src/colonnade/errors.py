@@ -2,27 +2,6 @@
 
 Each class has an exit code, documented in ``docs/errors.md``. A message is one sentence that says what is
 wrong, where, and what to do; it never carries a value from a party's table, a share or a key.
-
-::
-
-    ColonnadeError
-    ├── SchemaError        the public description of a table is wrong
-    ├── DataError          a party's own file does not fit its schema
-    ├── DatasetError       a named data set is missing, damaged or cannot be fetched
-    ├── StudyError         the study file is wrong, or participants hold different ones
-    │   └── AlignmentError too few people are common to the parties
-    ├── PolicyError        a party's policy does not allow the study
-    ├── BudgetError        a privacy budget would be exceeded
-    ├── LedgerError        the ledger cannot be read, written or trusted
-    ├── PrivacyError       a privacy statement was asked for that nothing proves
-    ├── StorageError       a file or standard output cannot be written
-    ├── IdentityError      a key, certificate or pinned fingerprint does not match
-    ├── ConnectError       the coordinator cannot be reached
-    ├── PeerLost           a participant was there and is gone
-    ├── PeerStopped        a participant ended the study and said why
-    ├── ProtocolError      a message is malformed or out of turn
-    ├── CapacityError      the numbers would not fit the chosen arithmetic
-    └── ShareError         opened shares do not lie on one polynomial
 """
 
 from __future__ import annotations

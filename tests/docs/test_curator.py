@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade import PCA
-from colonnade.models import baselines
+from colonnade.models import evaluation as baselines
 from colonnade.models.evaluation import captured_by_pca
 from colonnade.models.federation import Roster
 from colonnade.randomness import Stream

@@ -13,7 +13,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from colonnade.models import baselines
+from colonnade.models import evaluation as baselines
 from colonnade.privacy import Adjacency, Observer, Trust
 from colonnade.privacy.routes.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from colonnade.privacy.sensitivity.embeddings import embeddings_mu_squared

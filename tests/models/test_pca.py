@@ -9,7 +9,7 @@ import pytest
 
 from colonnade import PCA, Federation, Observer, Party, Schema, flag, number
 from colonnade.errors import DataError, IdentityError, PrivacyError, SchemaError, StudyError
-from colonnade.models import baselines
+from colonnade.models import evaluation as baselines
 from colonnade.models.evaluation import captured_by_pca, compare
 from colonnade.models.pca import top_eigenvectors
 from colonnade.privacy import Trust

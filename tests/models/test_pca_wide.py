@@ -9,7 +9,7 @@ import pytest
 
 from colonnade import PCA, Observer, Schema, number
 from colonnade.errors import CapacityError, StudyError
-from colonnade.models import Roster, baselines
+from colonnade.models import Roster, evaluation as baselines
 from colonnade.models.evaluation import captured_by_pca
 from colonnade.models.pca import WIDE, published
 from colonnade.protocols.directions.task import Directions

@@ -5,14 +5,7 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
-    from colonnade.audit.distinguish import (
-        CONFIDENCE as CONFIDENCE,
-        DELTA as DELTA,
-        EPSILONS as EPSILONS,
-        AuditResult as AuditResult,
-        epsilon_lower_bound as epsilon_lower_bound,
-        profile_audit as profile_audit,
-    )
+    from colonnade.audit.distinguish import profile_audit as profile_audit
     from colonnade.audit.probe import (
         Change as Change,
         ProbeReport as ProbeReport,
@@ -22,8 +15,6 @@ if TYPE_CHECKING:
     from colonnade.audit.registry import (
         Game as Game,
         Sampler as Sampler,
-        Subject as Subject,
-        Twin as Twin,
         all_twins as all_twins,
         games as games,
         register as register,
@@ -39,8 +30,8 @@ MOST_SAMPLES = 10_000_000  # a gigabyte of memory, and hours for the larger game
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
-        "distinguish": "AuditResult CONFIDENCE DELTA EPSILONS epsilon_lower_bound profile_audit",
+        "distinguish": "profile_audit",
         "probe": "Change ProbeReport neighbours_in_ball sensitivity_probe",
-        "registry": "Game Sampler Subject Twin all_twins games register register_twin subject subjects twins",
+        "registry": "Game Sampler all_twins games register register_twin subject subjects twins",
     },
 )

@@ -13,6 +13,7 @@ import typer
 
 from colonnade.audit import MOST_SAMPLES, SAMPLES
 from colonnade.cli import groups
+from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, piped, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
 
@@ -28,7 +29,6 @@ app.add_typer(groups.init_app, name="init")
 app.add_typer(groups.ledger_app, name="ledger")
 app.add_typer(groups.schema_app, name="schema")
 
-StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
 Approve = Annotated[

@@ -100,7 +100,7 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
         return
     yield Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
     if task is None and study.task.rows_fixed:
-        yield _count(table.rows, study.task.rows_stated)
+        yield _count(table.rows, study.task.rows_limit)
     if task is not None:
         yield _tried("keys", lambda: _keys(task, table))
 

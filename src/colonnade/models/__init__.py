@@ -7,8 +7,8 @@ from colonnade.lazy import exports
 if TYPE_CHECKING:
     from colonnade.models.base import Estimator as Estimator
     from colonnade.models.federation import Federation as Federation, Party as Party, Roster as Roster
-    from colonnade.models.glm.crossval import CrossValidation as CrossValidation, cross_validate as cross_validate
-    from colonnade.models.glm.guarantees import Guarantee as Guarantee, Guarantees as Guarantees
+    from colonnade.models.glm.crossval import cross_validate as cross_validate
+    from colonnade.models.glm.guarantees import Guarantees as Guarantees
     from colonnade.models.glm.kept_scores import KeptScores as KeptScores
     from colonnade.models.glm.model import GLM as GLM
     from colonnade.models.pca import PCA as PCA
@@ -23,8 +23,8 @@ __all__, __getattr__, __dir__ = exports(
     {
         "base": "Estimator",
         "federation": "Federation Party Roster",
-        "glm.crossval": "CrossValidation cross_validate",
-        "glm.guarantees": "Guarantee Guarantees",
+        "glm.crossval": "cross_validate",
+        "glm.guarantees": "Guarantees",
         "glm.kept_scores": "KeptScores",
         "glm.model": "GLM",
         "pca": "PCA",

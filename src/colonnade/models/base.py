@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models import files, kinds
+from colonnade.models import files, kinds, notebook
 from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.planner import Planner
@@ -88,6 +88,11 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     @abstractmethod
     def summary(self) -> list[str]:
         """The result in a few lines of text, for the terminal."""
+
+    def _repr_html_(self) -> str:
+        if not self.fitted:
+            return super()._repr_html_()
+        return notebook.fitted(type(self).__name__, self.get_params(), self.defaults(), self.in_short, self.privacy_)
 
     @property
     def fitted(self) -> bool:

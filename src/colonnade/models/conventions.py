@@ -79,4 +79,4 @@ class Conventions:
         )
 
     def _repr_html_(self) -> str:
-        return notebook.model(self)
+        return notebook.model(type(self).__name__, self.get_params(), self.defaults())

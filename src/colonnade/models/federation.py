@@ -76,7 +76,7 @@ class Party:
         return f"Party({self.name!r}, {len(self.schema.names)} columns)"
 
     def _repr_html_(self) -> str:
-        return notebook.party(self)
+        return notebook.party(self.name, self.schema)
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,15 @@ class Roster:
         seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
         most = max(1, (len(seats) - 1) // 2)
         return cls(dict(schemas), Trust(owners, seats, most if threshold is None else threshold), hidden)
+
+    def require_known_members(self, what: str) -> None:
+        """Raise an error if the alignment was hidden: ``what`` needs to know which rows all parties hold."""
+        if self.hidden:
+            raise StudyError(
+                f"{what} does not work after a hidden alignment, in which nobody learns whom all parties hold: hidden "
+                "alignment works with pca, linear and logistic (one-shot, functional); use one of those, or "
+                "hidden = false"
+            )
 
 
 class Federation:
@@ -202,11 +211,26 @@ class Federation:
             raise StudyError("the parties do not hold the same people: call people.align(on=...) first")
         return tables
 
+    def common_rows(self) -> int:
+        """The number of people that all parties hold; an error says whose number of rows differs, if one does."""
+        if self.alignment is not None:
+            return next(iter(self.tables().values())).rows
+        held = {name: party.table.rows for name, party in self.parties.items()}
+        first, *others = held
+        for name in others:
+            if held[name] != held[first]:
+                raise StudyError(
+                    f"{name} has {held[name]} rows and {first} has {held[first]}: all must hold the same people, so "
+                    "call people.align(on=...) first"
+                )
+        return held[first]
+
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.parties)}{'; aligned' if self.alignment else ''})"
 
     def _repr_html_(self) -> str:
-        return notebook.federation(self)
+        aligned = "not aligned" if self.alignment is None else "aligned, hidden" if self.roster.hidden else "aligned"
+        return notebook.federation(self.roster.schemas, self.roster.trust, aligned)
 
     def __enter__(self) -> Federation:
         return self

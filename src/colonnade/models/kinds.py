@@ -32,50 +32,20 @@ class Kind:
     games: tuple[str, ...] = ()
 
 
+def _ours(kind: str, model: str, section: str = "", *games: str) -> Kind:
+    """A row of this package, in which names begin below it."""
+    return Kind(kind, f"colonnade.{model}", section and f"colonnade.{section}", tuple(f"colonnade.{g}" for g in games))
+
+
 _ROWS = (
-    Kind(
-        "pca",
-        "colonnade.models.pca:PCA",
-        "colonnade.report.components:SECTION",
-        ("colonnade.audit.second_moments", "colonnade.audit.directions"),
-    ),
-    Kind(
-        "linear",
-        "colonnade.models.regression.linear:LinearRegression",
-        "colonnade.report.regression:SECTION",
-        ("colonnade.audit.functional",),
-    ),
-    Kind(
-        "logistic",
-        "colonnade.models.regression.logistic:LogisticRegression",
-        "colonnade.report.regression:SECTION",
-        ("colonnade.audit.gradient_batches",),
-    ),
-    Kind(
-        "glm",
-        "colonnade.models.glm.model:GLM",
-        "colonnade.report.exchange:SECTION",
-        ("colonnade.audit.exchange_messages",),
-    ),
-    Kind(
-        "glm-scores",
-        "colonnade.models.glm.kept_scores:KeptScores",
-        "colonnade.report.exchange:SCORES",
-        ("colonnade.audit.exchange_messages",),
-    ),
-    Kind(
-        "polynomial",
-        "colonnade.models.polynomial:PolynomialSum",
-        "colonnade.report.answers:SUMS",
-        ("colonnade.audit.sums",),
-    ),
-    Kind(
-        "prediction",
-        "colonnade.models.prediction:JointPrediction",
-        "colonnade.report.answers:PREDICTIONS",
-        ("colonnade.audit.sums",),
-    ),
-    Kind("sketch", "colonnade.models.sketch:SketchPlanner"),
+    _ours("pca", "models.pca:PCA", "report.components:SECTION", "audit.second_moments", "audit.directions"),
+    _ours("linear", "models.regression.linear:LinearRegression", "report.regression:SECTION", "audit.functional"),
+    _ours("logistic", "models.regression.logistic:LogisticRegression", "report.regression:SECTION", "audit.gradients"),
+    _ours("glm", "models.glm.model:GLM", "report.exchange:SECTION", "audit.exchange_messages"),
+    _ours("glm-scores", "models.glm.kept_scores:KeptScores", "report.exchange:SCORES", "audit.exchange_messages"),
+    _ours("polynomial", "models.polynomial:PolynomialSum", "report.answers:SUMS", "audit.sums"),
+    _ours("prediction", "models.prediction:JointPrediction", "report.answers:PREDICTIONS", "audit.sums"),
+    _ours("sketch", "models.sketch:SketchPlanner"),
 )
 _KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}
 

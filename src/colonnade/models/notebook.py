@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from colonnade.privacy.statement import Statement, rounded_up
-
-if TYPE_CHECKING:
-    from colonnade.models.conventions import Conventions
-    from colonnade.models.federation import Federation, Party
+from colonnade.privacy import Statement, Trust
+from colonnade.privacy.statement import rounded_up
+from colonnade.tables import Schema
 
 _LONGEST = 80
 _MOST = 24
 _BOX = "display:inline-block;border:1px solid;border-radius:4px;padding:0.3em 0.8em"
 
 
-def model(found: Conventions) -> str:
-    """A model: the parameters that differ from their defaults; for a fitted model also what it learned and its cost."""
-    statement: Statement | None = getattr(found, "privacy_", None)
-    parts = [_table((), _changed(found.get_params(), found.defaults()))]
-    if statement is not None:
-        rows = ((row.who, rounded_up(row.epsilon), repr(float(row.delta))) for row in statement.rows)
-        parts += [f"<p>{escape(found.in_short)}</p>", _table(("observer", "epsilon", "delta"), rows)]
-    return _box(type(found).__name__, "not fitted" if statement is None else "fitted", parts)
+def model(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """A model that is not fitted: the parameters that differ from their defaults."""
+    return _box(name, "not fitted", [_table((), _changed(given, defaults))])
 
 
-def party(found: Party) -> str:
+def fitted(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], learned: str, found: Statement) -> str:
+    """A fitted model: its parameters, what it learned in one line, and what each observer can learn."""
+    rows = ((row.who, _epsilon(row.epsilon), repr(float(row.delta))) for row in found.rows)
+    costs = _table(("observer", "epsilon", "delta"), rows)
+    return _box(name, "fitted", [_table((), _changed(given, defaults)), f"<p>{escape(learned)}</p>", costs])
+
+
+def party(name: str, schema: Schema) -> str:
     """A party: the columns that its public schema declares."""
-    columns = [(name, column.kind) for name, column in found.schema.columns.items()]
-    return _box(f"Party {found.name}", _columns(len(columns)), [_table(("column", "kind"), _few(columns))])
+    columns = [(column, declared.kind) for column, declared in schema.columns.items()]
+    return _box(f"Party {name}", _counted(len(columns)), [_table(("column", "kind"), _few(columns))])
 
 
-def federation(found: Federation) -> str:
+def federation(schemas: Mapping[str, Schema], trust: Trust, alignment: str) -> str:
     """A federation: the parties, how many columns each has, and who holds the shares; no data."""
-    held = [(name, _columns(len(each.schema.names))) for name, each in found.parties.items()]
-    trust, aligned = found.roster.trust, found.alignment is not None
-    how = ("aligned, hidden" if found.roster.hidden else "aligned") if aligned else "not aligned"
+    held = [(name, str(len(schema.names))) for name, schema in schemas.items()]
     shares = f"committee {', '.join(trust.committee)}; threshold {trust.threshold}"
-    return _box("Federation", how, [_table(("party", "columns"), _few(held)), f"<p>{escape(shares)}</p>"])
+    return _box("Federation", alignment, [_table(("party", "columns"), _few(held)), f"<p>{escape(shares)}</p>"])
+
+
+def _epsilon(value: float) -> str:
+    return "no promise" if math.isinf(value) else rounded_up(value)
 
 
 def _changed(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -57,7 +60,7 @@ def _few(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [*rows[:_MOST], *([(f"and {len(rows) - _MOST} more", "")] if len(rows) > _MOST else [])]
 
 
-def _columns(count: int) -> str:
+def _counted(count: int) -> str:
     return f"{count} column" + ("s" if count > 1 else "")
 
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.members import require_known_members
 from colonnade.models.newcomers import Matrix, People, summed, table_of
 from colonnade.models.parameters import Count, check_whole
 from colonnade.models.planner import Details
@@ -111,7 +110,7 @@ class PCA(Saved[Task, Published]):
         wide = width > WIDE and not roster.hidden
         method = ("power" if wide else "moments") if self.method == "auto" else self.method
         if method == "power":
-            require_known_members(roster, 'method="power"')
+            roster.require_known_members('method="power"')
         elif self.iterations is not None:
             raise StudyError('iterations are for method="power"; all second moments are released at once')
         return method

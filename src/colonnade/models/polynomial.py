@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models.federation import Federation, Roster
-from colonnade.models.members import require_known_members
 from colonnade.models.parameters import Count, InFile, check_whole
 from colonnade.models.saved import Saved, numbers, texts
 from colonnade.privacy import parse_budgets
@@ -74,7 +73,7 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
 
     def plan(self, roster: Roster) -> Polynomials:
         """The least noise that meets every budget."""
-        require_known_members(roster, "a sum of polynomials")
+        roster.require_known_members("a sum of polynomials")
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
         polynomials = [_terms(index, given, roster) for index, given in enumerate(_listed(self.expressions))]

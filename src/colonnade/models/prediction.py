@@ -18,7 +18,6 @@ from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.members import require_known_members
 from colonnade.models.parameters import NAMES_PARTIES, SETS_PRICE, Count, check_whole
 from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.privacy.calibrate import with_least_noise
@@ -90,7 +89,7 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
 
     def plan(self, roster: Roster) -> Scores:
         """Bounds from the public weights and schemas; the least noise that meets the budgets, or none."""
-        require_known_members(roster, "joint prediction")
+        roster.require_known_members("joint prediction")
         if (self.epsilon is None) != (self.exact is True):
             raise StudyError(
                 f"say what the scores may cost, by epsilon or by exact = true, and not by both: epsilon adds noise to "

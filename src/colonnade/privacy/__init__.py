@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
-    from colonnade.privacy.accountant import Bound as Bound, delta as delta, epsilon as epsilon, profile as profile
+    from colonnade.privacy.accountant import delta as delta, epsilon as epsilon, profile as profile
     from colonnade.privacy.calibrate import least_noise as least_noise
     from colonnade.privacy.events import Event as Event, View as View, view as view, views as views
     from colonnade.privacy.ledger import Entry as Entry, Ledger as Ledger
@@ -19,28 +19,26 @@ if TYPE_CHECKING:
     from colonnade.privacy.releases import (
         DiscreteGaussianRelease as DiscreteGaussianRelease,
         DiscreteLaplaceRelease as DiscreteLaplaceRelease,
-        GaussianRelease as GaussianRelease,
         NonPrivate as NonPrivate,
         PoissonSampled as PoissonSampled,
         PostProcessing as PostProcessing,
-        RandomisedResponse as RandomisedResponse,
         Repeated as Repeated,
         SkellamRelease as SkellamRelease,
     )
     from colonnade.privacy.sensitivity import Sensitivity as Sensitivity
-    from colonnade.privacy.statement import Row as Row, Statement as Statement
+    from colonnade.privacy.statement import Statement as Statement
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
-        "accountant": "Bound delta epsilon profile",
+        "accountant": "delta epsilon profile",
         "calibrate": "least_noise",
         "events": "Event View view views",
         "ledger": "Entry Ledger",
         "observers": "Adjacency Budget Observer Trust parse_budgets",
-        "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease GaussianRelease NonPrivate "
-        "PoissonSampled PostProcessing RandomisedResponse Repeated SkellamRelease",
+        "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate "
+        "PoissonSampled PostProcessing Repeated SkellamRelease",
         "sensitivity": "Sensitivity",
-        "statement": "Row Statement",
+        "statement": "Statement",
     },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,27 @@ class Load:
     bytes_sent: int
     memory: int
     seconds: float
+
+
+class Loaded:
+    """What all participants take together, where ``loads`` are those of each."""
+
+    loads: tuple[Any, ...]  # each with bytes_sent and seconds
+
+    @property
+    def bytes_total(self) -> int:
+        """Everything on the wire."""
+        return sum(load.bytes_sent for load in self.loads)
+
+    @property
+    def seconds(self) -> float:
+        """How long the slowest participant takes; an estimate."""
+        return max(float(load.seconds) for load in self.loads)
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Both as plain values for JSON."""
+        return {"bytes_total": self.bytes_total, "seconds": self.seconds}
 
 
 def seconds_on_wire(sent: int, rounds: int) -> float:

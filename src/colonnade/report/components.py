@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from colonnade.report import charts
 from colonnade.report.canvas import figure
-from colonnade.report.charts import Bar
-from colonnade.report.columns import grouped, spoken
+from colonnade.report.charts import Bar, grouped, spoken
 from colonnade.report.markup import Html, join, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, percent

@@ -11,8 +11,8 @@ from colonnade.privacy.observers import COORDINATOR
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
 from colonnade.report.charts import Stack
+from colonnade.report.document import COLOURS
 from colonnade.report.markup import Html, join, named_values, table, tag
-from colonnade.report.style import COLOURS
 from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8

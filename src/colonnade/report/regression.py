@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
-from colonnade.report.columns import grouped, spoken
+from colonnade.report.charts import grouped, spoken
 from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number

@@ -9,14 +9,14 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.models.planner import Details
 from colonnade.privacy import Statement
 from colonnade.privacy.calibrate import Binding
-from colonnade.protocols.cost import Load
+from colonnade.protocols.cost import Load, Loaded
 from colonnade.protocols.task import Task
 from colonnade.study.alignment.figures import Alignment
 from colonnade.study.spec import Study
 
 
 @dataclass(frozen=True)
-class RunFigures:
+class RunFigures(Loaded):
     """What a run of the study needs, for lists of ``rows`` people."""
 
     rows: int
@@ -48,19 +48,9 @@ class RunFigures:
             loads=task.loads(participants, joint),
         )
 
-    @property
-    def bytes_total(self) -> int:
-        """Everything on the wire."""
-        return sum(load.bytes_sent for load in self.loads)
-
-    @property
-    def seconds(self) -> float:
-        """How long the slowest participant takes; an estimate."""
-        return max(load.seconds for load in self.loads)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self) | {"bytes_total": self.bytes_total, "seconds": self.seconds}
+        return asdict(self) | self.totals
 
 
 @dataclass(frozen=True)
@@ -99,7 +89,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
             f"the number of rows of kind {study.content.task.kind} stands in the study file, where it decides the "
             "price: change task.rows, or ask `colonnade plan`"
         )
-    sized = _rows(study) if rows is None else _checked(rows, study)
+    sized = _rows(study, rows)
     return Preflight(
         study=study.name,
         digest=study.digest,
@@ -121,16 +111,15 @@ def _run(study: Study, rows: int) -> RunFigures | None:
     return RunFigures.of(study.task, study.participants, rows, joint)
 
 
-def _rows(study: Study) -> int:
-    """The largest number of rows that the parties' lists may have."""
-    most: int = study.task.rows_stated or study.task.rows_limit
+def _rows(study: Study, asked: int | None) -> int:
+    """How long the parties' lists are taken to be: as asked, or else as long as they may be."""
+    longest = None if study.aligning is None else study.aligning.longest
+    if asked is not None:
+        if longest is not None and asked > longest:
+            raise CapacityError(
+                f"the alignment takes lists of at most {longest} rows, not of {asked}: ask for fewer rows"
+            )
+        return asked
+    most = study.task.rows_stated or study.task.rows_limit
     shared = most // (len(study.content.parties) if study.roster.hidden else 1)
-    longest = None if study.aligning is None else study.aligning.longest
     return max(1, min(shared, longest or shared))
-
-
-def _checked(rows: int, study: Study) -> int:
-    longest = None if study.aligning is None else study.aligning.longest
-    if longest is not None and rows > longest:
-        raise CapacityError(f"the alignment takes lists of at most {longest} rows, not of {rows}: ask for fewer rows")
-    return rows

@@ -16,7 +16,6 @@ from colonnade.models.base import Estimator
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
-from colonnade.protocols.task import Task
 from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.given import check_folder
 from colonnade.study.policy import Approve, PartyConfig
@@ -104,18 +103,11 @@ def public_facts(study: Study) -> dict[str, Any]:
     task = study.task
     return {
         "participants": list(study.participants),
-        "task": study.content.task.model_dump() | _arithmetic(task) | task.facts,
+        "task": study.content.task.model_dump() | {"value_bits": task.bound.bit_length() + 1} | task.facts,
         "columns": {name: list(schema.names) for name, schema in study.roster.schemas.items()},
         "seats": list(task.trust.committee),
         "threshold": task.trust.threshold,
     }
-
-
-def _arithmetic(task: Task) -> dict[str, Any]:
-    if not task.committee.seats:
-        return {"value_bits": task.bound.bit_length() + 1}
-    system = task.committee.system
-    return {"primes": len(system.primes), "value_bits": task.bound.bit_length() + 1, "system_bits": system.bits}
 
 
 def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:

@@ -25,7 +25,7 @@ from colonnade.privacy.calibrate import Binding, binding
 from colonnade.privacy.observers import check_delta
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.task import Priced
+from colonnade.protocols.task import Priced, Task
 from colonnade.study.alignment.section import AlignPart
 from colonnade.study.given import public_model, without_label
 from colonnade.study.keys import Part, TaskKeys, parse_task
@@ -264,9 +264,10 @@ class Study:
         return kinds.load(self.content.task.kind)(**given | own)
 
     @cached_property
-    def task(self) -> Any:
-        """The public task, its noise calibrated to the budgets."""
-        return self.planner.plan(self.roster)
+    def task(self) -> Task:
+        """The public task, its noise calibrated to the budgets; of a kind without a program only what has a price."""
+        task: Task = self.planner.plan(self.roster)
+        return task
 
     @cached_property
     def binding(self) -> Binding | None:
@@ -276,13 +277,12 @@ class Study:
     @property
     def trust(self) -> Trust:
         """The owners and the committee of the task, which may have no committee."""
-        trust: Trust = self.task.trust
-        return trust
+        return self.task.trust
 
     @property
     def events(self) -> tuple[Event, ...]:
         """Everything that the task reveals."""
-        return tuple(self.task.events)
+        return self.task.events
 
     @property
     def budgets(self) -> tuple[Budget, ...]:

@@ -19,7 +19,7 @@ from colonnade.audit import Game, Sampler, register_twin
 from colonnade.audit.directions import Products
 from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.functional import Coefficients
-from colonnade.audit.gradient_batches import OpenedGradients
+from colonnade.audit.gradients import OpenedGradients
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
 from colonnade.audit.second_moments import Entries
 from colonnade.audit.sums import Weighed

@@ -17,7 +17,6 @@ from colonnade.models.glm.fitted import CLASSES
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores, asking
 from colonnade.models.glm.model import GLM
-from colonnade.models.members import common_rows
 from colonnade.models.parameters import check_whole
 from colonnade.privacy import Event, Statement, least_noise, parse_budgets
 from colonnade.privacy.statement import UNMATCHED
@@ -150,7 +149,7 @@ def cross_validate(
     for model in models.values():
         model.choices()
         model.setting(people.roster, 1)  # everything is checked before tables are read
-    rows = common_rows(people)
+    rows = people.common_rows()
     check_whole("folds", folds, 2, rows)
     runs, alone = _planned(models, people, rows, folds)
     values: dict[str, list[float]] = {name: [] for name in models}

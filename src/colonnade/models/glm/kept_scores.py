@@ -18,7 +18,6 @@ from colonnade.models.glm import preflight
 from colonnade.models.glm.fitted import FittedGLM
 from colonnade.models.glm.kept import unit_of
 from colonnade.models.glm.plan import senders
-from colonnade.models.members import common_rows, require_known_members
 from colonnade.models.parameters import InFile, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
@@ -92,7 +91,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
 
     def draft(self, roster: Roster, rows: int) -> KeptScoresTask:
         """The task before its noise is known."""
-        require_known_members(roster, "joint prediction")
+        roster.require_known_members("joint prediction")
         check_whole("rows_at_most", rows, 1, 2**31)
         scorer = self.scorer
         if missing := [party for party in scorer.schemas_ if party not in roster.schemas]:
@@ -126,7 +125,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
 
     def plan_for(self, people: Federation) -> KeptScoresTask:
         """The task for these people; they are counted if ``rows_at_most`` is not given."""
-        return self.planned(people.roster, common_rows(people) if self.rows_at_most is None else self.rows_at_most)
+        return self.planned(people.roster, people.common_rows() if self.rows_at_most is None else self.rows_at_most)
 
     def outcome(self, outcomes: Mapping[str, Any], task: KeptScoresTask) -> Answers | None:
         """What the party with the label received, where all participants run in one process."""

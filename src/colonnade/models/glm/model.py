@@ -18,7 +18,6 @@ from colonnade.models.glm.guarantees import Guarantees, protection
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores
 from colonnade.models.glm.plan import Choices, FamilyOptions, Setting
-from colonnade.models.members import common_rows, require_known_members
 from colonnade.models.parameters import FINITE, STRICT, Count, InFile, Label, Positive, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
@@ -115,7 +114,7 @@ class GLM(FittedGLM):
 
     def setting(self, roster: Roster, rows: int) -> Setting:
         """The public setting: who holds which columns, the family, and the number of rows."""
-        require_known_members(roster, "a generalised linear model over messages")
+        roster.require_known_members("a generalised linear model over messages")
         check_whole("rows", rows, 1, _MOST_ROWS)
         design = self.design(roster.schemas)
         trust = Trust(tuple(roster.schemas), (), 0)
@@ -137,7 +136,7 @@ class GLM(FittedGLM):
         """The task for these people; they are counted if ``rows`` is not given."""
         self.choices()
         self.setting(people.roster, 1)  # everything is checked before tables are read
-        return self.planned(people.roster, common_rows(people) if self.rows is None else self.rows)
+        return self.planned(people.roster, people.common_rows() if self.rows is None else self.rows)
 
     def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> Everyone:
         """The weights of all parties, where all of them run in one process."""

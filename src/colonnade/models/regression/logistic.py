@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.members import require_known_members
 from colonnade.models.newcomers import Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, check_whole
 from colonnade.models.regression import forecast, quadratic
@@ -130,7 +129,7 @@ class LogisticRegression(Regression):
 
     def _plan_gradients(self, roster: Roster) -> Gradients:
         """Rounds of noisy gradients; rows are scaled to norm 1 by a public number."""
-        require_known_members(roster, 'method="sqm"')
+        roster.require_known_members('method="sqm"')
         self.check_common()
         rows, batch = self._batches()
         design = self.design(roster.schemas)

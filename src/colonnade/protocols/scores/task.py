@@ -180,11 +180,9 @@ class Scores(OnShares):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return self.noise_facts | {
+        return self.shares_facts | {
             "exact": self.exact,
             "to": self.to,
             "classes": self.classes,
-            "columns": len(self.names),
-            "gamma": self.gamma,
             "rows_at_most": self.rows_at_most,
         }

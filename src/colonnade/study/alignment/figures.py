@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from colonnade.protocols.align import Aligning, Leak, Mode
+from colonnade.protocols.cost import Loaded
 from colonnade.tables.keys import Key
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class AlignLoad:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class Alignment(Loaded):
     """How the parties find the people that all of them hold, who learns what, and what it costs."""
 
     mode: str
@@ -53,6 +54,7 @@ class Alignment:
             return None
         listed = task.pad_to or rows
         other = _OTHER_EXACT.get(task.mode)
+        others = _loads(replace(task, mode=other), study.participants, listed) if other else ()
         return cls(
             mode=task.mode,
             hidden=task.hidden,
@@ -67,28 +69,14 @@ class Alignment:
             leakage=task.leakage,
             rows=listed,
             loads=_loads(task, study.participants, listed),
-            instead=None if other is None else (other, _slowest(replace(task, mode=other), study.participants, listed)),
+            instead=None if other is None else (other, max(load.seconds for load in others)),
         )
-
-    @property
-    def bytes_total(self) -> int:
-        """Everything on the wire."""
-        return sum(load.bytes_sent for load in self.loads)
-
-    @property
-    def seconds(self) -> float:
-        """How long the slowest participant takes; an estimate."""
-        return max(load.seconds for load in self.loads)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self) | {"bytes_total": self.bytes_total, "seconds": self.seconds}
+        return asdict(self) | self.totals
 
 
 def _loads(task: Aligning, participants: tuple[str, ...], rows: int) -> tuple[AlignLoad, ...]:
     loads = {name: task.load(name, rows) for name in participants}
     return tuple(AlignLoad(name, sent, seconds) for name, (seconds, sent) in loads.items())
-
-
-def _slowest(task: Aligning, participants: tuple[str, ...], rows: int) -> float:
-    return max(load.seconds for load in _loads(task, participants, rows))

@@ -17,7 +17,7 @@ from colonnade.audit.neighbours import at_bounds
 from colonnade.audit.registry import Game, observers, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.protocols.gradients import integers
-from colonnade.protocols.gradients.batches import batches
+from colonnade.protocols.gradients.integers import batches
 from colonnade.protocols.gradients.programs import reference
 from colonnade.protocols.gradients.task import COIN, Gradients
 from colonnade.protocols.rows import Block
