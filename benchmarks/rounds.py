@@ -50,7 +50,7 @@ CHUNKS = {1: 12, 3: 4}
 
 @dataclass
 class Laps(Meter):
-    """A meter that keeps every chunk of rounds: when it began and ended, and the bytes sent until then."""
+    """A meter that keeps every round: when it began and ended, and the bytes sent until then."""
 
     place: Endpoint | None = None
     laps: list[tuple[float, float, int]] = field(default_factory=list)
@@ -109,7 +109,9 @@ def _take_part(
         return gradients.coordinator(me, task) if rows is None else gradients.owner(me, rows, labels, task)
 
     learned = play(place, task, program, wait=PATIENCE).result
-    return {"laps": meter.laps, "weights": learned.weights}
+    chunks = [meter.laps[start : start + task.rounds_ahead] for start in range(0, task.rounds, task.rounds_ahead)]
+    laps = [(chunk[0][0], chunk[-1][1], chunk[-1][2]) for chunk in chunks if chunk]
+    return {"laps": laps, "weights": learned.weights}
 
 
 def measured(task: Gradients, where: str) -> dict[str, Any]:

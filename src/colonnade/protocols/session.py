@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
 from colonnade.errors import ColonnadeError, Interrupted, PeerLost
@@ -72,6 +73,7 @@ def play(
     """Run one role's program at this place; on failure tell the others one sentence without data."""
     try:
         accelerator.chosen()
+        import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, before_sharing)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
