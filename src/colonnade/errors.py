@@ -35,7 +35,7 @@ class DataError(ColonnadeError):
 
 
 class DatasetError(ColonnadeError):
-    """A named data set is missing, damaged or cannot be fetched."""
+    """A data set cannot be made, found or fetched."""
 
     exit_code = 12
 

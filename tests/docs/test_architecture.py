@@ -6,8 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
+
+from colonnade.models import kinds
 
 from .book import ROOT
 
@@ -80,10 +83,9 @@ def test_imports_point_down(path: Path) -> None:
     assert not beyond, f"{own} must not import {sorted(beyond)}"
 
 
-@pytest.mark.parametrize("pillar", sorted(PILLARS))
-def test_no_modules_of_a_pillar_import_in_a_circle(pillar: str) -> None:
+def test_no_modules_import_in_a_circle() -> None:
     """Imports for types count too; ``__init__`` may list what the modules below it hold."""
-    left = {path: set(modules_imported(path)) for path in MODULES if room(path) == pillar and path.stem != "__init__"}
+    left = {path: set(modules_imported(path)) for path in MODULES if path.stem != "__init__"}
     while leaves := [path for path, below in left.items() if not below & left.keys()]:
         for path in leaves:
             del left[path]
@@ -93,6 +95,23 @@ def test_no_modules_of_a_pillar_import_in_a_circle(pillar: str) -> None:
 def test_modules_are_short() -> None:
     long = {path.name: count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > LONGEST}
     assert not long
+    assert median(len(path.read_text("utf-8").splitlines()) for path in MODULES) < 200
+
+
+KNOWN_ABOVE = re.compile(r"\bisinstance\([^)]*\b(\w+)\)|\b(?:getattr|hasattr)\((?:self\.)?(?:model|task|answer)\b")
+
+
+def test_upper_floors_do_not_ask_what_kind_they_have() -> None:
+    """No test of a task, model or pre-flight class above the models: their contracts answer."""
+    classes = {
+        cls.__name__ for row in kinds.rows() for cls in (*kinds.load(row.kind).__mro__, *kinds.load(row.kind).tasks)
+    }
+    for floor in ("study", "cli", "report"):
+        for path in (SOURCE / floor).rglob("*.py"):
+            for found in KNOWN_ABOVE.finditer(path.read_text(encoding="utf-8")):
+                named = set(re.findall(r"\w+", found[0]))
+                assert found[1] is not None, f"{path}: {found[0]}"
+                assert not named & (classes - {"object"}), f"{path}: {found[0]}"
 
 
 def test_every_place_where_something_leaves_the_shares_is_known() -> None:

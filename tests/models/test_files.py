@@ -13,7 +13,7 @@ import pytest
 from colonnade import Federation, Party, Schema, number
 from colonnade.errors import StudyError
 from colonnade.models import Estimator, kinds
-from colonnade.models.files import ARRAYS, read_arrays, read_json, write_arrays, write_whole
+from colonnade.models.files import ARRAYS, pack_arrays, read_arrays, read_json, write_together
 from colonnade.models.kinds import Kind
 
 HELD = {
@@ -27,6 +27,12 @@ HELD = {
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / f"model{ARRAYS}"
+
+
+def write_arrays(path, arrays):
+    packed = pack_arrays(arrays, path)
+    write_together({path: packed})
+    return hashlib.sha256(packed).hexdigest()
 
 
 def names_in(folder):
@@ -71,8 +77,10 @@ def test_arrays_that_hold_anything_but_numbers_and_texts_are_refused(path):
 
 def test_pickles_that_somebody_put_there_are_not_opened(path):
     np.savez(path, people=np.array([{"name": "Ann"}, None]))
-    with pytest.raises(ValueError, match="allow_pickle=False"):
-        read_arrays(path, hashlib.sha256(path.read_bytes()).hexdigest())
+    for content in (path.read_bytes(), b"", b"no archive", path.read_bytes()[:-40]):
+        path.write_bytes(content)
+        with pytest.raises(StudyError, match=r"model\.npz holds no arrays that can be read$"):
+            read_arrays(path, hashlib.sha256(content).hexdigest())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here that is always full")
@@ -92,7 +100,7 @@ def test_on_a_full_disk_the_file_stays_what_it_was(path, before):
 
 def test_where_nothing_can_be_written_it_is_said(tmp_path):
     with pytest.raises(StudyError, match=r"absent/model\.json cannot be written: No such file"):
-        write_whole(tmp_path / "absent" / "model.json", b"{}")
+        write_together({tmp_path / "absent" / "model.json": b"{}"})
 
 
 @pytest.mark.parametrize(
@@ -109,7 +117,7 @@ def test_what_is_no_model_is_refused(tmp_path, content, message):
 
 def test_json_comes_back_as_it_was(tmp_path):
     content = {"kind": "pca", "numbers": [1, 2.5, None], "é": {"x": True}}
-    write_whole(tmp_path / "model.json", json.dumps(content).encode())
+    write_together({tmp_path / "model.json": json.dumps(content).encode()})
     assert read_json(tmp_path / "model.json") == content
 
 
@@ -135,7 +143,7 @@ class Wide(PCA):
 def wide(new_kinds, tmp_path, stream):
     """A model of a kind that keeps its components beside the JSON, and where it was saved."""
     new_kinds(WIDE)
-    kinds.register(Kind("wide", "new_kinds:Wide"))
+    kinds.register(Kind("wide", "new_kinds:Wide", "colonnade.report.components:SECTION"))
     schema = Schema({f"c{k}": number(-1, 1) for k in range(3)}, clip=1.0)
     rng = np.random.default_rng(2)
     cells = {name: rng.uniform(-1, 1, 50) for name in schema.names}
@@ -163,4 +171,23 @@ def test_a_model_without_its_arrays_or_with_those_of_another_is_refused(wide, tm
         Estimator.load(path)
     beside.unlink()
     with pytest.raises(StudyError, match=r"saved\.npz, which belongs to the model, cannot be read"):
+        Estimator.load(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here that is always full")
+def test_when_the_json_does_not_fit_the_arrays_stay_those_of_the_model_before(wide, tmp_path):
+    model, path = wide
+    before = [held.read_bytes() for held in (path, tmp_path / "saved.npz")]
+    model.components_ = model.components_ + 1
+    path.with_name("saved.json.partial").symlink_to("/dev/full")
+    with pytest.raises(StudyError, match=r"saved\.json cannot be written: No space left on device"):
+        model.save(path)
+    assert [held.read_bytes() for held in (path, tmp_path / "saved.npz")] == before
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_model_whose_learned_values_are_none_is_damaged(wide):
+    _, path = wide
+    path.write_text(json.dumps(read_json(path) | {"learned": 3}))
+    with pytest.raises(StudyError, match="is damaged: TypeError while reading it"):
         Estimator.load(path)

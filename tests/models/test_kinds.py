@@ -45,6 +45,10 @@ class NoModel:
     kind = "new"
 
 
+class Run(SketchPlanner):
+    kind, why_not_run = "new", None
+
+
 ROW = Kind("new", "new_kinds:Whole")
 SECTION = "a section"
 """
@@ -96,11 +100,24 @@ def test_a_new_kind_is_taken_in_once(module):
         (Kind("new", "new_kinds:Renamed"), "kind 'new', new_kinds:Renamed: it calls itself 'other'"),
         (Kind("new", "new_kinds:Abstract"), "new_kinds:Abstract: it lacks plan$"),
         (Kind("new", "new_kinds:Taskless"), r"new_kinds:Taskless: it does not say which tasks it plans \(tasks\)"),
-        (Kind("new", "new_kinds:Incomplete"), "new_kinds:Incomplete: its task Lacking lacks agreement, rows_limit$"),
+        (
+            Kind("new", "new_kinds:Incomplete"),
+            "new_kinds:Incomplete: its task Lacking lacks agreement, rows_limit, trust$",
+        ),
         (Kind("new", "new_kinds:NoModel"), "new_kinds:NoModel: it is no model"),
+        (Kind("new", "new_kinds:Run"), "new_kinds:Run: it can be run, so its row must name a section of the report"),
         (Kind("new", "new_kinds:SECTION"), "new_kinds:SECTION: it is no model"),
     ],
-    ids=["doubled", "renamed", "abstract", "without tasks", "task lacks a member", "no planner", "no class"],
+    ids=[
+        "doubled",
+        "renamed",
+        "abstract",
+        "without tasks",
+        "task lacks a member",
+        "no planner",
+        "no section",
+        "no class",
+    ],
 )
 def test_what_is_wrong_with_a_new_kind_is_named_and_the_list_stays_as_it_was(module, row, message):
     before = kinds.rows()
@@ -145,14 +162,15 @@ def test_kinds_of_installed_packages_are_found(module):
 @pytest.mark.parametrize("entry", ["new_kinds:NOTHING", "no_such_module:ROW"])
 def test_an_installed_kind_that_cannot_be_loaded_is_named(module, entry):
     install(module, entry)
+    assert "new" not in [row.kind for row in kinds.rows()]  # the others are not disturbed
     with pytest.raises(StudyError, match=rf"the installed kind 'new' \({entry}\) cannot be loaded"):
-        kinds.rows()
+        kinds.row_of("new")
 
 
 def test_an_installed_kind_cannot_replace_another(module):
     with (module / "new_kinds.py").open("a") as file:
         file.write('THIEF = Kind("pca", "new_kinds:Whole")\n')
     install(module, "new_kinds:THIEF")
-    with pytest.raises(StudyError, match="there is a kind 'pca' already"):
-        kinds.rows()
+    with pytest.raises(StudyError, match=r"the installed kind 'new' .* there is a kind 'pca' already"):
+        kinds.row_of("new")
     assert kinds.load("pca").__module__ == "colonnade.models.pca"

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from colonnade.errors import StudyError
 from colonnade.models import kinds
+from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL
 from colonnade.study.keys import keys_of, parse_task
 
 LEAST = {
@@ -146,9 +147,10 @@ def test_a_task_may_set_its_own_price():
 
 
 def test_the_most_rows_that_a_file_states():
-    assert read("glm", rows=70).most_rows_stated == 70
-    assert read("pca", rows_at_most=80).most_rows_stated == 80
-    assert read("logistic", rows=70, rows_at_most=90).most_rows_stated == 90
+    assert read("glm", rows=70).marked(LIMITS_ROWS) == 70
+    assert read("pca", rows_at_most=80).marked(LIMITS_ROWS) == 80
+    assert read("logistic", rows=70, rows_at_most=90).marked(LIMITS_ROWS) == 90
+    assert read("polynomial").marked(NAMES_LABEL) is None
 
 
 def test_options_of_a_family_know_their_keys():

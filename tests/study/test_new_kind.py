@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Block, JointRows, agree_on_rows, compare_rows
+from colonnade.protocols.task import Adjustable
 from colonnade.randomness import Stream
 from colonnade.report.markup import Html, tag
 from colonnade.report.section import Run, Section
@@ -64,10 +66,13 @@ class Totals(JointRows, OnShares):
     def limit(self, block: Block) -> int:
         return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
 
+    @property
+    def moved(self) -> Sensitivity:
+        return Sensitivity.from_l2(sum(map(self.limit, self.blocks)), len(self.names))
+
     @cached_property
     def event(self) -> Event:
-        moved = Sensitivity.from_l2(sum(map(self.limit, self.blocks)), len(self.names))
-        return self.additive.release("column totals", len(self.names), moved, theorem="moments-sensitivity")
+        return self.additive.release("column totals", len(self.names), self.moved, theorem="moments-sensitivity")
 
     @property
     def bound(self) -> int:
@@ -85,10 +90,47 @@ class Totals(JointRows, OnShares):
     def facts(self) -> dict[str, Any]:
         return self.shares_facts
 
+    def adjustable(self, rows: int | None) -> AdjustedTotals:
+        return AdjustedTotals(self, rows)
+
     @property
     def agreement(self) -> dict[str, Any]:
         blocks = [[block.owner, list(block.columns), block.clip.hex()] for block in self.blocks]
         return {"protocol": "totals 1", "blocks": blocks} | self.shares_agreement
+
+
+@dataclass(frozen=True)
+class AdjustedTotals(Adjustable):
+    """The same with given noise; the error is that of a mean."""
+
+    task: Totals
+    people: int | None
+
+    @property
+    def priced(self) -> Totals:
+        return self.task
+
+    @property
+    def number_of_rows(self) -> int | None:
+        return self.people
+
+    @property
+    def error(self) -> float:
+        return self.task.noise_std / (self.people or 1)
+
+    @property
+    def multiplier(self) -> float:
+        return self.task.additive.multiple_of(self.task.moved)
+
+    def with_error(self, error: float) -> AdjustedTotals:
+        scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * self.task.gamma)
+        return replace(self, task=self.task.with_noise(scale))
+
+    def with_multiplier(self, multiplier: float) -> AdjustedTotals:
+        return replace(self, task=self.task.with_noise(self.task.additive.least_scale(multiplier, self.task.moved)))
+
+    def with_rows(self, rows: int) -> AdjustedTotals:
+        return replace(self, people=rows)
 
 
 # --- protocols/totals/programs.py
@@ -176,8 +218,8 @@ class ColumnTotals(Estimator[Totals, Outcome]):
         self.totals_ = result.published / result.task.gamma
         self.own_ = result.own
 
-    def keep(self, path: Path) -> None:
-        path.write_text(json.dumps({"sums": self.own_.tolist()}))
+    def kept(self) -> bytes:
+        return json.dumps({"sums": self.own_.tolist()}).encode()
 
     def learned(self) -> dict[str, Any]:
         return {"feature_names_in": self.feature_names_in_}
@@ -222,6 +264,10 @@ def games(task: Totals) -> Iterator[Game]:
     yield Game("totals", Observer.analyst(), story, task.events, task.trust, sampler)
 
 
+def quieter(neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+    return sample(example().with_noise(3), neighbour, count, stream)
+
+
 def sample(task: Totals, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
     seen = np.zeros((count, len(task.names)))
     for block in task.blocks:
@@ -242,6 +288,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if "totals" not in registry._SUBJECTS:
         registry.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
+        registry.register_twin("totals", "analyst", "a tenth of the noise", lambda game: replace(game, sampler=quieter))
     return games
 
 
@@ -269,8 +316,10 @@ join = 60
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
     """The kind, registered for one test."""
+    registry.subjects()  # games of other kinds are registered by now, and stay so
     monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
     monkeypatch.setattr(registry, "_SUBJECTS", dict(registry._SUBJECTS))
+    monkeypatch.setattr(registry, "_TWINS", list(registry._TWINS))
     return kinds.register(ROW)
 
 
@@ -323,8 +372,13 @@ def test_a_new_kind_is_priced_and_planned(place, colonnade):
         assert words in text
     plain = colonnade("privacy", place.path, "--json")
     assert (plain["totals"], plain["noise_on"]) == (4, "a sum")
-    sentence = colonnade("plan", place.path, "--epsilon", "--noise-multiplier", 2, code=StudyError.exit_code)
-    assert "study 'totals' of kind totals releases no second moments" in sentence
+    planned = colonnade("plan", place.path, "--rows", "--error", 0.5, "--json")
+    assert 1 < planned["rows"] < 500
+    assert planned["binding"]["kept"]
+    asked = ("plan", place.path, "--epsilon", "--noise-multiplier", planned["noise_multiplier"])
+    again = colonnade(*asked, "--rows-given", planned["rows"], "--json")
+    assert again["error"] == pytest.approx(planned["error"], rel=1e-3)
+    assert "add --rows-given" in colonnade(*asked, code=StudyError.exit_code)
     wrong = place.path.read_text().replace("rows_at_most = 500", "rows_at_most = 0")
     place.path.write_text(wrong)
     assert "task.rows_at_most" in colonnade("privacy", place.path, code=StudyError.exit_code)
@@ -354,6 +408,7 @@ def test_a_new_kind_runs_in_processes_with_report_ledger_and_kept_state(place, t
         np.testing.assert_array_equal(model.totals_, models["coordinator"].totals_)
     for name in SCHEMAS:
         kept = json.loads((folders[name] / "kept.json").read_text())["sums"]
+        assert (folders[name] / "kept.json").stat().st_mode & 0o777 == 0o600
         assert len(kept) == 4
         assert any(kept)
         (entry,) = Ledger(place.folder / name / "ledger.sqlite").entries()
@@ -368,17 +423,23 @@ def test_a_new_kind_runs_in_processes_with_report_ledger_and_kept_state(place, t
 
 def test_a_new_kind_is_audited(place, colonnade, tmp_path):
     assert registry.subject(place.task) == "totals"
-    facts = colonnade("audit", "totals", "--samples", 20_000, "--seed", 3, "--out", tmp_path / "audit", "--json")
-    (game,) = facts["games"]
-    assert game["verdict"] == "holds", game
+    few = ("--samples", 20_000, "--seed", 3, "--out", tmp_path / "audit", "--json")
+    real, broken = colonnade("audit", "totals", "--twins", *few)["games"]
+    assert (real["verdict"], broken["verdict"]) == ("holds", "caught"), (real, broken)
+    (own,) = colonnade("audit", place.path, *few)["games"]
+    assert own["verdict"] == "holds", own
 
 
 def test_a_kind_that_lacks_a_member_is_refused_when_it_is_registered(known, monkeypatch):
     before = kinds.rows()
     monkeypatch.setattr(ColumnTotals, "tasks", (type("Lacking", (JointRows,), {}),))
-    with pytest.raises(StudyError, match=r"its task Lacking lacks agreement, bound, "):
+    with pytest.raises(StudyError, match=r"its task Lacking lacks agreement, blocks, bound, .*, noise, .*, trust$"):
         kinds.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
     assert kinds.rows() == before
+    monkeypatch.setattr(ColumnTotals, "tasks", (Totals,))
+    monkeypatch.setattr(ColumnTotals, "kept", Estimator.kept)
+    with pytest.raises(StudyError, match=r":Other: it lacks kept$"):
+        kinds.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
     with pytest.raises(StudyError, match="there is a kind 'totals' already"):
         kinds.register(replace(ROW, model="colonnade.models.pca:PCA"))
 

@@ -223,7 +223,7 @@ def party(
         record = read_record(folder)
         told = model.summary() if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / KEPT
-        kept = [f"our own weights are in {own_file}, which only we can read"] if own_file.exists() else []
+        kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *told, *kept, f"done; the record is in {folder}"]
         facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
         facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost")}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from colonnade.errors import IdentityError, LedgerError, StudyError
+from colonnade.models import kinds
 from colonnade.protocols.align import Mode
 from colonnade.study import PartyConfig
 from colonnade.study.policy import Approval
@@ -33,7 +34,7 @@ ledger = "ledger.sqlite"
 # "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
 # this policy and its caps allow, without asking; "never": nothing.
 approval = "{approval}"
-tasks = ["pca"]                 # and "linear", "logistic", "glm", "glm-scores", "polynomial", "prediction"
+tasks = ["pca"]                 # and {others}
 columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree
@@ -79,7 +80,8 @@ def party(
     made = identity(name, folder)
     if not config.exists():
         quoted = {"data": json.dumps(data), "id": json.dumps(id), "align": json.dumps(list(align))}
-        text = PARTY_TEMPLATE.format(name=name, approval=approval, **quoted)
+        others = ", ".join(f'"{row.kind}"' for row in kinds.rows() if row.section and row.kind != "pca")
+        text = PARTY_TEMPLATE.format(name=name, approval=approval, others=others, **quoted)
         config.write_text(text, encoding="utf-8")
     return made | {"config": str(config)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -72,13 +73,20 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     # --- what a party keeps for itself
 
-    def keep(self, path: Path) -> None:
-        """Write what this party keeps to a file that only its user can read; only where ``keeps`` is not ``None``."""
+    def kept(self) -> bytes:
+        """What this party alone ends with, as the content of a file that only its user can read; see ``keeps``."""
         raise NotImplementedError
 
     def bring(self, path: Path, party: str) -> None:
-        """Read what a party kept of an earlier study; only where ``brings`` is not ``None``."""
+        """Read what a party kept of an earlier study; see ``brings``."""
         raise NotImplementedError
+
+    @classmethod
+    def lacking(cls) -> list[str]:
+        """Members that a complete kind has and this one lacks; what it keeps or brings needs a method."""
+        promised = {"kept": cls.keeps, "bring": cls.brings}
+        unmet = [name for name, what in promised.items() if what and getattr(cls, name) is getattr(Estimator, name)]
+        return super().lacking() + unmet
 
     def outcome(self, outcomes: Mapping[str, Any], task: RunTask) -> Result:
         """One result from what the programs of all participants returned, where all of them run in one process."""
@@ -162,9 +170,11 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
             "privacy": self.privacy_.to_dict(),
             "learned": self.learned(),
         }
+        written = {}
         if arrays := self.arrays():
-            content["arrays"] = files.write_arrays(target.with_suffix(files.ARRAYS), arrays)
-        files.write_whole(target, (json.dumps(content, indent=1) + "\n").encode())
+            packed = written[target.with_suffix(files.ARRAYS)] = files.pack_arrays(arrays, target)
+            content["arrays"] = hashlib.sha256(packed).hexdigest()
+        files.write_together(written | {target: (json.dumps(content, indent=1) + "\n").encode()})
         return target
 
     @classmethod
@@ -178,10 +188,10 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
             raise StudyError(f"{path} is no {wanted} of format {FORMAT}: {error}") from None
         if not issubclass(kind, cls) or content.get("format") != FORMAT:
             raise StudyError(f"{path} is no {wanted} of format {FORMAT}")
-        learned = content.get("learned", {})
-        if "arrays" in content:
-            learned["arrays"] = files.read_arrays(Path(path).with_suffix(files.ARRAYS), content["arrays"])
         try:
+            learned = content["learned"]
+            if "arrays" in content:
+                learned["arrays"] = files.read_arrays(Path(path).with_suffix(files.ARRAYS), content["arrays"])
             model = kind(**content["parameters"])
             model.parameters_ = model.get_params()
             model.schemas_ = {

@@ -9,6 +9,10 @@ from colonnade.errors import StudyError
 from colonnade.models import notebook
 
 
+class ParameterError(StudyError, ValueError):
+    """A parameter that a model does not have; scikit-learn's tools expect a ValueError."""
+
+
 class Conventions:
     """A model that ``sklearn.base.clone``, ``ParameterGrid`` and ``check_is_fitted`` can work with.
 
@@ -18,6 +22,8 @@ class Conventions:
 
     kind: ClassVar[str]
     feature_names_in_: list[str]
+    many_classes: ClassVar[bool] = False
+    """Whether a label of more than two classes can be learned."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of the constructor as they are now; ``deep`` changes nothing."""
@@ -27,7 +33,7 @@ class Conventions:
         """Replace some parameters; the learned attributes stay until the next fit."""
         known = self.defaults()
         if unknown := [name for name in params if name not in known]:
-            raise StudyError(
+            raise ParameterError(
                 f"{type(self).__name__} has no parameter {', '.join(unknown)}; its parameters are {', '.join(known)}"
             )
         for name, value in params.items():
@@ -72,7 +78,7 @@ class Conventions:
             estimator_type=kind or ("transformer" if hasattr(self, "transform") else None),
             target_tags=TargetTags(required=False),
             transformer_tags=TransformerTags() if hasattr(self, "transform") else None,
-            classifier_tags=ClassifierTags(multi_class=self.kind == "logistic") if kind == "classifier" else None,
+            classifier_tags=ClassifierTags(multi_class=self.many_classes) if kind == "classifier" else None,
             regressor_tags=RegressorTags() if kind == "regressor" else None,
             non_deterministic=True,
             input_tags=InputTags(two_d_array=False),

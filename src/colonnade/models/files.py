@@ -7,6 +7,7 @@ import io
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -51,34 +52,46 @@ def replace_private(path: Path, content: bytes) -> None:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file of a model as a whole or not at all."""
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        raise StudyError(f"{path} cannot be written: {error.strerror}") from None
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write the files of a model, all of them or none."""
+    partials = {path: path.with_name(f"{path.name}.partial") for path in contents}
+    for path, partial in partials.items():
+        try:
+            partial.write_bytes(contents[path])
+        except OSError as error:
+            for each in partials.values():
+                with suppress(OSError):
+                    each.unlink(missing_ok=True)
+            raise StudyError(f"{path} cannot be written: {error.strerror}") from None
+    for path, partial in partials.items():
+        os.replace(partial, path)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Write arrays of numbers, and return the digest of the file."""
+def pack_arrays(arrays: Mapping[str, NDArray[Any]], path: Path) -> bytes:
+    """Arrays of numbers and texts as the content of a file without pickles; ``path`` is the model's, for errors."""
     if wrong := [name for name, array in arrays.items() if array.dtype.hasobject]:
         raise StudyError(f"{path} holds arrays of plain numbers and texts, and {wrong[0]} is none")
     held = io.BytesIO()
     np.savez(held, allow_pickle=False, **arrays)
-    write_whole(path, held.getvalue())
-    return hashlib.sha256(held.getvalue()).hexdigest()
+    return held.getvalue()
 
 
 def read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a file; an error if its digest is not the one in the model's JSON."""
+    """The arrays of a file; an error if its digest is not the one in the model's JSON, or it holds no arrays."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StudyError(f"{path}, which belongs to the model, cannot be read: {error.strerror}") from None
+        raise StudyError(
+            f"{path}, which belongs to the model, cannot be read: {error.strerror}; keep both files together, with the "
+            "same name before the ending"
+        ) from None
     if hashlib.sha256(content).hexdigest() != digest:
         raise StudyError(f"{path} does not belong to the model beside it, or is damaged: copy both files together")
-    with np.load(io.BytesIO(content), allow_pickle=False) as held:
-        return {name: held[name] for name in held.files}
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise StudyError(f"{path} holds no arrays that can be read") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ its pre-flight, what a party keeps, its line on the terminal) is a member of its
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
@@ -48,11 +47,14 @@ _ROWS = (
     _ours("sketch", "models.sketch:SketchPlanner"),
 )
 _KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}
+_BROKEN: dict[str, str] = {}
 
 
 def register(row: Kind) -> Kind:
     """Add a kind and return it; an error if another kind has this name, or if a part of it is missing."""
-    if (there := _KNOWN.get(row.kind)) is not None and there != row:
+    if (there := _KNOWN.get(row.kind)) == row:
+        return row
+    if there is not None:
         raise StudyError(f"there is a kind {row.kind!r} already, {there.model}: choose another name for {row.model}")
     _KNOWN[row.kind] = row
     try:
@@ -76,7 +78,8 @@ def row_of(kind: str) -> Kind:
     if kind not in _KNOWN:
         _installed()
     if kind not in _KNOWN:
-        raise StudyError(f"there is no kind of study called {kind!r}; choose from {', '.join(_KNOWN)}")
+        unknown = f"there is no kind of study called {kind!r}; choose from {', '.join(_KNOWN)}"
+        raise StudyError(_BROKEN.get(kind, unknown))
     return _KNOWN[kind]
 
 
@@ -90,8 +93,10 @@ def load(kind: str) -> type[Planner]:
         raise StudyError(f"{where}: it is no model, which derives from Planner or Estimator")
     if model.kind != kind:
         raise StudyError(f"{where}: it calls itself {model.kind!r}")
-    if inspect.isabstract(model):
-        raise StudyError(f"{where}: it lacks {', '.join(sorted(model.__abstractmethods__))}")
+    if missing := model.lacking():
+        raise StudyError(f"{where}: it lacks {', '.join(missing)}")
+    if model.why_not_run is None and not row.section:
+        raise StudyError(f"{where}: it can be run, so its row must name a section of the report")
     if not model.tasks:
         raise StudyError(f"{where}: it does not say which tasks it plans (tasks)")
     for task in model.tasks:
@@ -120,5 +125,5 @@ def _installed() -> None:
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             register(entry.load())
-        except (ImportError, AttributeError) as error:
-            raise StudyError(f"the installed kind {entry.name!r} ({entry.value}) cannot be loaded: {error}") from None
+        except (ImportError, AttributeError, StudyError) as error:  # told to whoever asks for this kind
+            _BROKEN[entry.name] = f"the installed kind {entry.name!r} ({entry.value}) cannot be loaded: {error}"

@@ -41,11 +41,18 @@ NAMES_PARTIES = Mark()
 """The value is the name of a party, or a mapping from such names."""
 SETS_PRICE = Mark()
 """If this parameter is given, epsilon must not be: it sets the price of the task instead."""
+NAMES_LABEL = Mark()
+"""The value is the column to predict, written ``party.column``."""
+NAMES_MODEL = Mark()
+"""The value is the path of a public model that the study is about."""
+LIMITS_ROWS = Mark()
+"""The value is the largest number of rows that the study allows."""
 FINITE = Mark()
 STRICT = Mark()
 """The value must have the right type; a text such as "true" is not converted."""
 
 Count = Annotated[int, Ge(1)]
+RowsAtMost = Annotated[int, Ge(1), LIMITS_ROWS]
 Positive = Annotated[float, Gt(0), FINITE]
 
 
@@ -64,7 +71,7 @@ def each_positive(given: Any) -> None:
             raise ValueError(f"- {error}") from None
 
 
-Label = Annotated[str | None, InFile(Annotated[str, Checked(dotted)])]
+Label = Annotated[str | None, InFile(Annotated[str, Checked(dotted)]), NAMES_LABEL]
 EpsilonByParty = Annotated[
     Mapping[str, float] | None,
     InFile(Annotated[dict[str, float] | None, MinLen(1), Checked(each_positive)], None),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Matrix, People, summed, table_of
-from colonnade.models.parameters import Count, check_whole
+from colonnade.models.parameters import Count, RowsAtMost, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.saved import Saved, numbers, texts
 from colonnade.privacy import Budget, Statement, parse_budgets
@@ -81,7 +81,7 @@ class PCA(Saved[Task, Published]):
     delta: float = 1e-5
     center: bool = True
     gamma: Annotated[int, Ge(2)] = 4096
-    rows_at_most: Count = 2**24
+    rows_at_most: RowsAtMost = 2**24
     method: Method = "auto"
     iterations: Count | None = None
 

@@ -71,6 +71,11 @@ class Planner(ABC, Generic[AnyTask]):
         return None
 
     @classmethod
+    def lacking(cls) -> list[str]:
+        """Members that a complete kind has and this one lacks."""
+        return sorted(cls.__abstractmethods__)
+
+    @classmethod
     def why_not_about(cls, model: Any) -> str | None:
         """Why such a study cannot use this public model, as the end of a sentence that begins with the model."""
         return "is of no use to this kind of study"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models.federation import Federation, Roster
-from colonnade.models.parameters import Count, InFile, check_whole
+from colonnade.models.parameters import InFile, RowsAtMost, check_whole
 from colonnade.models.saved import Saved, numbers, texts
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
@@ -64,7 +64,7 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
     gamma: Annotated[int, Ge(2)] | None = None
     rounding: RoundingMode = "stochastic"
     noise: Literal["skellam", "discrete-gaussian"] = "skellam"
-    rows_at_most: Count = 2**24
+    rows_at_most: RowsAtMost = 2**24
 
     def __post_init__(self) -> None:
         found = _listed(self.expressions)

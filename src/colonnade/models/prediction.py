@@ -18,7 +18,7 @@ from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.parameters import NAMES_PARTIES, SETS_PRICE, Count, check_whole
+from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
 from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.roles import Coordinator, Owner
@@ -73,14 +73,14 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
     kind = "prediction"
     tasks = (Scores,)
 
-    model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL] = None
+    model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL, NAMES_MODEL] = None
     _: KW_ONLY
     to: Annotated[str, NAMES_PARTIES]
     exact: Annotated[bool, SETS_PRICE] = False
     epsilon: float | Mapping[str, float] | None = None
     delta: float = 1e-5
     gamma: Count = 2**16
-    rows_at_most: Count = 2**20
+    rows_at_most: RowsAtMost = 2**20
 
     @property
     def recipient(self) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.parameters import Count, Positive
+from colonnade.models.parameters import Count, Positive, RowsAtMost
 from colonnade.models.planner import Details, Planner
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import LAPLACE, USUAL, Law
@@ -30,7 +30,7 @@ class SketchPlanner(Planner[Sketch]):
     """
 
     rounds: Count
-    rows: Count
+    rows: RowsAtMost
     dimension: Count
     epsilon: float | Mapping[str, float]
     delta: float = 1e-5

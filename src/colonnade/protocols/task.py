@@ -229,5 +229,7 @@ class Adjustable(ABC):
 
 def check_complete(task: type[Priced], where: str) -> None:
     """Refuse a class of tasks that lacks members of the contract, and name them."""
-    if missing := sorted(getattr(task, "__abstractmethods__", ())):
+    present = {*dir(task), *getattr(task, "__dataclass_fields__", ())}
+    declared = {name for base in task.__mro__ for name in vars(base).get("__annotations__", ())}
+    if missing := sorted({*getattr(task, "__abstractmethods__", ()), *(declared - present)}):
         raise StudyError(f"{where}: its task {task.__name__} lacks {', '.join(missing)}")

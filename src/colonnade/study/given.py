@@ -14,8 +14,6 @@ from colonnade.models.planner import Planner
 from colonnade.models.prediction import features
 from colonnade.tables import Schema
 
-_TOLD = "its kept weights cannot be used; its own log says why"
-
 
 def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
     """The model in a file; an error if studies of this kind cannot use it."""
@@ -36,7 +34,7 @@ def bring(model: Estimator, party: str, kept: Path | None, config: Path) -> None
     """Give a model what this party kept of an earlier study; errors that others see do not name the path."""
     if model.brings is None:
         return
-    with _private():
+    with _private(model.brings):
         if kept is None:
             raise StudyError(
                 f"{config.name} of {party} names no kept {model.brings}, which this study is about: add "
@@ -56,9 +54,9 @@ def check_folder(model: Estimator, kept: Path | None, out: Path) -> None:
 
 
 @contextmanager
-def _private() -> Iterator[None]:
+def _private(what: str) -> Iterator[None]:
     try:
         yield
     except ColonnadeError as error:
-        error.told = _TOLD
+        error.told = f"its kept {what} cannot be used; its own log says why"
         raise

@@ -46,11 +46,9 @@ class TaskKeys(Part):
         found = next((key for key in _marked(self.kind, SETS_PRICE) if self.parameters_given[key]), None)
         return found if found is None or self.parameters_given[found] is not True else f"{found} = true"
 
-    @property
-    def most_rows_stated(self) -> int | None:
-        """The largest number of rows that the file states."""
-        most: int | None = self.parameters_given.get("rows_at_most", self.parameters_given.get("rows"))
-        return most
+    def marked(self, mark: Mark) -> Any:
+        """The value of the key whose parameter has this mark; nothing if no key has it."""
+        return next((self.parameters_given[key] for key in _marked(self.kind, mark)), None)
 
 
 def parse_task(raw: Any, where: object) -> TaskKeys:

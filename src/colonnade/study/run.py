@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models.base import Estimator
+from colonnade.models.files import replace_private
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
@@ -205,7 +206,7 @@ def _keep(model: Estimator, record: RunRecord) -> None:
         return
     target = record.folder / KEPT
     try:
-        model.keep(target)
+        replace_private(target, model.kept())
     except (StudyError, StorageError) as error:
         why = str(error).removeprefix(f"{target} cannot be written: ")
         again = f"run the study, and pay for it, again: nobody else has these {model.keeps}"

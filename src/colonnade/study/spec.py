@@ -18,6 +18,7 @@ from colonnade.errors import IdentityError, PrivacyError, StudyError
 from colonnade.models import kinds
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
+from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL, NAMES_MODEL
 from colonnade.models.planner import Planner
 from colonnade.models.regression.design import owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
@@ -129,8 +130,8 @@ class StudyFile(Part):
             self._check_without_shares()
         if self.align is not None:
             self.align.check_parties(len(self.parties))
-            if self.task.most_rows_stated is not None:
-                self.align.check_rows(len(self.parties), self.task.most_rows_stated)
+            if (most := self.task.marked(LIMITS_ROWS)) is not None:
+                self.align.check_rows(len(self.parties), most)
         return self
 
     def _check_without_shares(self) -> None:
@@ -219,7 +220,7 @@ class Study:
     @property
     def model_file(self) -> Path | None:
         """The path of the public model that the study predicts with; each participant has the same copy."""
-        named = self.content.task.parameters_given.get("model")
+        named = self.content.task.marked(NAMES_MODEL)
         return None if named is None else self.folder / named
 
     @cached_property
@@ -231,7 +232,7 @@ class Study:
 
     def _check_label(self) -> None:
         """Raise an error unless the label is a column that its party brings to this study."""
-        label = self.content.task.parameters_given.get("label")
+        label = self.content.task.marked(NAMES_LABEL)
         if label is None:
             return
         owner, column = owner_of(label, self.roster.schemas)

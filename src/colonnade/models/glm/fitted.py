@@ -124,9 +124,10 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         self.kept_[kept.party] = kept
         return kept.party
 
-    def keep(self, path: Path) -> None:
-        """Write down this party's own weights."""
-        self.save_kept(path)
+    def kept(self) -> bytes:
+        """This party's own weights as the content of a file; a party of a study has those of nobody else."""
+        (own,) = self.kept_.values()
+        return glm_kept.content(own, self._columns(own.party), self.digest)
 
     def _columns(self, party: str) -> tuple[str, ...]:
         return self.design_.centred(party).feature_names

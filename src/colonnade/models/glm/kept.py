@@ -69,7 +69,13 @@ def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -
     """Write one party's weights to a file that only its user can read; another party's file is not replaced."""
     if path.exists() and _content(path).get("party") != kept.party:
         raise StudyError(f"{path} does not hold weights of {kept.party}: choose another path, or delete it yourself")
-    content = {
+    files.replace_private(path, content(kept, columns, model))
+    return path
+
+
+def content(kept: KeptWeights, columns: tuple[str, ...], model: str) -> bytes:
+    """One party's weights as the content of a file."""
+    plain = {
         "format": FORMAT,
         "party": kept.party,
         "model": model,
@@ -78,23 +84,22 @@ def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -
         "factors": dict(kept.factors),
         "expected": {party: weights.tolist() for party, weights in kept.expected.items()},
     }
-    files.replace_private(path, (json.dumps(content, indent=1) + "\n").encode())
-    return path
+    return (json.dumps(plain, indent=1) + "\n").encode()
 
 
 def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model: str) -> KeptWeights:
     """The weights in a file; an error if they do not belong to the model with this digest."""
-    content = _content(path)
-    if content.get("format") != FORMAT:
+    found = _content(path)
+    if found.get("format") != FORMAT:
         raise StudyError(f"{path} does not hold kept weights; save_kept writes such a file")
-    if content.get("model") != model:
+    if found.get("model") != model:
         raise StudyError(f"{path} holds weights of another model or another fit of it; use the file of this one")
     try:
-        party = str(content["party"])
-        weights = np.array(content["weights"], dtype=np.float64)
-        factors = {str(name): float(value) for name, value in content["factors"].items()}
-        expected = {str(name): np.array(each, dtype=np.float64) for name, each in content["expected"].items()}
-        fits = tuple(content["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
+        party = str(found["party"])
+        weights = np.array(found["weights"], dtype=np.float64)
+        factors = {str(name): float(value) for name, value in found["factors"].items()}
+        expected = {str(name): np.array(each, dtype=np.float64) for name, each in found["expected"].items()}
+        fits = tuple(found["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
     if not fits or any(each.shape != weights.shape for each in expected.values()):

@@ -18,7 +18,7 @@ from colonnade.models.glm import preflight
 from colonnade.models.glm.fitted import FittedGLM
 from colonnade.models.glm.kept import unit_of
 from colonnade.models.glm.plan import senders
-from colonnade.models.parameters import InFile, check_whole
+from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.models.prediction import check_columns, features
@@ -53,11 +53,11 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
     shares = False
     brings = "weights"
 
-    model: Annotated[FittedGLM | str | Path | None, FILE_OF_MODEL] = None
+    model: Annotated[FittedGLM | str | Path | None, FILE_OF_MODEL, NAMES_MODEL] = None
     _: KW_ONLY
     epsilon: float | Mapping[str, float] = 1.0
     delta: float = 1e-5
-    rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20)] = None
+    rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20), LIMITS_ROWS] = None
 
     @property
     def recipient(self) -> str:

@@ -18,7 +18,7 @@ from colonnade.models.glm.guarantees import Guarantees, protection
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores
 from colonnade.models.glm.plan import Choices, FamilyOptions, Setting
-from colonnade.models.parameters import FINITE, STRICT, Count, InFile, Label, Positive, check_whole
+from colonnade.models.parameters import FINITE, LIMITS_ROWS, STRICT, Count, InFile, Label, Positive, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
 from colonnade.models.regression.design import split_label
@@ -79,7 +79,7 @@ class GLM(FittedGLM):
     epsilon: float | Mapping[str, float] = 1.0
     delta: float = 1e-5
     method: Literal["auto", "alternating", "gradient"] = "auto"
-    rows: Annotated[int | None, InFile(Count)] = None
+    rows: Annotated[int | None, InFile(Count), LIMITS_ROWS] = None
     penalty: Literal["l2", "l1", "elastic-net"] = "l2"
     strength: Positive | None = None
     l1_ratio: Annotated[float, Ge(0), Le(1), FINITE] = 0.5

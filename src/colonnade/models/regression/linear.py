@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Matrix, People
-from colonnade.models.parameters import Count, EpsilonByParty, Label
+from colonnade.models.parameters import EpsilonByParty, Label, RowsAtMost
 from colonnade.models.regression import quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge
 from colonnade.protocols.moments.published import NoisyMoments
@@ -58,7 +58,7 @@ class LinearRegression(Regression):
     epsilon_by_party: EpsilonByParty = None
     intercept: bool = True
     gamma: Annotated[int, Ge(2)] = 4096
-    rows_at_most: Count = 2**24
+    rows_at_most: RowsAtMost = 2**24
 
     @property
     def _estimator_type(self) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Matrix, People
-from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, check_whole
+from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, RowsAtMost, check_whole
 from colonnade.models.regression import forecast, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge, Task
 from colonnade.models.regression.forecast import Forecast
@@ -66,6 +66,7 @@ class LogisticRegression(Regression):
 
     kind = "logistic"
     tasks = (Moments, Gradients)
+    many_classes = True
 
     epsilon: float | Mapping[str, float] | None = None
     delta: float = 1e-5
@@ -83,7 +84,7 @@ class LogisticRegression(Regression):
     learning_rate: Positive = 2.0
     intercept: bool = True
     gamma: Annotated[int, Ge(2)] | None = None
-    rows_at_most: Count = 2**24
+    rows_at_most: RowsAtMost = 2**24
 
     @property
     def _estimator_type(self) -> str:
