@@ -13,10 +13,11 @@ from fractions import Fraction
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.routes.gaussian import HAIR
-from colonnade.privacy.routes.renyi import rdp_to_epsilon
+from colonnade.privacy.routes.renyi import _skellam_terms
 from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, float_up, rational, root_up, whole
 from colonnade.privacy.sensitivity.exchange import Exchange
 from colonnade.privacy.sensitivity.gradients import Program, score_bound
+from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import Rounding, _conditional_square, _party_square
 
 Polynomial = Mapping[tuple[int, ...], int]
@@ -44,6 +45,18 @@ def polynomial_sensitivity(polynomials: Sequence[Polynomial], norm_squared: Exac
     # A constant does not change when a row is replaced.
     moved = Sensitivity.from_l2((sum(parts.values(), Fraction(0)) - parts.get(0, 0)) ** 2, len(polynomials))
     return Sensitivity(added.l1, added.l2_squared, moved.replace_l1, moved.replace_l2_squared)
+
+
+def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
+    """Sensitivity when each ``x_i x_j`` with ``i <= j`` is released once: half the L1 of the full matrix, equal L2."""
+    full = moments_sensitivity(norm_squared, columns)
+    twice = full.l1 + norm_squared
+    return Sensitivity(twice // 2, full.l2_squared, twice, full.replace_l2_squared)
+
+
+def regression_moments_sensitivity(norm_squared: int, columns: int, label: int) -> Sensitivity:
+    """Linear regression's sufficient statistics: ``z z'`` for ``z = (x, y)`` with ``|y| <= label``."""
+    return moments_sensitivity(norm_squared + whole(label, "the bound of the label") ** 2, columns + 1)
 
 
 def rounded_norm(
@@ -90,6 +103,25 @@ def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fractio
     e, r, b = run.epochs, run.batches, run.batch_size
     spread = Fraction((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1), 6)
     return e * own**2 + (gain * run.kick) ** 2 * spread
+
+
+def skellam_rdp(alpha: int, mu: float | Fraction, d1: float, d2: float) -> float:
+    """Renyi divergence of order ``alpha`` of Sk(mu), variance 2 mu, for integer shifts of norms d1, d2."""
+    if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
+        raise PrivacyError(f"the Skellam bound holds for whole orders from 2 on, not {alpha}")
+    first, low, extra, flat = _skellam_terms(Fraction(mu), Fraction(d1), Fraction(d2) ** 2)
+    return alpha * first + min((2 * alpha - 1) * low + extra, flat)
+
+
+def rdp_to_epsilon(alpha: float, tau: float, delta: float) -> float:
+    """Epsilon at ``delta`` from one order of Renyi privacy (CKS20, Proposition 12)."""
+    return tau + (math.log(1 / delta) + (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)) / (alpha - 1)
+
+
+def rdp_to_delta(alpha: float, tau: float, epsilon: float) -> float:
+    """Delta at ``epsilon`` from one order of Renyi privacy; the inverse of :func:`rdp_to_epsilon`."""
+    exponent = (alpha - 1) * (tau - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+    return math.exp(min(exponent, 0.0))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

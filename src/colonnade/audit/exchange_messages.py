@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.exchange import integers as exchange
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.fits import Matrix, Vector
 from colonnade.protocols.exchange.sides import active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
-from colonnade.protocols.kept_scores import programs as exchange_ask
+from colonnade.protocols.kept_scores import answers as exchange_ask
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.losses.labels import Family, family_for
 from colonnade.protocols.rows import Block

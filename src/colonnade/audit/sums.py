@@ -20,7 +20,7 @@ from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
 from colonnade.protocols.polynomial import integers
 from colonnade.protocols.polynomial.programs import reference
 from colonnade.protocols.polynomial.task import Polynomials
-from colonnade.protocols.scores import programs as scores
+from colonnade.protocols.scores import integers as scores
 from colonnade.protocols.scores.task import Part, Scores
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number

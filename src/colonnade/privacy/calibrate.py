@@ -163,14 +163,6 @@ def least(
     return search.edge(at_least, at_most, _EVERY_BIT, _EVERY_BIT)
 
 
-def needed_epsilon(made: Made, trust: Trust, delta: float) -> dict[str, Bound]:
-    """What each of the standard observers would learn, by its label."""
-    events = _events(made)
-    same = alike((event, trust) for event in events)
-    found = trust.standard_observers(larger=same)
-    return {seen.label: epsilon(views(events, seen, trust), delta) for seen in found}
-
-
 class _Search:
     """Numbers, the events made for each of them, and whether they keep every budget."""
 

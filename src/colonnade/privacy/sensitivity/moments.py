@@ -33,15 +33,3 @@ def changed_columns_sensitivity(changing: int, fixed: int, columns: int) -> tupl
         return 0, 0
     # Integers: L1 is at most the squared length, and at most the length times the root of the number of entries.
     return min(square, math.isqrt(columns**2 * square)), square
-
-
-def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
-    """The same when each ``x_i x_j`` with ``i <= j`` is released once: half the L1, the same L2."""
-    full = moments_sensitivity(norm_squared, columns)
-    twice = full.l1 + norm_squared
-    return Sensitivity(twice // 2, full.l2_squared, twice, full.replace_l2_squared)
-
-
-def regression_moments_sensitivity(norm_squared: int, columns: int, label: int) -> Sensitivity:
-    """Linear regression's sufficient statistics: ``z z'`` for ``z = (x, y)`` with ``|y| <= label``."""
-    return moments_sensitivity(norm_squared + whole(label, "the bound of the label") ** 2, columns + 1)
