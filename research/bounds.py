@@ -12,9 +12,9 @@ from fractions import Fraction
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import check_delta
-from colonnade.privacy.routes.gaussian import HAIR
+from colonnade.privacy.routes.gaussian import HAIR, log_gaussian_delta
 from colonnade.privacy.routes.renyi import _skellam_terms
-from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, float_up, rational, root_up, whole
+from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, checked_whole, float_up, rational, root_up
 from colonnade.privacy.sensitivity.exchange import Exchange
 from colonnade.privacy.sensitivity.gradients import Program, score_bound
 from colonnade.privacy.sensitivity.moments import moments_sensitivity
@@ -56,7 +56,7 @@ def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
 
 def regression_moments_sensitivity(norm_squared: int, columns: int, label: int) -> Sensitivity:
     """Linear regression's sufficient statistics: ``z z'`` for ``z = (x, y)`` with ``|y| <= label``."""
-    return moments_sensitivity(norm_squared + whole(label, "the bound of the label") ** 2, columns + 1)
+    return moments_sensitivity(norm_squared + checked_whole(label, "the bound of the label") ** 2, columns + 1)
 
 
 def rounded_norm(
@@ -89,7 +89,7 @@ def gradient_norm(program: Program, gamma: int, norm: Real, weights: Real, label
 
 def label_reach(gamma: int, bound: Real) -> int:
     """The largest integer that a label of size at most ``bound`` can become when scaled by gamma and rounded."""
-    return math.ceil(whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
+    return math.ceil(checked_whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
 
 
 def logistic_own_slope(run: Exchange) -> Fraction:
@@ -122,6 +122,25 @@ def rdp_to_delta(alpha: float, tau: float, epsilon: float) -> float:
     """Delta at ``epsilon`` from one order of Renyi privacy; the inverse of :func:`rdp_to_epsilon`."""
     exponent = (alpha - 1) * (tau - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
     return math.exp(min(exponent, 0.0))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Exact delta at ``epsilon`` of the Gaussian mechanism of sensitivity ``mu`` standard deviations."""
+    return math.exp(log_gaussian_delta(mu, epsilon))
+
+
+def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
+    """The parameter of each owner's noise, so that ``total`` stays unknown to ``colluding`` owners who know their own.
+
+    It is a variance of the discrete Gaussian or a ``mu`` of Skellam: parameters that add up over independent draws.
+    """
+    whole = all(isinstance(count, int) and not isinstance(count, bool) for count in (owners, colluding))
+    if not whole or not 0 <= colluding < owners:
+        raise PrivacyError("of a positive number of owners, fewer than all may collude; both are whole numbers")
+    exact = Fraction(total)
+    if exact < 0:
+        raise PrivacyError("the noise to be shared must not be negative")
+    return exact / (owners - colluding)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

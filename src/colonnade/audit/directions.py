@@ -36,7 +36,7 @@ class Products(OnePerson[Directions]):
     again: bool = False
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The weighed sum of the opened numbers, for so many runs of the protocol."""
+        """The weighed sum of the opened numbers, for ``count`` runs of the protocol."""
         rows = self.rows(neighbour, count, stream)
         scores = rows @ self.directions
         total = np.zeros(count)

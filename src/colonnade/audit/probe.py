@@ -9,28 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
+from colonnade.privacy import Sensitivity
 from colonnade.randomness import Stream
 
 Data = TypeVar("Data")
 Rows = NDArray[np.float64]
-
-
-class Norms(Protocol):
-    """A claimed bound on a change: its L1 norm and its squared L2 norm."""
-
-    @property
-    def l1(self) -> int:
-        """The largest sum of absolute changes."""
-
-    @property
-    def l2_squared(self) -> int:
-        """The largest sum of squared changes."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +70,7 @@ class ProbeReport:
 
 
 def sensitivity_probe(
-    released: Callable[[Data], Any], neighbours: Iterable[tuple[Data, Data]], bound: Norms
+    released: Callable[[Data], Any], neighbours: Iterable[tuple[Data, Data]], bound: Change | Sensitivity
 ) -> ProbeReport:
     """Compute what is released for both of each pair and compare the change with the bound, exactly."""
     pairs, l1, l2_squared, l1_pair, l2_pair = 0, 0, 0, 0, 0

@@ -303,7 +303,7 @@ def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
 
 
 def _own_message(event: Event, trust: Trust) -> tuple[Any, ...] | None:
-    """For one owner's message to all others, about its own columns under its own noise: the owner, and the rest.
+    """The owner of an event, then what else identifies it; ``None`` unless it is an owner's message about its own columns.
 
     If two owners send equal messages of this kind, exchanging the owners only exchanges the messages.
     """

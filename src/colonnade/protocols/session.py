@@ -1,4 +1,4 @@
-"""One participant's part in one run, over any transport: wait for the others, run the program, leave or say why not."""
+"""One participant's part in one run, over any transport: wait for the others, run the program, then leave, or tell the others why it failed."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Sensitivity, whole
+from colonnade.privacy.sensitivity.exact import Sensitivity, checked_whole
 
 
 def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
@@ -27,7 +27,7 @@ def changed_columns_sensitivity(changing: int, fixed: int, columns: int) -> tupl
     ``fixed`` bounds the squared norm of what stays the same, constants included; there are ``columns`` in all.
     """
     for value in (changing, fixed, columns):
-        whole(value, "a squared norm or a number of columns")
+        checked_whole(value, "a squared norm or a number of columns")
     square = 2 * (changing + fixed) ** 2 if changing >= fixed else 8 * changing * fixed
     if not changing:
         return 0, 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.additive import LAPLACE, AdditiveNoise, AdditiveRelease, Law
+from colonnade.privacy.additive import AdditiveNoise, AdditiveRelease, Norm
 from colonnade.privacy.sensitivity import Sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
@@ -29,8 +29,8 @@ _MOST_REFINED = 16  # owners; of more owners each holds too few of the columns f
 class Level:
     """The entries that get Laplace noise of one scale.
 
-    They are the products of two columns of ``fresh`` owners, of a column of a ``fresh`` and one of a ``lower`` owner,
-    and of a column of a ``fresh`` owner and the constant; if ``top``, also the square of the constant.
+    ``fresh`` owners have this scale and ``lower`` owners a smaller one. The entries are all products of a column of a
+    fresh owner with a column of a fresh or lower owner or with the constant; if ``top``, also the constant's square.
     """
 
     scale: int
@@ -46,7 +46,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on the integer rows of all owners, with a constant column.
+    """Bounds on the integer rows of all owners, with a constant column, for noise that rests on this norm.
 
     With ``hidden``, one record of one owner decides whether a whole row counts (docs/theory/hidden-members.md).
     """
@@ -54,11 +54,11 @@ class Limits:
     blocks: tuple[Block, ...]
     gamma: int
     constant: int
-    law: Law
+    norm: Norm
     hidden: bool = False
 
     def __post_init__(self) -> None:
-        for block in self.blocks if self.law == LAPLACE else ():
+        for block in self.blocks if self.norm == "l1" else ():
             if sum(width for width, _ in block.groups) != len(block.columns):
                 raise PrivacyError(
                     f"Laplace noise needs the L1 radius of every column of {block.owner}: give groups that cover them"
@@ -80,7 +80,7 @@ class Limits:
 
     def block_norm_squared(self, block: Block) -> int:
         """The largest squared norm of one owner's rounded row."""
-        if self.law == LAPLACE:
+        if self.norm == "l1":
             return sum(radius**2 for _, radius in self.groups(block))
         return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
 
@@ -97,7 +97,7 @@ class Limits:
     @property
     def entry(self) -> int:
         """The largest magnitude of what one row adds to an opened entry: |2 x_i x_j| <= x_i^2 + x_j^2."""
-        if self.law != LAPLACE:
+        if self.norm == "l2":
             return self.norm_squared
         radii = [radius for block in self.blocks for _, radius in self.groups(block)]
         return max([self.constant, *radii]) ** 2

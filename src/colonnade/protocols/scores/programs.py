@@ -25,7 +25,7 @@ from colonnade.randomness import Stream
 
 @dataclass(frozen=True)
 class Parts(KnownPeople):
-    """One owner's parts of the scores: the ids that all owners have in common, and for each one number a class."""
+    """One owner's parts of the scores: for each of the common ids, one number per class."""
 
     ids: Sequence[str]
     values: NDArray[np.float64]
