@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.protocols.exchange import integers as exchange
+from colonnade.protocols.exchange import sides as exchange
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.fits import Matrix, Vector
 from colonnade.protocols.exchange.sides import active_side, passive_side
@@ -173,7 +173,7 @@ class Tables:
         return rows
 
     def labels(self, neighbour: int) -> Vector:
-        """The label that fits the sign of each row; the person who changes has the lowest one, or the highest in the second table."""
+        """Labels that fit the signs; the person who changes has the low one in the first table, then the high one."""
         low, high = ends(self.task.family)
         labels = np.where(self.signs > 0, high, low)
         labels[self.person] = high if neighbour else low

@@ -55,19 +55,6 @@ class ProbeReport:
         """The largest change over the claim, in squared L2; ``None`` if the claim is zero."""
         return Fraction(self.largest.l2_squared, self.claimed.l2_squared) if self.claimed.l2_squared else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; large integers travel as text."""
-        return {
-            "violated": self.violated,
-            "pairs": self.pairs,
-            "l1": str(self.largest.l1),
-            "l1_claimed": str(self.claimed.l1),
-            "l1_pair": self.l1_pair,
-            "l2_squared": str(self.largest.l2_squared),
-            "l2_squared_claimed": str(self.claimed.l2_squared),
-            "l2_pair": self.l2_pair,
-        }
-
 
 def sensitivity_probe(
     released: Callable[[Data], Any], neighbours: Iterable[tuple[Data, Data]], bound: Change | Sensitivity

@@ -130,7 +130,7 @@ class AdditiveNoise:
         return int(most / self.parts) * self.parts
 
     def reach(self, copies: int = 1, spare: int = 4) -> int:
-        """A bound on the sum of all owners' noise on ``copies`` copies of a number; ``spare`` makes room for rounding."""
+        """A bound on all owners' noise on a sum of ``copies`` copies of a number; ``spare`` makes it larger."""
         owners = len(self.owners)
         if self.laplace:
             return owners * copies * laplace_reach(self.scale)

@@ -303,7 +303,7 @@ def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
 
 
 def _own_message(event: Event, trust: Trust) -> tuple[Any, ...] | None:
-    """The owner of an event, then what else identifies it; ``None`` unless it is an owner's message about its own columns.
+    """The sender of a message about its own columns, then what else describes the message; ``None`` for other events.
 
     If two owners send equal messages of this kind, exchanging the owners only exchanges the messages.
     """

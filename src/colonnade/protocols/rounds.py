@@ -25,7 +25,7 @@ Drawn = Callable[[int], Integers]
 
 
 class Rounds(Generic[Turn]):
-    """Gives one round after the other and reports progress after ``every`` rounds; :meth:`end` stops after any round."""
+    """Gives one round after the other and reports progress after ``every`` rounds; :meth:`end` stops early."""
 
     def __init__(self, turns: Sequence[Turn], progress: Progress, phase: str, every: int = 1) -> None:
         self._turns, self._progress, self._phase, self._every = turns, progress, phase, every

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.exact import Sensitivity, checked_whole
 
 
@@ -15,8 +14,7 @@ def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
     a square and so never negative.
     """
     for value in (norm_squared, columns):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PrivacyError("a squared norm and a number of columns are whole numbers, not negative")
+        checked_whole(value, "a squared norm or a number of columns")
     l1, l2_squared = columns * norm_squared, norm_squared**2
     return Sensitivity(l1, l2_squared, 2 * l1, 2 * l2_squared)
 

@@ -88,7 +88,7 @@ def pair(left: Filters, right: Filters, similarity: float, *, block: int = BLOCK
 
 def _similar(left: Filters, right: Filters, similarity: float) -> tuple[NDArray[np.float64], Rows]:
     """The similar pairs of one block: candidates are found in float32, and then compared exactly."""
-    a, b = _unpacked(left), _unpacked(right)
+    a, b = (np.unpackbits(filters, axis=1).astype(np.float32) for filters in (left, right))
     common = a @ b.T
     weights_a, weights_b = a.sum(axis=1), b.sum(axis=1)
     needed = np.add.outer(weights_a, weights_b)
@@ -109,10 +109,6 @@ def _greedy(ranked: Rows) -> Iterator[tuple[int, int]]:
             left_taken.add(i)
             right_taken.add(j)
             yield i, j
-
-
-def _unpacked(filters: Filters) -> NDArray[np.float32]:
-    return np.unpackbits(filters, axis=1).astype(np.float32)
 
 
 def _schema(keys: Sequence[Key]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.protocols.exchange.integers import Integers, Vector, noised, noised_weights, with_constant
+from colonnade.protocols.exchange import sides
 from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, Passive, active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import own_noise
@@ -23,6 +23,9 @@ from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rounds import Draw, EarlyStop, NextNoise, Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream, new_key
+
+Integers = NDArray[np.int64]
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
     stream = Stream.fresh()
     rows = _checked(me, features, labels, task)
     with me.meter.phase("encode"):
-        held = with_constant(np.vstack(list(features.blocks(rows))), me.name, task)
+        held = sides.with_constant(np.vstack(list(features.blocks(rows))), me.name, task)
 
     def draw(name: str, variance: int, count: int) -> Integers:
         with me.meter.phase("noise"):
@@ -77,16 +80,16 @@ def reference(
     tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, draw: Draw
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
     """The protocol in one place, without messages; with the same noise it gives the same numbers."""
-    active = active_side(with_constant(tables[task.active], task.active, task), labels, task)
-    others = {name: passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
+    active = active_side(sides.with_constant(tables[task.active], task.active, task), labels, task)
+    others = {name: passive_side(sides.with_constant(tables[name], name, task), name, task) for name in task.passives}
     early_stop = EarlyStop(task.patience, task.batches)
     for step in task.steps:
-        slopes = noised(active.slopes(step.batch), task.active, task, draw)
+        slopes = sides.noised(active.slopes(step.batch), task.active, task, draw)
         active.learn(step.answer)
         for name, side in others.items():
             side.take(step.batch, task.grid.real(slopes))
             if step.answer is not None:
-                told = noised(side.scores(step.answer), name, task, draw)
+                told = sides.noised(side.scores(step.answer), name, task, draw)
                 active.hear(name, step.answer, task.grid.real(told))
         if early_stop.after(task.grid.real(slopes)):
             break
@@ -94,7 +97,7 @@ def reference(
     if not task.release:
         return kept, None
     released = {task.active: active.released()} | {name: side.weights for name, side in others.items()}
-    opened = {name: task.grid.real(noised_weights(w, name, task, draw)) for name, w in released.items()}
+    opened = {name: task.grid.real(sides.noised_weights(w, name, task, draw)) for name, w in released.items()}
     public = {name: KeptWeights(name, opened[name]) for name in task.passives}
     return kept, public | {task.active: active.unfolded(opened[task.active])}
 
@@ -109,7 +112,7 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
     ahead.prepare(_size(task.steps[0].batch, task))
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         with me.meter.phase("slopes"):
-            slopes = noised(side.slopes(step.batch), me.name, task, ahead)
+            slopes = sides.noised(side.slopes(step.batch), me.name, task, ahead)
         me.tell(task.passives, "slopes", slopes, event=event)
         stop = early_stop.after(task.grid.real(slopes)) or step.number + 1 == total
         for name in others:
@@ -147,7 +150,7 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
         with me.meter.phase("learn"):
             side.take(step.batch, task.grid.real(slopes))
         if step.answer is not None:
-            told = noised(side.scores(step.answer), me.name, task, ahead)
+            told = sides.noised(side.scores(step.answer), me.name, task, ahead)
             me.tell((task.active,), "scores", told, event=event)
     kept = KeptWeights(me.name, side.weights)
     if not task.release:
@@ -158,7 +161,7 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
 
 def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str, KeptWeights]:
     """Release own weights to everybody, and receive everybody's."""
-    told = noised_weights(weights, me.name, task, draw)
+    told = sides.noised_weights(weights, me.name, task, draw)
     others = [name for name in task.everyone if name != me.name]
     me.tell(others, "weights", told, event=task.weights_event(me.name))
     return {me.name: KeptWeights(me.name, task.grid.real(told))} | _weights_of_others(me, task)

@@ -170,7 +170,7 @@ def levels(scales: dict[str, int]) -> Iterator[Level]:
 def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
     """The event of all entries, with Skellam or discrete Gaussian noise on each copy in the full matrix."""
     moved = moments_sensitivity(limits.norm_squared, limits.width)
-    refined = ((owner, *limits.changed(_others(limits, owner))) for owner in _refined(limits))
+    refined = ((owner, *limits.changed(others)) for owner, others in _refined(limits).items())
     return noise.release(
         NAME,
         limits.width**2,
@@ -183,7 +183,7 @@ def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
 def laplace_release(limits: Limits, level: Level, noise: AdditiveNoise) -> AdditiveRelease:
     """The event of the entries of one level, each opened once with discrete Laplace noise of its scale."""
     added, replaced = limits.added_l1(level), limits.replaced_l1(level, limits.owners)
-    refined = ((owner, limits.replaced_l1(level, _others(limits, owner)), 0) for owner in _refined(limits))
+    refined = ((owner, limits.replaced_l1(level, others), 0) for owner, others in _refined(limits).items())
     whole = level.top and not level.lower
     return noise.release(
         NAME if whole else f"{NAME}, scale {level.scale}",
@@ -199,10 +199,8 @@ def _theorems(limits: Limits, theorem: str) -> str:
     return f"{theorem}, {HIDDEN_THEOREM}" if limits.hidden else theorem
 
 
-def _refined(limits: Limits) -> tuple[str, ...]:
-    """The owners for whom a smaller bound is computed, because their own columns stay the same when others' change."""
-    return limits.owners if len(limits.owners) <= _MOST_REFINED and not limits.hidden else ()
-
-
-def _others(limits: Limits, owner: str) -> tuple[str, ...]:
-    return tuple(other for other in limits.owners if other != owner)
+def _refined(limits: Limits) -> dict[str, tuple[str, ...]]:
+    """For each owner with a smaller bound, as its own columns stay the same, the others, whose columns change."""
+    if limits.hidden or len(limits.owners) > _MOST_REFINED:
+        return {}
+    return {owner: tuple(other for other in limits.owners if other != owner) for owner in limits.owners}

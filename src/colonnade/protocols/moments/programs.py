@@ -73,7 +73,7 @@ def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
     """The same integers in the clear, before noise.
 
-    ``tables`` hold what owners deal: if members are hidden, one row per slot, whose last number is 1 if the slot is taken.
+    ``tables`` hold what owners deal: if members are hidden, one row per slot, ending in 1 if the slot is taken.
     """
     parts = [tables[owner].astype(object) for owner in task.owners]
     held = np.ones((len(parts[0]), 1), dtype=object)
