@@ -105,10 +105,10 @@ def grouped_moments_task(
 
 
 def hidden_moments_task(
-    owners: int = 2, seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
+    owners: int = 2, seats: Sequence[str] | None = None, threshold: int = 1, law: str = "skellam", **changes: Any
 ) -> Moments:
     """The same where nobody knows which people all owners hold."""
-    return grouped_moments_task(owners, seats, threshold, hidden=True, **changes)
+    return grouped_moments_task(owners, seats, threshold, law=law, hidden=True, **changes)
 
 
 def moments_task_of_law(law: str = "skellam", owners: int = 3, **changes: Any) -> Moments:
