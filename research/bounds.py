@@ -12,11 +12,12 @@ from fractions import Fraction
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import check_delta
-from colonnade.privacy.routes.gaussian import HAIR
-from colonnade.privacy.routes.renyi import rdp_to_epsilon
-from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, float_up, rational, root_up, whole
+from colonnade.privacy.routes.gaussian import HAIR, log_gaussian_delta
+from colonnade.privacy.routes.renyi import _skellam_terms
+from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, checked_whole, float_up, rational, root_up
 from colonnade.privacy.sensitivity.exchange import Exchange
 from colonnade.privacy.sensitivity.gradients import Program, score_bound
+from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import Rounding, _conditional_square, _party_square
 
 Polynomial = Mapping[tuple[int, ...], int]
@@ -44,6 +45,18 @@ def polynomial_sensitivity(polynomials: Sequence[Polynomial], norm_squared: Exac
     # A constant does not change when a row is replaced.
     moved = Sensitivity.from_l2((sum(parts.values(), Fraction(0)) - parts.get(0, 0)) ** 2, len(polynomials))
     return Sensitivity(added.l1, added.l2_squared, moved.replace_l1, moved.replace_l2_squared)
+
+
+def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
+    """Sensitivity when each ``x_i x_j`` with ``i <= j`` is released once: half the L1 of the full matrix, equal L2."""
+    full = moments_sensitivity(norm_squared, columns)
+    twice = full.l1 + norm_squared
+    return Sensitivity(twice // 2, full.l2_squared, twice, full.replace_l2_squared)
+
+
+def regression_moments_sensitivity(norm_squared: int, columns: int, label: int) -> Sensitivity:
+    """Linear regression's sufficient statistics: ``z z'`` for ``z = (x, y)`` with ``|y| <= label``."""
+    return moments_sensitivity(norm_squared + checked_whole(label, "the bound of the label") ** 2, columns + 1)
 
 
 def rounded_norm(
@@ -76,7 +89,7 @@ def gradient_norm(program: Program, gamma: int, norm: Real, weights: Real, label
 
 def label_reach(gamma: int, bound: Real) -> int:
     """The largest integer that a label of size at most ``bound`` can become when scaled by gamma and rounded."""
-    return math.ceil(whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
+    return math.ceil(checked_whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
 
 
 def logistic_own_slope(run: Exchange) -> Fraction:
@@ -90,6 +103,44 @@ def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fractio
     e, r, b = run.epochs, run.batches, run.batch_size
     spread = Fraction((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1), 6)
     return e * own**2 + (gain * run.kick) ** 2 * spread
+
+
+def skellam_rdp(alpha: int, mu: float | Fraction, d1: float, d2: float) -> float:
+    """Renyi divergence of order ``alpha`` of Sk(mu), variance 2 mu, for integer shifts of norms d1, d2."""
+    if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
+        raise PrivacyError(f"the Skellam bound holds for whole orders from 2 on, not {alpha}")
+    first, low, extra, flat = _skellam_terms(Fraction(mu), Fraction(d1), Fraction(d2) ** 2)
+    return alpha * first + min((2 * alpha - 1) * low + extra, flat)
+
+
+def rdp_to_epsilon(alpha: float, tau: float, delta: float) -> float:
+    """Epsilon at ``delta`` from one order of Renyi privacy (CKS20, Proposition 12)."""
+    return tau + (math.log(1 / delta) + (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)) / (alpha - 1)
+
+
+def rdp_to_delta(alpha: float, tau: float, epsilon: float) -> float:
+    """Delta at ``epsilon`` from one order of Renyi privacy; the inverse of :func:`rdp_to_epsilon`."""
+    exponent = (alpha - 1) * (tau - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+    return math.exp(min(exponent, 0.0))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Exact delta at ``epsilon`` of the Gaussian mechanism of sensitivity ``mu`` standard deviations."""
+    return math.exp(log_gaussian_delta(mu, epsilon))
+
+
+def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
+    """The parameter of each owner's noise, so that ``total`` stays unknown to ``colluding`` owners who know their own.
+
+    It is a variance of the discrete Gaussian or a ``mu`` of Skellam: parameters that add up over independent draws.
+    """
+    whole = all(isinstance(count, int) and not isinstance(count, bool) for count in (owners, colluding))
+    if not whole or not 0 <= colluding < owners:
+        raise PrivacyError("of a positive number of owners, fewer than all may collude; both are whole numbers")
+    exact = Fraction(total)
+    if exact < 0:
+        raise PrivacyError("the noise to be shared must not be negative")
+    return exact / (owners - colluding)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

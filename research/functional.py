@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Real, Sensitivity, rational, whole
+from colonnade.privacy.sensitivity.exact import Real, Sensitivity, checked_whole, rational
 
 Pairs = Literal["full", "upper"]
 
@@ -37,15 +37,15 @@ def _moved(coordinates: int, held: int, pairs: Pairs, linear: Real, constant: Re
 
 def linear_party_l1(coordinates: int, held: int, pairs: Pairs = "upper") -> Fraction:
     """L1 when one person's ``held`` of all ``coordinates`` (features and label) change."""
-    whole(coordinates, "the number of coordinates", 1)
-    if whole(held, "the number of changing coordinates") > coordinates:
+    checked_whole(coordinates, "the number of coordinates", 1)
+    if checked_whole(held, "the number of changing coordinates") > coordinates:
         raise PrivacyError("more coordinates change than there are; count features, and the label as one")
     return _moved(coordinates, held, pairs, 0)
 
 
 def linear_l1(features: int, pairs: Pairs = "upper", *, replace: bool = True, label_square: bool = True) -> Fraction:
     """L1 of linear regression's coefficients for a whole row; ``label_square`` says whether y^2 is among them."""
-    coordinates = whole(features, "the number of features", 1) + 1
+    coordinates = checked_whole(features, "the number of features", 1) + 1
     if replace:
         # Without y^2 the worst pair of rows has the same label, which then acts as a weight 1 on the features.
         alone = pairs == "upper" and not label_square
@@ -58,7 +58,7 @@ def logistic_party_l1(
     features: int, held: int, weight: Real = 1, pairs: Pairs = "upper", *, label: bool = False
 ) -> Fraction:
     """L1 when one person's ``held`` of all ``features`` change, and with ``label`` possibly the label in {0, 1} too."""
-    if whole(held, "the number of changing features") > whole(features, "the number of features", 1):
+    if checked_whole(held, "the number of changing features") > checked_whole(features, "the number of features", 1):
         raise PrivacyError("more features change than there are; the label is not counted among them")
     linear = 2 * rational(weight, "the weight of the linear coefficients")
     kept = _moved(features, held, pairs, linear)
@@ -70,18 +70,18 @@ def logistic_l1(features: int, weight: Real = 1, pairs: Pairs = "upper", *, repl
     """L1 of ``x x'`` and ``weight (1 - 2y) x`` for a whole row; the paper's coefficients are weight 4, full, over 8."""
     if replace:
         return logistic_party_l1(features, features, weight, pairs, label=True)
-    d = whole(features, "the number of features", 1)
+    d = checked_whole(features, "the number of features", 1)
     return (d * d if pairs == "full" else Fraction(d * (d + 1), 2)) + rational(weight, "the weight") * d
 
 
 def integer_l1(l1: Fraction, gamma: int) -> int:
     """The L1 sensitivity of the integer program at scale gamma; its changes are integers, so it is rounded down."""
-    return math.floor(whole(gamma, "the scale gamma", 1) ** 2 * l1)
+    return math.floor(checked_whole(gamma, "the scale gamma", 1) ** 2 * l1)
 
 
 def linear_coefficients_sensitivity(features: int, gamma: int, pairs: Pairs = "upper") -> Sensitivity:
     """All four integers for linear regression's coefficients, y^2 included: L1 for Laplace, L2 for Gaussian noise."""
-    coordinates = whole(features, "the number of features", 1) + 1
+    coordinates = checked_whole(features, "the number of features", 1) + 1
     square = _entries_square(coordinates, pairs) * gamma**4
     added, replaced = (integer_l1(linear_l1(features, pairs, replace=replace), gamma) for replace in (False, True))
     return Sensitivity(added, math.floor(square), replaced, math.floor(2 * square))

@@ -12,7 +12,8 @@ from scipy.stats import beta, binom
 
 from colonnade.audit.distinguish import EPSILONS, _at_least, epsilon_lower_bound, profile_audit
 from colonnade.errors import PrivacyError
-from colonnade.privacy.routes.gaussian import gaussian_delta, gaussian_mu
+from colonnade.privacy.routes.gaussian import gaussian_mu
+from research.bounds import gaussian_delta
 
 MU = gaussian_mu(1.0, 1e-5)
 

@@ -17,7 +17,7 @@ from colonnade.audit.verdict import judge
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.sensitivity import root_up
-from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.exchange import sides as exchange
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.sides import ActiveDescent, PassiveDescent
 from colonnade.protocols.exchange.task import Exchange

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from colonnade.audit import Game, all_twins, games, profile_audit, register_twin, registry, subjects, twins
+from colonnade.audit import Game, games, profile_audit, register_twin, registry, subjects, twins
 from colonnade.audit.samplers import LaplaceShares, Opening
 from colonnade.audit.second_moments import pca_games
 from colonnade.audit.verdict import Verdict, judge
@@ -33,7 +33,7 @@ with warnings.catch_warnings():
 
 SAMPLES = 200_000
 NAMES = [row.name for row in subjects()]
-TWINS = all_twins()
+TWINS = tuple(registry._TWINS)
 GAMES = {name: games(name) for name in NAMES}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from itertools import product
 
@@ -52,9 +51,6 @@ def test_the_single_bound_does_not_hold_for_replacing(stream):
     change = (gram(left) - gram(right)).astype(int)
     assert report.largest.l2_squared == int((change**2).sum())
     assert report.l2_squared_ratio == Fraction(report.largest.l2_squared, BOUND.l2_squared)
-    plain = json.loads(json.dumps(report.to_dict()))
-    assert plain["violated"] is True
-    assert int(plain["l2_squared"]) == report.largest.l2_squared
 
 
 def test_a_published_rounding_bound_is_refuted():

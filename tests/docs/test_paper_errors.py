@@ -15,13 +15,14 @@ from scipy.stats import binom
 
 from colonnade.models import evaluation as baselines
 from colonnade.privacy import Adjacency, Observer, Trust
-from colonnade.privacy.routes.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.sensitivity.embeddings import embeddings_mu_squared
 from colonnade.privacy.sensitivity.exchange import Exchange, passive_squared, weights_sensitivity
 from colonnade.privacy.sensitivity.gradients import gradient_sensitivity, worst_weights_squared
 from colonnade.privacy.sensitivity.norms import party_norm_squared
 from colonnade.randomness import Stream
 from research import formulas as published
+from research.bounds import gaussian_delta
 from research.functional import blocks_epsilon, linear_l1, linear_party_l1, logistic_l1
 
 from .book import ROOT

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.moments import moments_sensitivity, upper_moments_sensitivity
+from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.monomials import (
     Domain,
     monomial_maximum,
@@ -17,7 +17,7 @@ from colonnade.privacy.sensitivity.monomials import (
     polynomial_maxima,
 )
 from colonnade.privacy.sensitivity.norms import conditional_norm_squared, enforced_norm_squared, party_norm_squared
-from research.bounds import polynomial_sensitivity
+from research.bounds import polynomial_sensitivity, upper_moments_sensitivity
 
 
 def value(terms, row):

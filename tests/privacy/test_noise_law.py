@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, share_of, skellam
+from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam
 from colonnade.randomness import Stream
+from research.bounds import share_of
 
 Samples = NDArray[np.int64]
 PASS, FAIL = 1e-4, 1e-9

@@ -12,18 +12,20 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.exact import float_up, root_up
-from colonnade.privacy.sensitivity.moments import (
-    moments_sensitivity,
-    regression_moments_sensitivity,
-    upper_moments_sensitivity,
-)
+from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import (
     Rounding,
     conditional_norm_squared,
     party_norm_squared,
     rounded_norm_squared,
 )
-from research.bounds import conditional_norm, label_reach, rounded_norm
+from research.bounds import (
+    conditional_norm,
+    label_reach,
+    regression_moments_sensitivity,
+    rounded_norm,
+    upper_moments_sensitivity,
+)
 from research.formulas import paper_rounded_norm
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["extra"]["rounded_norm_bound"]

@@ -16,6 +16,7 @@ import pytest
 from colonnade.errors import PeerLost, PeerStopped
 from colonnade.privacy import Trust
 from colonnade.privacy.noise import rounding
+from colonnade.protocols.align import Aligning
 from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.exchange.bounds import Side
@@ -35,6 +36,7 @@ from colonnade.protocols.scores.task import Part, Scores
 from colonnade.protocols.session import Played, play
 from colonnade.protocols.task import Playable
 from colonnade.tables import flag
+from colonnade.tables.keys import Key
 from colonnade.tables.places import Places
 from colonnade.wire import Room
 
@@ -102,6 +104,28 @@ def grouped_moments_task(
     return replace(Moments(blocks, trust, 64, 32, 1000, noise=6 * owners), **changes)
 
 
+def hidden_moments_task(
+    owners: int = 2, seats: Sequence[str] | None = None, threshold: int = 1, law: str = "skellam", **changes: Any
+) -> Moments:
+    """The same where nobody knows which people all owners hold."""
+    return grouped_moments_task(owners, seats, threshold, law=law, hidden=True, **changes)
+
+
+def moments_task_of_law(law: str = "skellam", owners: int = 3, **changes: Any) -> Moments:
+    """The same with noise of this law and at most three seats."""
+    return grouped_moments_task(owners, trust_of(owners).committee[:3], law=law, **changes)
+
+
+def uneven_moments_task(law: str, widths: Sequence[int] = (1, 3, 6), **changes: Any) -> Moments:
+    """Second moments of three owners with numbers and, where the width allows it, a category of three values."""
+    owners, blocks = ("bank", "shop", "clinic"), []
+    for owner, width in zip(owners, widths, strict=True):
+        several = ((3, Fraction(1)),) if width >= 3 else ()
+        runs = ((1, Fraction(1)),) * (width - 3 * len(several)) + several
+        blocks.append(Block(owner, tuple(f"c{i}" for i in range(width)), math.sqrt(len(runs)), runs))
+    return replace(Moments(tuple(blocks), trust_of(owners), 64, 32, 1000, noise=3 * 10**9, law=law), **changes)
+
+
 def grouped_rows(rng: np.random.Generator, rows: int) -> Array:
     """Rows of an owner of :func:`grouped_moments_task`."""
     hot = np.eye(2)[rng.integers(0, 2, rows)]
@@ -161,6 +185,13 @@ def scores_task(
         for i, o in enumerate(trust.owners)
     )
     return replace(Scores(parts, trust, to=trust.owners[0], gamma=gamma, rows_at_most=1000), **changes)
+
+
+def align_task(
+    owners: Sequence[str], seats: Sequence[str] | None = None, keys: Sequence[Key] = (Key("id"),), **settings: Any
+) -> Aligning:
+    """An alignment by one id, unless other keys are given."""
+    return Aligning(trust_of(owners, seats), tuple(keys), **settings)
 
 
 def exchange_task(method: str = "alternating", owners: Sequence[str] = ("bank", "shop"), **changes: Any) -> Exchange:

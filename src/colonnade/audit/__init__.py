@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from colonnade.audit.registry import (
         Game as Game,
         Sampler as Sampler,
-        all_twins as all_twins,
         games as games,
         register as register,
         register_twin as register_twin,
@@ -32,6 +31,6 @@ __all__, __getattr__, __dir__ = exports(
     {
         "distinguish": "profile_audit",
         "probe": "Change ProbeReport neighbours_in_ball sensitivity_probe",
-        "registry": "Game Sampler all_twins games register register_twin subject subjects twins",
+        "registry": "Game Sampler games register register_twin subject subjects twins",
     },
 )

@@ -1,7 +1,7 @@
 """Games of principal components by directions, with the protocol's own rounding, directions and noise.
 
 One person is at the bounds of every owner's row, and the directions are the worst ones: in the first rounds somebody
-asks for those in which the two tables differ, one a round. The observer weighs each opened number by how much it
+asks for those in which the two tables differ, one per round. The observer weighs each opened number by how much it
 differs between the tables, which is the best statistic for nearly Gaussian noise.
 """
 
@@ -36,7 +36,7 @@ class Products(OnePerson[Directions]):
     again: bool = False
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The weighed sum of the opened numbers, for so many runs of the protocol."""
+        """The weighed sum of the opened numbers, for ``count`` runs of the protocol."""
         rows = self.rows(neighbour, count, stream)
         scores = rows @ self.directions
         total = np.zeros(count)
@@ -54,7 +54,7 @@ class Products(OnePerson[Directions]):
 
     @cached_property
     def directions(self) -> NDArray[np.int64]:
-        """The directions in which the two tables differ, one a round, as the protocol rounds and checks them."""
+        """The directions in which the two tables differ, one per round, as the protocol rounds and checks them."""
         vectors = np.column_stack([found for found in self.vectors if found.any()])
         wanted = np.linalg.qr(vectors)[0]
         asked = AskedDirections(self.task)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.exchange import sides as exchange
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.fits import Matrix, Vector
 from colonnade.protocols.exchange.sides import active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
-from colonnade.protocols.kept_scores import programs as exchange_ask
+from colonnade.protocols.kept_scores import answers as exchange_ask
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.losses.labels import Family, family_for
 from colonnade.protocols.rows import Block
@@ -104,7 +104,7 @@ class Transcript:
         return cls(task, replace(task, blocks=blocks), tellers)
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Log-likelihood ratios of so many runs, up to a constant."""
+        """Log-likelihood ratios of ``count`` runs, up to a constant."""
 
         def draw(name: str, variance: int, size: int) -> Integers:
             return discrete_gaussian(Fraction(variance), (size,), stream)
@@ -159,13 +159,13 @@ class Tables:
 
     @property
     def signs(self) -> Vector:
-        """The end of every row, 1 or -1; for the person who changes that in the first table."""
+        """The sign of every row: 1 if it is at its upper bound, -1 if at its lower one, as in the first table."""
         signs = np.where(np.arange(self.task.rows) // self.task.batches % 2, -1.0, 1.0)
         signs[self.person] = 1.0
         return signs
 
     def rows(self, neighbour: int, columns: int) -> Matrix:
-        """All rows at their bounds."""
+        """The rows of one of the two tables: each first column is at its bound, all others are zero."""
         signs = self.signs
         signs[self.person] = -1.0 if neighbour else 1.0
         rows = np.zeros((self.task.rows, columns))
@@ -173,7 +173,7 @@ class Tables:
         return rows
 
     def labels(self, neighbour: int) -> Vector:
-        """The label that fits a row's end, and the other one for the person."""
+        """Labels that fit the signs; the person who changes has the low one in the first table, then the high one."""
         low, high = ends(self.task.family)
         labels = np.where(self.signs > 0, high, low)
         labels[self.person] = high if neighbour else low
@@ -272,7 +272,7 @@ class NewScores:
     senders: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The messages of so many runs, weighed as for Gaussian noise."""
+        """The messages of ``count`` runs, weighed as for Gaussian noise."""
         total = np.zeros(count)
         for name in self.senders:
             clip = self.task.sender(name).score_clip

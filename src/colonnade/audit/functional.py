@@ -38,7 +38,7 @@ class Coefficients:
     noisy: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Ratios of so many runs; rows at their bounds are whole numbers, so rounding does not change them."""
+        """Ratios of ``count`` runs; rows at their bounds are whole numbers, so rounding does not change them."""
         first, second = self.sums
         total = np.zeros(count)
         for index in self.moved:
@@ -51,7 +51,7 @@ class Coefficients:
 
     @cached_property
     def moved(self) -> NDArray[np.intp]:
-        """The entries that differ most compared with their noise, at most so many."""
+        """The entries that differ most compared with their noise, only the first few of them."""
         first, second = self.sums
         far = np.abs(first - second) / self.task.scales
         order = np.argsort(-far, kind="stable")

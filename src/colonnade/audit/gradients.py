@@ -46,7 +46,7 @@ class OpenedGradients:
     coins_known: bool
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Log-likelihood ratios of so many runs, each with coins of its own."""
+        """Log-likelihood ratios of ``count`` runs, each with coins of its own."""
         sent = self._gradient(self.people[neighbour], count, stream)
         guesses = [self._mean(person) for person in self.people]
         total = np.zeros(count)
@@ -128,7 +128,7 @@ def _example() -> Gradients:
 
 @register("sqm", "gradients of batches, opened round by round", _example, plays=Gradients)
 def sqm_games(task: Gradients) -> Iterator[Game]:
-    """Nobody or somebody for the analyst; another label, or other columns, for whoever does not hold them."""
+    """For the analyst, a row or none; for owners, another label or other columns that they do not hold."""
     for observer, noisy in observers(task, lambda owner: owner == task.label_owner):
         fixed = task.sampling == "disjoint"
         known = fixed or bool(set(observer.names) & set(task.coins))

@@ -9,28 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
+from colonnade.privacy import Sensitivity
 from colonnade.randomness import Stream
 
 Data = TypeVar("Data")
 Rows = NDArray[np.float64]
-
-
-class Norms(Protocol):
-    """A claimed bound on a change: its L1 norm and its squared L2 norm."""
-
-    @property
-    def l1(self) -> int:
-        """The largest sum of absolute changes."""
-
-    @property
-    def l2_squared(self) -> int:
-        """The largest sum of squared changes."""
 
 
 @dataclass(frozen=True)
@@ -66,22 +55,9 @@ class ProbeReport:
         """The largest change over the claim, in squared L2; ``None`` if the claim is zero."""
         return Fraction(self.largest.l2_squared, self.claimed.l2_squared) if self.claimed.l2_squared else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; large integers travel as text."""
-        return {
-            "violated": self.violated,
-            "pairs": self.pairs,
-            "l1": str(self.largest.l1),
-            "l1_claimed": str(self.claimed.l1),
-            "l1_pair": self.l1_pair,
-            "l2_squared": str(self.largest.l2_squared),
-            "l2_squared_claimed": str(self.claimed.l2_squared),
-            "l2_pair": self.l2_pair,
-        }
-
 
 def sensitivity_probe(
-    released: Callable[[Data], Any], neighbours: Iterable[tuple[Data, Data]], bound: Norms
+    released: Callable[[Data], Any], neighbours: Iterable[tuple[Data, Data]], bound: Change | Sensitivity
 ) -> ProbeReport:
     """Compute what is released for both of each pair and compare the change with the bound, exactly."""
     pairs, l1, l2_squared, l1_pair, l2_pair = 0, 0, 0, 0, 0

@@ -30,7 +30,7 @@ class Sampler(Protocol):
     """Draws a statistic of what an observer sees when the table is the first or the second neighbour."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream, /) -> NDArray[Any]:
-        """So many independent values of the statistic."""
+        """Draw ``count`` independent values of the statistic."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Game:
         return accountant.epsilon(self.seen, delta).epsilon
 
     def sample(self, neighbour: int, count: int, stream: Stream) -> NDArray[Any]:
-        """So many values of the statistic, drawn piece by piece so that memory stays small."""
+        """Draw ``count`` values of the statistic, piece by piece so that memory stays small."""
         sizes = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]
         return np.concatenate([self.sampler(neighbour, size, stream) for size in sizes])
 
@@ -200,11 +200,6 @@ def register_twin(subject: str, role: str, broken: str, make: Make, part: str = 
     if any((twin.subject, twin.role, twin.broken, twin.part) == (subject, role, broken, part) for twin in _TWINS):
         raise ValueError(f"a twin of {subject!r} with {broken!r} is registered already")
     _TWINS.append(Twin(subject, role, broken, make, part))
-
-
-def all_twins() -> tuple[Twin, ...]:
-    """Every broken twin, in order of registration."""
-    return tuple(_TWINS)
 
 
 def twins(name: str, task: Task | None = None) -> tuple[tuple[str, Game], ...]:

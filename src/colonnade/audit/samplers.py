@@ -53,7 +53,7 @@ class LaplaceShares:
     scale: Fraction
 
     def __call__(self, weight: Fraction, count: int, stream: Stream) -> NDArray[np.int64]:
-        """So many shares."""
+        """Draw ``count`` shares of this weight."""
         if weight.numerator != 1:
             raise PrivacyError("a share of Laplace noise has a weight of one over a whole number")
         if weight == 1:

@@ -32,7 +32,7 @@ class Entries(OnePerson[Moments]):
     """The opened entries that differ between the two tables, each weighed by how much it differs."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The weighed sum of the opened entries, for so many runs of the protocol."""
+        """The weighed sum of the opened entries, for ``count`` runs of the protocol."""
         joint = self.rows(neighbour, count, stream)
         total = np.zeros(count)
         for i, j in self.moved:

@@ -20,7 +20,7 @@ from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
 from colonnade.protocols.polynomial import integers
 from colonnade.protocols.polynomial.programs import reference
 from colonnade.protocols.polynomial.task import Polynomials
-from colonnade.protocols.scores import programs as scores
+from colonnade.protocols.scores import integers as scores
 from colonnade.protocols.scores.task import Part, Scores
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
@@ -33,7 +33,7 @@ _MOST_COLUMNS = 10
 class Weighed:
     """A few opened integers, those of the first or the second table, weighed by their difference.
 
-    ``share`` draws one owner's noise for so many runs, as the protocol does; ``noisy`` are the owners whose noise
+    ``share`` draws one owner's noise for a number of runs, as the protocol does; ``noisy`` are the owners whose noise
     the observer cannot subtract.
     """
 
@@ -42,7 +42,7 @@ class Weighed:
     noisy: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The weighed sums of so many runs."""
+        """The weighed sums of ``count`` runs."""
         first, second = (np.array(values, dtype=np.float64) for values in self.values)
         moved = second - first
         weights = moved / max(1.0, float(np.abs(moved).max()))

@@ -1,8 +1,8 @@
 """Integer noise that several owners draw in parts and add to what is released, by its law.
 
 Skellam and discrete Gaussian noise add up over owners by their parameter: each owner draws an equal part of it. Of
-discrete Laplace noise owners draw parts of a whole variable, so many that a whole one is left when the parts of those
-who may know theirs are subtracted (docs/theory/laplace-shares.md).
+discrete Laplace noise owners draw parts of a whole variable, and enough of them that a whole one is left when the parts
+of those who may know theirs are subtracted (docs/theory/laplace-shares.md).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from colonnade.randomness import Stream
 Law = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
 NormalLaw = Literal["skellam", "discrete-gaussian"]
 NORMAL_LAWS: tuple[NormalLaw, ...] = ("skellam", "discrete-gaussian")
+Norm = Literal["l1", "l2"]
 USUAL: Final = "skellam"
 LAPLACE: Final = "discrete-laplace"
 AdditiveRelease = SkellamRelease | DiscreteGaussianRelease | DiscreteLaplaceRelease
@@ -67,8 +68,13 @@ class AdditiveNoise:
         return self.law == LAPLACE
 
     @property
+    def norm(self) -> Norm:
+        """The norm of the sensitivity on which the promise of this noise rests."""
+        return "l1" if self.laplace else "l2"
+
+    @property
     def parts(self) -> int:
-        """Among how many the scale is split evenly: it must be a multiple of this number."""
+        """The number of equal parts of the scale, which must be a multiple of it."""
         return 1 if self.laplace else len(self.owners)
 
     @property
@@ -124,14 +130,14 @@ class AdditiveNoise:
         return int(most / self.parts) * self.parts
 
     def reach(self, copies: int = 1, spare: int = 4) -> int:
-        """The largest magnitude that counts, of the noise of so many copies of a number; ``spare`` rounds it up."""
+        """A bound on all owners' noise on a sum of ``copies`` copies of a number; ``spare`` makes it larger."""
         owners = len(self.owners)
         if self.laplace:
             return owners * copies * laplace_reach(self.scale)
         return owners * _DEVIATIONS * (math.isqrt(copies * self.unit * self.scale // owners) + spare)
 
     def draw(self, shape: tuple[int, ...], stream: Stream, copies: int = 1) -> NDArray[np.int64]:
-        """One owner's part on so many numbers, each the sum of so many copies."""
+        """One owner's part of the noise on numbers of this shape, each of which is a sum of ``copies`` copies."""
         if self.laplace:
             several = discrete_laplace_share(self.scale, len(self.owners) - self.known, (copies, *shape), stream)
         elif _NORMAL[self.law].closed:
@@ -152,7 +158,7 @@ class AdditiveNoise:
         about: Names = (),
         others: Others = (),
     ) -> AdditiveRelease:
-        """The event that numbers which one person can move so far are released with this noise."""
+        """The event: ``dimension`` numbers, which one person can move by ``moved``, are released with this noise."""
         shares = tuple((owner, self.share) for owner in self.owners)
         said = (tail, theorem, "", audience, about, others)
         l1, square, replaced, replaced_square = moved.l1, moved.l2_squared, moved.replace_l1, moved.replace_l2_squared

@@ -30,7 +30,7 @@ _COARSE_BITS = 6
 _SLOW_BITS = 20
 _QUICK_BITS = 30
 _EVERY_BIT = sys.maxsize
-_PATIENCE = 8  # after so many guesses the interval is halved, whatever the curve says
+_PATIENCE = 8  # after this many guesses the interval is halved, whatever the curve says
 MOST = 1 << 40
 
 
@@ -163,14 +163,6 @@ def least(
     return search.edge(at_least, at_most, _EVERY_BIT, _EVERY_BIT)
 
 
-def needed_epsilon(made: Made, trust: Trust, delta: float) -> dict[str, Bound]:
-    """What each of the standard observers would learn, by its label."""
-    events = _events(made)
-    same = alike((event, trust) for event in events)
-    found = trust.standard_observers(larger=same)
-    return {seen.label: epsilon(views(events, seen, trust), delta) for seen in found}
-
-
 class _Search:
     """Numbers, the events made for each of them, and whether they keep every budget."""
 
@@ -191,7 +183,7 @@ class _Search:
                 raise PrivacyError(f"no noise protects against {observer}: {reason}")
 
     def edge(self, bad: int, good: int, quick_bits: int, slow_bits: int) -> int:
-        """The last good number between a good one and a bad one, among numbers of so many binary digits.
+        """The last good number between a good one and a bad one, among those of at most this many binary digits.
 
         The search uses the quick routes first; a number that they prove good is good. It then continues with the slow
         routes, one observer at a time.
@@ -228,7 +220,7 @@ class _Search:
 
 
 def _narrow(excess: Excess, bad: _Point, good: _Point, bits: int) -> tuple[_Point, _Point]:
-    """Bring a bad and a good number together until no number of so many binary digits lies between them."""
+    """Search between a bad and a good number until no number of at most ``bits`` binary digits lies between them."""
     seen = [bad, good]
     for count in itertools.count():
         low, high = sorted((bad[0], good[0]))
@@ -279,7 +271,7 @@ def _reach(excess: Excess, good: _Point, end: int, bits: int) -> tuple[_Point, _
 
 
 def _grain(value: int, bits: int) -> int:
-    """How far apart numbers of so many binary digits lie at ``value``."""
+    """The distance between neighbouring numbers of ``bits`` binary digits near ``value``."""
     return 1 << max(0, value.bit_length() - bits)
 
 

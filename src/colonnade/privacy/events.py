@@ -303,7 +303,7 @@ def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
 
 
 def _own_message(event: Event, trust: Trust) -> tuple[Any, ...] | None:
-    """For one owner's message to all others, about its own columns under its own noise: the owner, and the rest.
+    """The sender of a message about its own columns, then what else describes the message; ``None`` for other events.
 
     If two owners send equal messages of this kind, exchanging the owners only exchanges the messages.
     """

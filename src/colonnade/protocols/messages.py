@@ -126,7 +126,7 @@ class OverMessages(Task, Adjustable):
 def told_event(
     name: str, owner: str, numbers: int, square: int, variance: int, theorem: str, audience: tuple[str, ...]
 ) -> Event:
-    """The event that an owner sends so many numbers with its own noise; ``square`` is their squared sensitivity."""
+    """The event: an owner sends ``numbers`` numbers with its own noise; ``square`` is their squared sensitivity."""
     l1 = min(square, math.isqrt(numbers * square))
     moved = Sensitivity(l1, square, l1, square)  # no observer is judged by adding or removing a person
     return own_noise(owner, variance).release(name, numbers, moved, theorem=theorem, audience=audience, about=(owner,))

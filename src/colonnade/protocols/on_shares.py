@@ -60,7 +60,7 @@ class OnShares(Task):
         """Refuse a task with messages that are too large; most tasks have none."""
 
     def fits_message(self, numbers: int, primes: int) -> bool:
-        """Whether one message can carry shares of so many numbers."""
+        """Whether one message can carry shares of this many numbers."""
         return WORD * numbers * primes <= LARGEST_MESSAGE
 
     def within_63_bits(self, bound: int, also: str = "", what: str = "sums") -> int:

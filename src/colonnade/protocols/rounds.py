@@ -25,7 +25,7 @@ Drawn = Callable[[int], Integers]
 
 
 class Rounds(Generic[Turn]):
-    """Gives one round after the other and reports progress, every so many rounds; :meth:`end` stops after any round."""
+    """Gives one round after the other and reports progress after ``every`` rounds; :meth:`end` stops early."""
 
     def __init__(self, turns: Sequence[Turn], progress: Progress, phase: str, every: int = 1) -> None:
         self._turns, self._progress, self._phase, self._every = turns, progress, phase, every
@@ -85,7 +85,7 @@ class NextNoise:
         self._draw, self._ready = draw, np.zeros(0, dtype=np.int64)
 
     def prepare(self, count: int) -> None:
-        """Draw for a message of so many numbers."""
+        """Draw noise for a message of ``count`` numbers."""
         self._ready = self._draw(*self._one, count)
 
     def __call__(self, name: str, variance: int, count: int) -> NDArray[np.int64]:

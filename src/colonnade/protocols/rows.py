@@ -45,7 +45,7 @@ class Rows(Listed, Protocol):
     """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
-        """The encoded rows in that order, so many at a time."""
+        """The encoded rows in that order, ``rows`` of them at a time."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def block_sizes(rows: int, step: int) -> list[int]:
 
 
 def _checked(rows: int, most: int, hidden: bool) -> int:
-    """The number of rows, if the task allows so many."""
+    """The number of rows, if it is not zero and not more than the task allows."""
     if not rows:
         raise CapacityError("the tables have no rows in common, so there is nothing to compute")
     if hidden and rows > most:

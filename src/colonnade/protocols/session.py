@@ -1,4 +1,4 @@
-"""One participant's part in one run, over any transport: wait for the others, run the program, leave or say why not."""
+"""One participant's part in one run, over any transport: wait for all, run the program, tell all if it failed."""
 
 from __future__ import annotations
 

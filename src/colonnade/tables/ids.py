@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.parse import Mask, Place, is_text, plain, whole
+from colonnade.tables.parse import Mask, Place, as_whole_numbers, is_text, plain
 
 _CHUNK = 1 << 16
 
@@ -119,7 +119,7 @@ def as_text(array: Any, place: Place, what: str) -> Any:
     if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return array.cast(pa.large_string())
     if pa.types.is_floating(kind):
-        values, fits = whole(array)
+        values, fits = as_whole_numbers(array)
         if not fits.all():
             raise place.fail(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers")
         return values.cast(pa.large_string())
@@ -140,7 +140,7 @@ def _legible(array: Any, column: str, source: str) -> Any:
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers")
     if pa.types.is_floating(kind):
-        values, fits = whole(array)
+        values, fits = as_whole_numbers(array)
         array = values if fits.all() else array
     return array.cast(pa.large_string())
 

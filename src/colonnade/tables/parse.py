@@ -127,7 +127,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def whole(array: Any) -> tuple[Any, Mask]:
+def as_whole_numbers(array: Any) -> tuple[Any, Mask]:
     """Floats as whole numbers, and a mask of those that are whole or missing.
 
     pandas turns whole numbers into floats as soon as one of them is missing.
@@ -157,7 +157,7 @@ def _labels(array: Any, place: Place) -> Any:
     """Cells as text, so that the code 3 and the text "3" are one value."""
     kind = array.type
     if pa.types.is_floating(kind):
-        array, fits = whole(array)
+        array, fits = as_whole_numbers(array)
         if not fits.all():
             raise place.fail(~fits, "the code is not a whole number; correct the cell or declare a number")
     elif pa.types.is_null(kind):

@@ -46,7 +46,7 @@ def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> 
         raise
     except TimeoutError:
         raise ConnectError(
-            f"{address} does not answer within {timeout:g} s; check the address and any firewall on the way"
+            f"{address} does not answer within {timeout:g} s; check the address, and that no firewall blocks it"
         ) from None
     except ConnectionRefusedError:
         raise ConnectError(

@@ -14,20 +14,15 @@ from scipy import stats
 
 from colonnade.errors import AlignmentError, CapacityError, ProtocolError, StudyError
 from colonnade.protocols import align
-from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
 
 from .. import kit
+from ..kit import align_task as make_task
 
 BOTH = pytest.mark.parametrize("mode", ["dh", "helper"])
 SEEN_OR_NOT = pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-ID = (Key("id"),)
-
-
-def make_task(owners, seats=None, keys=ID, **settings_):
-    return Aligning(kit.trust_of(owners, seats), tuple(keys), **settings_)
 
 
 def plain_keys(values):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ProtocolError, StudyError
-from colonnade.protocols.align import Aligning, fuzzy
+from colonnade.protocols.align import Aligning, fuzzy, similarity
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
 
@@ -33,9 +33,9 @@ def listed(people, keys=KEYS):
     return collect_keys(pa.table(columns), KeyPlan(keys), places, "made up")
 
 
-def similarity(one, other, keys=KEYS):
+def alike(one, other, keys=KEYS):
     records = [listed([person], keys).parts(0) for person in (one, other)]
-    a, b = np.unpackbits(fuzzy.encode(records, keys, SECRET), axis=1).astype(int)
+    a, b = np.unpackbits(similarity.encode(records, keys, SECRET), axis=1).astype(int)
     return 2 * (a & b).sum() / (a.sum() + b.sum())
 
 
@@ -57,7 +57,7 @@ def similarity(one, other, keys=KEYS):
     ],
 )
 def test_a_person_written_differently_is_alike(other):
-    assert similarity(("Katharina", "Hoffmann", "1984-03-17"), other) >= DEFAULT
+    assert alike(("Katharina", "Hoffmann", "1984-03-17"), other) >= DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_a_person_written_differently_is_alike(other):
     ],
 )
 def test_missing_accents_are_alike_and_equal_where_the_key_says_so(one, other):
-    assert similarity(one, other) >= 0.75
+    assert alike(one, other) >= 0.75
     stripped = (Key("first", accents="strip"), Key("last", accents="strip"), KEYS[2])
-    assert similarity(one, other, stripped) == 1
+    assert alike(one, other, stripped) == 1
 
 
 def test_a_second_name_in_another_order_is_alike():
-    assert similarity(("Anna Maria", "Silva", "1970-05-05"), ("Maria Anna", "Silva", "1970-05-05")) >= DEFAULT
+    assert alike(("Anna Maria", "Silva", "1970-05-05"), ("Maria Anna", "Silva", "1970-05-05")) >= DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_a_second_name_in_another_order_is_alike():
     ],
 )
 def test_other_people_are_not_alike(other):
-    assert similarity(("Katharina", "Hoffmann", "1984-03-17"), other) < DEFAULT
+    assert alike(("Katharina", "Hoffmann", "1984-03-17"), other) < DEFAULT
 
 
 def test_every_part_of_the_key_counts_alike_whatever_its_length():
-    long = similarity(("Bartholomew", "Ng", "1984-03-17"), ("Christopher", "Ng", "1984-03-17"))
-    short = similarity(("Bartholomew", "Ng", "1984-03-17"), ("Bartholomew", "Li", "1984-03-17"))
+    long = alike(("Bartholomew", "Ng", "1984-03-17"), ("Christopher", "Ng", "1984-03-17"))
+    short = alike(("Bartholomew", "Ng", "1984-03-17"), ("Bartholomew", "Li", "1984-03-17"))
     assert abs(long - short) < 0.1
 
 
 def test_numbers_are_compared_digit_by_digit_in_their_places():
     keys = (Key("name"), Key("postcode", kind="number"))
     same, close, moved = (
-        similarity(("Anna Silva", "31425"), ("Anna Silva", code), keys) for code in ("31425", "31426", "54231")
+        alike(("Anna Silva", "31425"), ("Anna Silva", code), keys) for code in ("31425", "31426", "54231")
     )
     assert same == 1
     assert close >= DEFAULT > moved
@@ -108,7 +108,7 @@ def test_numbers_are_compared_digit_by_digit_in_their_places():
 
 def test_filters_are_half_full_and_depend_on_the_secret():
     records = [("katharina", "hoffmann", "1984-03-17")]
-    one, other = fuzzy.encode(records, KEYS, SECRET), fuzzy.encode(records, KEYS, bytes(32))
+    one, other = similarity.encode(records, KEYS, SECRET), similarity.encode(records, KEYS, bytes(32))
     a, b = np.unpackbits(one), np.unpackbits(other)
     assert one.shape == (1, 128)
     assert one.dtype == np.uint8
@@ -166,7 +166,7 @@ def quality(seeds, wrong, threshold):
         people = list(dict.fromkeys(made_up(chance) for _ in range(800)))
         left = people[: both + 200]
         right = [corrupted(person, chance, wrong) for person in people[:both]] + people[both + 200 :]
-        pairs = fuzzy.pair(*(fuzzy.encode(side, KEYS, SECRET) for side in (left, right)), threshold)
+        pairs = similarity.pair(*(similarity.encode(side, KEYS, SECRET) for side in (left, right)), threshold)
         right_pairs += np.count_nonzero((pairs[:, 0] == pairs[:, 1]) & (pairs[:, 0] < both))
         all_pairs += len(pairs)
     return right_pairs / all_pairs, right_pairs / (both * len(seeds))
@@ -193,7 +193,7 @@ def filter_lists(draw):
 
 
 def pairs_one_by_one(left_bits, right_bits, similarity):
-    """What ``fuzzy.pair`` must find, written as it is defined: one pair at a time, with whole numbers."""
+    """What ``similarity.pair`` must find, written as it is defined: one pair at a time, with whole numbers."""
     lefts, rights = ([int.from_bytes(row.tobytes(), "big") for row in bits] for bits in (left_bits, right_bits))
     scored = []
     for i, a in enumerate(lefts):
@@ -213,7 +213,7 @@ def pairs_one_by_one(left_bits, right_bits, similarity):
 @settings(max_examples=60, deadline=None)
 @given(lists=filter_lists(), threshold=st.sampled_from([0.01, 0.3, 2 / 3, 0.8, 0.9, 1.0]), block=st.integers(1, 10))
 def test_block_by_block_equals_the_reference(lists, threshold, block):
-    pairs = fuzzy.pair(*lists, threshold, block=block)
+    pairs = similarity.pair(*lists, threshold, block=block)
     assert pairs.shape[1:] == (2,)
     assert list(map(tuple, pairs.tolist())) == pairs_one_by_one(*lists, threshold)
 
@@ -223,7 +223,7 @@ def test_block_by_block_equals_the_reference(lists, threshold, block):
 def test_half_full_filters_equal_the_reference(seed, rows, threshold):
     rng = np.random.default_rng(seed)
     left, right = (rng.integers(0, 256, (n, 128), dtype=np.uint8) for n in (rows, 31 - rows))
-    pairs = fuzzy.pair(left, right, threshold, block=7)
+    pairs = similarity.pair(left, right, threshold, block=7)
     assert list(map(tuple, pairs.tolist())) == pairs_one_by_one(left, right, threshold)
 
 
@@ -234,16 +234,16 @@ def test_the_similarity_itself_is_enough(tenths):
     bits[0, :10] = 1
     bits[1, 10 - tenths : 20 - tenths] = 1
     left, right = np.packbits(bits, axis=1)[:, None]
-    assert len(fuzzy.pair(left, right, tenths / 10)) == 1
-    assert len(fuzzy.pair(left, right, np.nextafter(tenths / 10, 2))) == 0
+    assert len(similarity.pair(left, right, tenths / 10)) == 1
+    assert len(similarity.pair(left, right, np.nextafter(tenths / 10, 2))) == 0
 
 
 def test_too_many_similar_pairs_are_refused(monkeypatch):
-    monkeypatch.setattr(fuzzy, "CANDIDATES_AT_MOST", 24)
+    monkeypatch.setattr(similarity, "CANDIDATES_AT_MOST", 24)
     ones = np.full((5, 128), 255, dtype=np.uint8)
-    assert len(fuzzy.pair(ones[:4], ones, 0.5, block=2)) == 4
+    assert len(similarity.pair(ones[:4], ones, 0.5, block=2)) == 4
     with pytest.raises(CapacityError, match="raise it"):
-        fuzzy.pair(ones, ones, 0.5, block=2)
+        similarity.pair(ones, ones, 0.5, block=2)
 
 
 # ------------------------------------------------------------------------------------------------ the protocol
@@ -303,7 +303,7 @@ def test_the_coordinator_sees_shuffled_filters_under_a_new_secret_and_nothing_el
     (seen,) = one["east", COORDINATOR]
     assert set(seen) == {"filters"}
     keys = lists["east"]
-    inside = fuzzy.encode([keys.parts(i) for i in range(len(keys))], KEYS, secret)
+    inside = similarity.encode([keys.parts(i) for i in range(len(keys))], KEYS, secret)
     assert not np.array_equal(seen["filters"], inside)
     assert sorted(map(bytes, seen["filters"])) == sorted(map(bytes, inside))
     assert not set(map(bytes, seen["filters"])) & set(map(bytes, other["east", COORDINATOR][0]["filters"]))
@@ -389,7 +389,7 @@ def test_the_coordinator_refuses_wrong_filters(filters, error):
 
 def test_without_the_package_the_module_loads_and_an_owner_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "clkhash", None)
-    spec = importlib.util.spec_from_file_location("loaded_again", fuzzy.__file__)
+    spec = importlib.util.spec_from_file_location("loaded_again", similarity.__file__)
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
     with pytest.raises(StudyError, match=r"install colonnade\[fuzzy\]"):

@@ -122,7 +122,7 @@ def test_everybody_knows_the_fit_by_the_same_name_and_no_two_fits_share_it() -> 
 def test_received_slopes_are_clipped_before_use() -> None:
     for kind, task in ((PassiveFit, _task()), (PassiveDescent, _task("gradient"))):
         tables, _ = _data(task)
-        rows = exchange.with_constant(tables["shop"], "shop", task)
+        rows = sides.with_constant(tables["shop"], "shop", task)
         wild, tame = (kind(rows, "shop", task) for _ in range(2))
         size = len(rows[0 :: task.batches])
         slopes = np.linspace(-50.0, 60.0, size)
@@ -158,7 +158,7 @@ def test_more_budget_gives_a_better_model(stream: Stream) -> None:
         task = draft.calibrated(parse_budgets(budget, 1e-5, draft.trust))
         kept, _ = exchange.simulate(tables, labels, task, stream)
         score = sum(
-            exchange.with_constant(tables[name], name, task)
+            sides.with_constant(tables[name], name, task)
             @ each.weights
             * (1.0 if name == "bank" else kept["bank"].factors[name])
             for name, each in kept.items()

@@ -37,7 +37,7 @@ def plain(task, tables, labels, drawn):
     whole = np.hstack([*parts, constant]).astype(np.int64)
     descent, opened = Descent(task), []
     for batch in gradients.batches(task, len(labels), drawn):
-        opened.append(gradients.reference(whole[batch], labels[batch].astype(np.int64), descent.whole, task))
+        opened.append(gradients.reference(whole[batch], labels[batch].astype(np.int64), descent.integer_weights, task))
         descent.step(opened[-1])
     return opened, descent.learned
 
@@ -144,7 +144,9 @@ def test_no_person_moves_a_round_by_more_than_its_sensitivity(expansion, weights
     direction = direction / np.linalg.norm(direction) * task.weight_bound * (1 - 1e-12)
     descent.weights = direction[None] * data.draw(st.sampled_from([-1, 1]))
     labels = [np.array([[data.draw(st.integers(0, 1))]]) for _ in rows]
-    first, second = (gradients.reference(x, y, descent.whole, task) for x, y in zip(rows, labels, strict=True))
+    first, second = (
+        gradients.reference(x, y, descent.integer_weights, task) for x, y in zip(rows, labels, strict=True)
+    )
     moved, limit = first - second, task.sensitivity
     assert sum(int(v) ** 2 for v in first) <= limit.l2_squared
     assert sum(abs(int(v)) for v in first) <= limit.l1
@@ -182,9 +184,9 @@ def test_weights_outside_the_bound_reveal_nothing():
     descent = Descent(make_task())
     descent.weights[:] = 4.0
     with pytest.raises(PrivacyError, match="longer than"):
-        descent.whole  # noqa: B018
+        descent.integer_weights  # noqa: B018
     descent.step(np.zeros(descent.task.entries))
-    assert sum(v * v for v in descent.whole[0].tolist()) <= descent.task.weights_squared
+    assert sum(v * v for v in descent.integer_weights[0].tolist()) <= descent.task.weights_squared
 
 
 def test_coins_have_the_stated_rate():

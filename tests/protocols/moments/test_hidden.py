@@ -28,13 +28,9 @@ from colonnade.tables import Schema, category, flag, number, read_table
 from colonnade.tables.places import Places
 
 from .. import kit
-from ..kit import LAWS, grouped_rows as random_rows
+from ..kit import LAWS, grouped_rows as random_rows, hidden_moments_task as make_task
 
 TOKEN = bytes(16)
-
-
-def make_task(owners=2, seats=None, threshold=1, law="skellam", **changes):
-    return kit.grouped_moments_task(owners, seats, threshold, law=law, hidden=True, **changes)
 
 
 def placed(values, slots, size):

@@ -23,13 +23,9 @@ from colonnade.protocols.moments.task import Block
 from colonnade.protocols.roles import COORDINATOR
 
 from .. import kit
-from ..kit import LAWS, grouped_moments_task, grouped_rows as random_rows, integers
+from ..kit import LAWS, grouped_rows as random_rows, integers, moments_task_of_law as make_task
 
 OWN = (5, 11, 5)
-
-
-def make_task(law="skellam", owners=3, **changes):
-    return grouped_moments_task(owners, kit.trust_of(owners).committee[:3], law=law, **changes)
 
 
 TASKS = [

@@ -10,22 +10,11 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy import Observer, epsilon, views
 from colonnade.protocols.moments.protection import protection, with_own_budgets
-from colonnade.protocols.moments.task import Block, Moments
 
-from ..kit import LAWS, trust_of
+from ..kit import LAWS, uneven_moments_task as make_task
 
 OWNERS = ("bank", "shop", "clinic")
 DELTA = 1e-6
-
-
-def make_task(law, widths=(1, 3, 6), **changes):
-    groups = {1: (1, Fraction(1)), 3: (3, Fraction(1))}
-    blocks = []
-    for owner, width in zip(OWNERS, widths, strict=True):
-        several = (groups[3],) if width >= 3 else ()
-        runs = (groups[1],) * (width - 3 * len(several)) + several
-        blocks.append(Block(owner, tuple(f"c{i}" for i in range(width)), math.sqrt(len(runs)), runs))
-    return replace(Moments(tuple(blocks), trust_of(OWNERS), 64, 32, 1000, noise=3 * 10**9, law=law), **changes)
 
 
 @pytest.mark.parametrize("law", LAWS)

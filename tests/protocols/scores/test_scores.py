@@ -15,7 +15,8 @@ from colonnade.privacy import NonPrivate, SkellamRelease, Statement
 from colonnade.privacy.events import from_json
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.scores import programs as scores
-from colonnade.protocols.scores.programs import Parts, quantise, reference, simulate
+from colonnade.protocols.scores.integers import quantise
+from colonnade.protocols.scores.programs import Parts, reference, simulate
 from colonnade.protocols.scores.task import Part, Scores
 
 from .. import kit

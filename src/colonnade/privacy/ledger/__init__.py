@@ -82,7 +82,7 @@ class Ledger:
         caps: Sequence[Budget],
         periods: Sequence[Period] = (),
     ) -> Entry:
-        """Record the cost of a study, or refuse it; two reservations never use the same rest of a budget."""
+        """Record the cost of a study, or refuse it; what is left of a budget is never given to two studies."""
         with self._file.writing() as base:
             now = self._clock()
             self._file.check_chain(base)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:  # flint is imported by the first draw, not by those who only need TAIL
     _laws, _strips = Later("colonnade.privacy.noise.laws"), Later("colonnade.privacy.noise.strips")
 
-__all__ = ["TAIL", "discrete_gaussian", "discrete_laplace", "discrete_laplace_share", "share_of", "skellam"]
+__all__ = ["TAIL", "discrete_gaussian", "discrete_laplace", "discrete_laplace_share", "skellam"]
 
 TAIL = Fraction(1, 1 << 128)
 """Total-variation distance between a number that this package returns and its law, at most."""
@@ -68,20 +68,6 @@ def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stre
         return discrete_laplace(exact, shape, stream)
     law = _laws.Polya(exact, parts)
     return _strips.sample(law, shape, stream) - _strips.sample(law, shape, stream)
-
-
-def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction:
-    """The parameter of each owner's noise, so that ``total`` stays unknown to ``colluding`` owners who know their own.
-
-    It is a variance of the discrete Gaussian or a ``mu`` of Skellam: parameters that add up over independent draws.
-    """
-    whole = all(isinstance(count, int) and not isinstance(count, bool) for count in (owners, colluding))
-    if not whole or not 0 <= colluding < owners:
-        raise PrivacyError("of a positive number of owners, fewer than all may collude; both are whole numbers")
-    exact = Fraction(total)
-    if exact < 0:
-        raise PrivacyError("the noise to be shared must not be negative")
-    return exact / (owners - colluding)
 
 
 def _checked(value: Fraction | int, name: str, largest: int) -> Fraction:

@@ -34,7 +34,7 @@ def _mills_drop(t: Array) -> Array:
 
 
 def log_gaussian_deltas(mus: Array, epsilon: Array | float) -> Array:
-    """Logarithms of :func:`gaussian_delta` for many pairs at once."""
+    """The same as :func:`log_gaussian_delta`, for many pairs at once."""
     mu, eps = (np.asarray(given, dtype=np.float64).ravel() for given in np.broadcast_arrays(mus, epsilon))
     found = np.full(mu.shape, -np.inf)
     found[np.isinf(mu)] = 0.0
@@ -59,13 +59,8 @@ def log_gaussian_deltas(mus: Array, epsilon: Array | float) -> Array:
 
 
 def log_gaussian_delta(mu: float, epsilon: float) -> float:
-    """Logarithm of :func:`gaussian_delta`, for values that a float cannot hold."""
+    """Logarithm of the exact delta at ``epsilon`` of the Gaussian mechanism of sensitivity ``mu`` deviations."""
     return float(log_gaussian_deltas(np.array([mu]), epsilon)[0])
-
-
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Exact delta at ``epsilon`` of the Gaussian mechanism of sensitivity ``mu`` standard deviations."""
-    return math.exp(log_gaussian_delta(mu, epsilon))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

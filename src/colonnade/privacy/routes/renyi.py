@@ -14,7 +14,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import PrivacyError
 from colonnade.privacy.events import PURE, View
 from colonnade.privacy.releases import GaussianRelease, SkellamRelease
 from colonnade.privacy.routes import special
@@ -42,14 +41,6 @@ def ratio(numerator: Fraction | int, denominator: Fraction | int) -> float:
 
 
 # --- one release
-
-
-def skellam_rdp(alpha: int, mu: float | Fraction, d1: float, d2: float) -> float:
-    """Renyi divergence of order ``alpha`` of Sk(mu), variance 2 mu, for integer shifts of norms d1, d2."""
-    if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
-        raise PrivacyError(f"the Skellam bound holds for whole orders from 2 on, not {alpha}")
-    first, low, extra, flat = _skellam_terms(Fraction(mu), Fraction(d1), Fraction(d2) ** 2)
-    return alpha * first + min((2 * alpha - 1) * low + extra, flat)
 
 
 def _skellam_terms(mu: Fraction, d1: Fraction, d2_squared: Fraction) -> tuple[float, float, float, float]:
@@ -159,17 +150,6 @@ def view_rdp(view: View) -> Array:
 
 
 # --- conversion
-
-
-def rdp_to_epsilon(alpha: float, tau: float, delta: float) -> float:
-    """Epsilon at ``delta`` from one order of Renyi privacy (CKS20, Proposition 12)."""
-    return tau + (math.log(1 / delta) + (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)) / (alpha - 1)
-
-
-def rdp_to_delta(alpha: float, tau: float, epsilon: float) -> float:
-    """Delta at ``epsilon`` from one order of Renyi privacy; the inverse of :func:`rdp_to_epsilon`."""
-    exponent = (alpha - 1) * (tau - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
-    return math.exp(min(exponent, 0.0))
 
 
 _FIXED = np.log1p(-1 / ORDERS) - np.log(ORDERS) / (ORDERS - 1)

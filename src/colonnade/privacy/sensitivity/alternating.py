@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from colonnade.privacy.sensitivity.exact import rational, root_up, whole
+from colonnade.privacy.sensitivity.exact import checked_whole, rational, root_up
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class PassiveFits:
     changing: float | None = None
 
     def __post_init__(self) -> None:
-        whole(self.rounds, "rounds of fits", 1)
-        whole(self.rows, "rows of fits", 1)
+        checked_whole(self.rounds, "rounds of fits", 1)
+        checked_whole(self.rows, "rows of fits", 1)
         for name in ("row_norm", "weight_norm", "received", "score", "slack"):
             rational(getattr(self, name), f"{name} of fits")
         if self.changing is not None:
@@ -96,8 +96,8 @@ class ActiveFits:
     slack: float = 0.0
 
     def __post_init__(self) -> None:
-        whole(self.rounds, "rounds of fits", 1)
-        whole(self.rows, "rows of fits", 1)
+        checked_whole(self.rounds, "rounds of fits", 1)
+        checked_whole(self.rows, "rows of fits", 1)
         for name in ("row_norm", "slope", "curvature", "own", "slack"):
             rational(getattr(self, name), f"{name} of fits")
         if not rational(self.ridge, "ridge of fits"):

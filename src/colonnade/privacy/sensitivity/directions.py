@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from colonnade.privacy.sensitivity.exact import Sensitivity, whole
+from colonnade.privacy.sensitivity.exact import Sensitivity, checked_whole
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity
 
 
@@ -15,7 +15,7 @@ def products_sensitivity(norm_squared: int, reach: int, entries: int, weight: in
     products, the sum of ``weight |z|^2`` is released; there are ``entries`` numbers in all.
     """
     for value in (norm_squared, reach, entries, weight):
-        whole(value, "a squared norm, the reach, a weight or a number of entries")
+        checked_whole(value, "a squared norm, the reach, a weight or a number of entries")
     fourth = norm_squared**2
     added = fourth * (reach**2 + weight**2)
     # Two rows of full length differ most in direction and not in length, or one is there and the other is nothing.
@@ -31,7 +31,7 @@ def changed_products_sensitivity(
     ``fixed`` bounds the squared norm of what stays the same, constants included.
     """
     for value in (reach, entries, weight):
-        whole(value, "the reach, a weight or a number of entries")
+        checked_whole(value, "the reach, a weight or a number of entries")
     _, moments = changed_columns_sensitivity(changing, fixed, 1)
     square = moments * reach**2 + (weight * changing) ** 2
     return _l1(square, entries), square

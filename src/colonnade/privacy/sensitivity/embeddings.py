@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Real, float_up, rational, root_up, whole
+from colonnade.privacy.sensitivity.exact import Real, checked_whole, float_up, rational, root_up
 
 
 def _inverse_square(sigma: float) -> Fraction:
@@ -20,7 +20,7 @@ def _inverse_square(sigma: float) -> Fraction:
 
 def embeddings_mu_squared(epochs: int, embedding: float, update: float = math.inf) -> Fraction:
     """Total mu^2 of ``epochs`` releases of an embedding and of the encoder's update; infinity: not released."""
-    return whole(epochs, "the number of epochs", 1) * (_inverse_square(embedding) + _inverse_square(update))
+    return checked_whole(epochs, "the number of epochs", 1) * (_inverse_square(embedding) + _inverse_square(update))
 
 
 def two_stage_mu_squared(first: float, second: float) -> Fraction:
@@ -33,7 +33,7 @@ def split_noise(mu: float, epochs: int, share: Real) -> tuple[float, float]:
     part = rational(share, "the share of the embeddings")
     if not (0 < mu < math.inf and part <= 1):
         raise PrivacyError("mu must be positive and finite, and the share of the embeddings lie between 0 and 1")
-    rounds = whole(epochs, "the number of epochs", 1)
+    rounds = checked_whole(epochs, "the number of epochs", 1)
     multiples = (rounds / (weight * Fraction(mu) ** 2) if weight else None for weight in (part, 1 - part))
     embedding, update = (math.inf if square is None else float_up(root_up(square)) for square in multiples)
     return embedding, update

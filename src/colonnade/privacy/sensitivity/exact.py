@@ -33,7 +33,7 @@ class Sensitivity:
         integer is at most its square, and at most ``sqrt(dimension)`` times the length.
         """
         square = math.floor(l2_squared)
-        l1 = min(square, math.isqrt(whole(dimension, "the number of coordinates", 1) * square))
+        l1 = min(square, math.isqrt(checked_whole(dimension, "the number of coordinates", 1) * square))
         return cls(l1, square, 2 * l1, 4 * square)
 
 
@@ -54,7 +54,7 @@ def float_up(value: Fraction | int) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def whole(value: int, what: str, least: int = 0) -> int:
+def checked_whole(value: int, what: str, least: int = 0) -> int:
     """The value, if it is a whole number that is not below ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PrivacyError(f"{what} must be a whole number, {least} or more, not {value!r}")

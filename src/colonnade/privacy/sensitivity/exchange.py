@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from colonnade.privacy.sensitivity.exact import rational, whole
+from colonnade.privacy.sensitivity.exact import checked_whole, rational
 
 _GRID = 1 << 96
 
@@ -44,7 +44,7 @@ class Exchange:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batches", "batch_size"):
-            whole(getattr(self, name), f"{name} of an exchange", 1)
+            checked_whole(getattr(self, name), f"{name} of an exchange", 1)
         for name in ("rate", "row_norm", "weight_norm", "slope", "curvature", "ridge", "prox_ridge"):
             rational(getattr(self, name), f"{name} of an exchange")
         for name in ("received", "score", "changing"):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from colonnade.privacy.sensitivity.exact import Exact, rational, whole
+from colonnade.privacy.sensitivity.exact import Exact, checked_whole, rational
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Radii:
     def of(cls, groups: Sequence[tuple[int, Exact]]) -> Radii:
         """From pairs of a number of coordinates and a radius."""
         for width, radius in groups:
-            whole(width, "the number of coordinates of a group", 1)
+            checked_whole(width, "the number of coordinates of a group", 1)
             rational(radius, "the radius of a group")
         return cls(
             tuple(radius for width, radius in groups if width == 1),

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, rational, root_up, whole
+from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, checked_whole, rational, root_up
 from colonnade.privacy.sensitivity.norms import Rounding, party_norm_squared
 
 Program = Literal["linear", "logistic", "cubic", "published"]
@@ -29,7 +29,7 @@ def gradient_scale(program: Program, gamma: int) -> int:
     if program not in _SCALES:
         raise PrivacyError(f"unknown gradient program {program!r}; choose from {', '.join(_SCALES)}")
     factor, power = _SCALES[program]
-    return int(factor * whole(gamma, "the scale gamma", 1) ** power)
+    return int(factor * checked_whole(gamma, "the scale gamma", 1) ** power)
 
 
 def worst_weights_squared(
@@ -58,7 +58,7 @@ def label_part(program: Program, gamma: int, label: int = 0) -> int:
     """Largest absolute value of the part of a score in which the label stands."""
     scale = gradient_scale(program, gamma)
     if program == "linear":
-        return gamma * whole(label, "the bound of the label")
+        return gamma * checked_whole(label, "the bound of the label")
     # Half of gamma^2 may have been rounded either way, so it is rounded up.
     return -(-scale // (2 * gamma))
 

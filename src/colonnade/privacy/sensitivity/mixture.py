@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Real, Sensitivity, float_up, rational, root_up, whole
+from colonnade.privacy.sensitivity.exact import Real, Sensitivity, checked_whole, float_up, rational, root_up
 
 
 def responsibilities_square(bits: int, slack: Real) -> int:
     """The bound on the sum of squared integer responsibilities of a row that the committee enforces."""
-    return math.floor((1 + rational(slack, "the slack")) ** 2 * (1 << 2 * whole(bits, "the fractional bits")))
+    return math.floor((1 + rational(slack, "the slack")) ** 2 * (1 << 2 * checked_whole(bits, "the fractional bits")))
 
 
 def vector_square(vector_bits: int, clip: Real) -> int:
     """The bound on a party's squared integer vector, which it enforces by clipping and rounding toward zero."""
-    return math.floor(rational(clip, "a clip") ** 2 * (1 << 2 * whole(vector_bits, "the fractional bits")))
+    return math.floor(rational(clip, "a clip") ** 2 * (1 << 2 * checked_whole(vector_bits, "the fractional bits")))
 
 
 def mixture_sensitivity(
@@ -43,9 +43,9 @@ def noise_ratio(mu: float, releases: int, *, replace: bool = False, parties: int
 
     An observer who knows ``known`` of ``parties`` equal shares sees less noise; a replaced row moves twice as far.
     """
-    if not 0 <= known < whole(parties, "the number of parties", 1):
+    if not 0 <= known < checked_whole(parties, "the number of parties", 1):
         raise PrivacyError("an observer who knows every share of the noise cannot be promised anything")
     if not 0 < mu < math.inf:
         raise PrivacyError(f"mu must be positive and finite, not {mu}")
-    square = Fraction(whole(releases, "the number of releases", 1) * parties, parties - known)
+    square = Fraction(checked_whole(releases, "the number of releases", 1) * parties, parties - known)
     return float_up(root_up((4 if replace else 1) * square / Fraction(mu) ** 2))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Sensitivity, whole
+from colonnade.privacy.sensitivity.exact import Sensitivity, checked_whole
 
 
 def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
@@ -15,8 +14,7 @@ def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
     a square and so never negative.
     """
     for value in (norm_squared, columns):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PrivacyError("a squared norm and a number of columns are whole numbers, not negative")
+        checked_whole(value, "a squared norm or a number of columns")
     l1, l2_squared = columns * norm_squared, norm_squared**2
     return Sensitivity(l1, l2_squared, 2 * l1, 2 * l2_squared)
 
@@ -27,21 +25,9 @@ def changed_columns_sensitivity(changing: int, fixed: int, columns: int) -> tupl
     ``fixed`` bounds the squared norm of what stays the same, constants included; there are ``columns`` in all.
     """
     for value in (changing, fixed, columns):
-        whole(value, "a squared norm or a number of columns")
+        checked_whole(value, "a squared norm or a number of columns")
     square = 2 * (changing + fixed) ** 2 if changing >= fixed else 8 * changing * fixed
     if not changing:
         return 0, 0
     # Integers: L1 is at most the squared length, and at most the length times the root of the number of entries.
     return min(square, math.isqrt(columns**2 * square)), square
-
-
-def upper_moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
-    """The same when each ``x_i x_j`` with ``i <= j`` is released once: half the L1, the same L2."""
-    full = moments_sensitivity(norm_squared, columns)
-    twice = full.l1 + norm_squared
-    return Sensitivity(twice // 2, full.l2_squared, twice, full.replace_l2_squared)
-
-
-def regression_moments_sensitivity(norm_squared: int, columns: int, label: int) -> Sensitivity:
-    """Linear regression's sufficient statistics: ``z z'`` for ``z = (x, y)`` with ``|y| <= label``."""
-    return moments_sensitivity(norm_squared + whole(label, "the bound of the label") ** 2, columns + 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, root_up, whole
+from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, checked_whole, root_up
 
 Monomial = tuple[tuple[int, int], ...]
 """Variables and their powers, the variables rising: ``((0, 2), (3, 1))`` is x0^2 x3."""
@@ -39,15 +39,15 @@ class Domain:
     unsigned: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        whole(self.reach, "the largest coordinate")
+        checked_whole(self.reach, "the largest coordinate")
         for norm in self.norms:
-            whole(norm, "a squared norm")
+            checked_whole(norm, "a squared norm")
 
     def by_owner(self, monomial: Monomial) -> dict[int, list[int]]:
         """The powers of a monomial, owner by owner."""
         found: dict[int, list[int]] = defaultdict(list)
         for variable, power in monomial:
-            found[self.holder[variable]].append(whole(power, "a power", 1))
+            found[self.holder[variable]].append(checked_whole(power, "a power", 1))
         return found
 
     def signed(self, monomial: Monomial) -> bool:

@@ -10,47 +10,26 @@ the other owner's list. With exact keys nobody sees how similar people are.
 
 Each owner learns which of its own rows were paired, how many they are, and nothing else about the other's rows. A pair
 may be wrong, as only the similarity decides.
-
-How a key becomes 1024 bits: texts are cut into pairs of neighbouring letters, so that a typing error changes only
-two or three of them; dates and numbers into digits with their places. Every part of the key sets equally many bits,
-for any length, and all parts together about half of the filter, as such filters compare best. A part that has few
-values, like a sex or a country, therefore counts as much as a name: leave it out.
-
-A similarity of 0.85 finds most people with one part mistyped, and few wrong pairs. Lower it to 0.82 if most rows have
-errors; raise it if lists are long or hold many relatives, because a wrong pair mixes two people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, ProtocolError
+from colonnade.errors import ProtocolError
 from colonnade.protocols.align.lists import shuffled
+from colonnade.protocols.align.similarity import BITS, FILTER_BYTES, Filters, Rows, encode, pair
 from colonnade.protocols.align.tags import shared_key
-from colonnade.protocols.align.task import ROWS_AT_MOST, Aligning, need_library
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, silent
+from colonnade.protocols.align.task import ROWS_AT_MOST, Aligning
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream
-from colonnade.tables.keys import Key, Keys
+from colonnade.tables.keys import Keys
 
-CANDIDATES_AT_MOST = 1 << 22
-BLOCK = 2048
-BITS = 1024
-
-_BYTES = BITS // 8
-_INSERTIONS = 700  # 1024 (1 - exp(-700 / 1024)) is about half of the bits
 _INDEX_BYTES = 16
-_ROUNDING = 0.01  # far more than float32 loses on numbers up to 1024, far less than one bit
-_LABEL = "Y29sb25uYWRlIGZ1enp5"  # "colonnade fuzzy", in base64 as the linkage schema wants it
-
-Filters = NDArray[np.uint8]
-"""Bloom filters, one a row, eight bits a byte."""
-
-Rows = NDArray[np.int64]
 
 
 def owner(me: Owner, keys: Keys, task: Aligning) -> tuple[Rows, NDArray[np.uint8]]:
@@ -79,110 +58,9 @@ def coordinator(me: Coordinator, task: Aligning) -> int:
     return len(pairs)
 
 
-def encode(
-    records: Sequence[Sequence[str]], keys: Sequence[Key], secret: bytes, progress: Progress = silent
-) -> Filters:
-    """The filters of some records, each a part for each of the keys."""
-    clk, schema = need_library()
-    plan = schema.from_json_dict(_schema(keys))
-    dates = [key.kind == "date" for key in keys]
-    plain = [
-        [part.replace("-", "") if date else part for part, date in zip(record, dates, strict=True)]
-        for record in records
-    ]
-    done = 0
-
-    def count(more: int, weights: Sequence[int]) -> None:
-        nonlocal done
-        done += more
-        progress("align", done, len(plain))
-
-    # The library's own checks would put cells into messages, and its pool would fork a process that has threads.
-    filters = clk.generate_clks(plain, schema=plan, secret=secret, validate=False, callback=count, max_workers=1)
-    packed = b"".join(bits.tobytes() for bits in filters)
-    return np.frombuffer(packed, dtype=np.uint8).reshape(len(plain), _BYTES)
-
-
-def pair(left: Filters, right: Filters, similarity: float, *, block: int = BLOCK, progress: Progress = silent) -> Rows:
-    """Pairs of a left and a right row, most similar first; no row is in two of them.
-
-    Of all pairs with at least this similarity the most similar is taken, then the most similar of those that share
-    no row with it, and so on; of equally similar ones that with the lowest left row, then the lowest right row.
-    """
-    found: list[tuple[NDArray[np.float64], Rows]] = []
-    for i, j in product(range(0, len(left), block), range(0, len(right), block)):
-        upper, lower = left[i : i + block], right[j : j + block]
-        scores, rows = _similar(upper, lower, similarity)
-        found.append((scores, rows + np.array((i, j))))
-        if sum(len(scores) for scores, _ in found) > CANDIDATES_AT_MOST:
-            raise CapacityError(
-                f"more than {CANDIDATES_AT_MOST} pairs of rows reach the similarity {similarity}: raise it, or add a "
-                "part to the key"
-            )
-        progress("align", i + len(upper) * (j + len(lower)) // len(right), len(left))
-    if not found:
-        return np.empty((0, 2), dtype=np.int64)
-    scores, rows = (np.concatenate(column) for column in zip(*found, strict=True))
-    ranked = rows[np.lexsort((rows[:, 1], rows[:, 0], -scores))]
-    return np.array(list(_greedy(ranked)), dtype=np.int64).reshape(-1, 2)
-
-
-def _similar(left: Filters, right: Filters, similarity: float) -> tuple[NDArray[np.float64], Rows]:
-    """The similar pairs of one block: candidates are found in float32, and then compared exactly."""
-    a, b = _unpacked(left), _unpacked(right)
-    common = a @ b.T
-    weights_a, weights_b = a.sum(axis=1), b.sum(axis=1)
-    needed = np.add.outer(weights_a, weights_b)
-    needed *= np.float32(similarity / 2)
-    needed -= np.float32(_ROUNDING)
-    rows = np.argwhere((common >= needed) & (common > 0))
-    i, j = rows.T
-    scores = 2 * common[i, j].astype(np.float64) / (weights_a[i].astype(np.float64) + weights_b[j])
-    exact = scores >= similarity
-    return scores[exact], rows[exact]
-
-
-def _greedy(ranked: Rows) -> Iterator[tuple[int, int]]:
-    left_taken: set[int] = set()
-    right_taken: set[int] = set()
-    for i, j in zip(*ranked.T.tolist(), strict=True):
-        if i not in left_taken and j not in right_taken:
-            left_taken.add(i)
-            right_taken.add(j)
-            yield i, j
-
-
-def _unpacked(filters: Filters) -> NDArray[np.float32]:
-    return np.unpackbits(filters, axis=1).astype(np.float32)
-
-
-def _schema(keys: Sequence[Key]) -> dict[str, Any]:
-    """The linkage schema: the same at both owners, because it follows from the public settings."""
-    each = max(_INSERTIONS // len(keys), 1)
-    return {
-        "version": 3,
-        "clkConfig": {"l": BITS, "kdf": {"type": "HKDF", "hash": "SHA256", "info": _LABEL}},
-        "features": [_feature(key, each) for key in keys],
-    }
-
-
-def _feature(key: Key, bits: int) -> dict[str, Any]:
-    comparison = {"type": "ngram", "n": 2} if key.kind == "text" else {"type": "ngram", "n": 1, "positional": True}
-    return {
-        "identifier": key.name,
-        "format": {"type": "string", "encoding": "utf-8"},
-        # Independent hash functions: the library's other construction, double hashing, has patterns of its own.
-        "hashing": {
-            "comparison": comparison,
-            "strategy": {"bitsPerFeature": bits},
-            "hash": {"type": "blakeHash"},
-        },
-    }
-
-
 def _read_filters(message: Mapping[str, Any], sender: str) -> Filters:
     filters = message.get("filters")
-    if not isinstance(filters, np.ndarray) or filters.dtype != np.uint8 or filters.shape[1:] != (_BYTES,):
+    if not isinstance(filters, np.ndarray) or filters.dtype != np.uint8 or filters.shape[1:] != (FILTER_BYTES,):
         raise ProtocolError(f"{sender} sent something else than Bloom filters of {BITS} bits")
     if len(filters) > ROWS_AT_MOST:
         raise ProtocolError(f"{sender} sent more than {ROWS_AT_MOST} filters")

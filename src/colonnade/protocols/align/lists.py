@@ -34,7 +34,7 @@ class Steps:
         self.me, self.phase, self.done, self.total = me, phase, 0, total
 
     def __call__(self, more: int) -> None:
-        """So many more are done."""
+        """Report that ``more`` further steps are done."""
         self.done += more
         self.me.progress(self.phase, self.done, self.total)
 

@@ -44,7 +44,7 @@ class Tags:
 
     @classmethod
     def empty(cls, count: int) -> Tags:
-        """Room for so many."""
+        """Zeros, to be filled in, for ``count`` keys."""
         return cls(np.zeros((count, WORDS), dtype=np.uint64), np.zeros((count, WORDS), dtype=np.uint64))
 
     @classmethod

@@ -115,7 +115,7 @@ class Aligning(Playable):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Nothing leaves the shares."""
+        """No numbers are released, so no budget is charged."""
         return ()
 
     @property
@@ -171,7 +171,7 @@ class Aligning(Playable):
     # --- what it takes
 
     def load(self, name: str, rows: int) -> tuple[float, int]:
-        """Seconds and bytes sent of one participant, for lists of so many rows, if the first of the leaders leads."""
+        """Seconds and bytes sent of one participant, for lists of ``rows`` rows, if the first of the leaders leads."""
         rows = rows if self.pad_to is None else self.pad_to
         others, leads = len(self.owners) - 1, name == self.leaders[0]
         store = 8 * 2 * cells_for(rows)

@@ -32,7 +32,7 @@ def exact_products(joint: NDArray[np.float64], directions: IntegerDirections, ta
 
 
 def noise_shares(task: Directions, rounds: int, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many rounds."""
+    """One owner's noise for ``rounds`` rounds."""
     return entry_noise(task, (rounds, task.entries), stream)
 
 

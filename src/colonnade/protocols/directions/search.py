@@ -164,7 +164,7 @@ class NoisyProducts:
         return around, wide, basis[:, 1:]
 
     def _orthonormal(self, wanted: Matrix) -> Matrix:
-        """Orthonormal columns that are orthogonal to all directions so far; fewer if there are not so many."""
+        """Orthonormal columns that are orthogonal to all directions so far; fewer if that many do not exist."""
         basis = self._basis[0]
         for _ in range(2):  # twice, as the first time leaves rounding errors
             wanted = wanted - basis @ (basis.T @ wanted)

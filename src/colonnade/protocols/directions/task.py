@@ -29,7 +29,7 @@ TOTAL_PART = 8
 """The sum of squared norms counts an eighth of a direction: its noise is eight times as large, and costs 1 %."""
 _AHEAD = 2**21  # numbers of noise that an owner deals at a time
 _DEALT = 2**25  # numbers of the joint table that are dealt at a time
-_BLOCK = 2**22  # of which a seat works on so many at a time
+_BLOCK = 2**22  # numbers of these that a seat works on at a time
 _MOST_REFINED = 16  # owners; of more owners each holds too few of the columns for a smaller bound to matter
 
 

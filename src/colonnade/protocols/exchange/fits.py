@@ -44,7 +44,7 @@ class Objective:
         return np.asarray(np.linalg.solve(bent + np.diag(self.penalties), gradient), dtype=np.float64)
 
     def gained(self, weights: Vector, scores: Vector, after: Vector, moved: Vector) -> float:
-        """How much smaller it is after a step; summed over differences by row, as two totals would round them away."""
+        """By how much a step lowers the objective: summed row by row, as a difference of totals would lose it."""
         losses = self.family.loss(scores, self.labels) - self.family.loss(moved, self.labels)
         nearer = self.penalties * (weights - after) * (weights + after - 2 * self.centre) / 2
         return float(losses.mean() + nearer.sum())

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError, StudyError
+from colonnade.protocols.exchange import sides
 from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, Passive, active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import own_noise
@@ -42,7 +43,7 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> O
     stream = Stream.fresh()
     rows = _checked(me, features, labels, task)
     with me.meter.phase("encode"):
-        held = with_constant(np.vstack(list(features.blocks(rows))), me.name, task)
+        held = sides.with_constant(np.vstack(list(features.blocks(rows))), me.name, task)
 
     def draw(name: str, variance: int, count: int) -> Integers:
         with me.meter.phase("noise"):
@@ -79,49 +80,31 @@ def reference(
     tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, draw: Draw
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
     """The protocol in one place, without messages; with the same noise it gives the same numbers."""
-    active = active_side(with_constant(tables[task.active], task.active, task), labels, task)
-    others = {name: passive_side(with_constant(tables[name], name, task), name, task) for name in task.passives}
-    calm = EarlyStop(task.patience, task.batches)
+    active = active_side(sides.with_constant(tables[task.active], task.active, task), labels, task)
+    others = {name: passive_side(sides.with_constant(tables[name], name, task), name, task) for name in task.passives}
+    early_stop = EarlyStop(task.patience, task.batches)
     for step in task.steps:
-        slopes = noised(active.slopes(step.batch), task.active, task, draw)
+        slopes = sides.noised(active.slopes(step.batch), task.active, task, draw)
         active.learn(step.answer)
         for name, side in others.items():
             side.take(step.batch, task.grid.real(slopes))
             if step.answer is not None:
-                told = noised(side.scores(step.answer), name, task, draw)
+                told = sides.noised(side.scores(step.answer), name, task, draw)
                 active.hear(name, step.answer, task.grid.real(told))
-        if calm.after(task.grid.real(slopes)):
+        if early_stop.after(task.grid.real(slopes)):
             break
     kept = {task.active: active.kept()} | {name: KeptWeights(name, side.weights) for name, side in others.items()}
     if not task.release:
         return kept, None
     released = {task.active: active.released()} | {name: side.weights for name, side in others.items()}
-    opened = {name: task.grid.real(noised_weights(w, name, task, draw)) for name, w in released.items()}
+    opened = {name: task.grid.real(sides.noised_weights(w, name, task, draw)) for name, w in released.items()}
     public = {name: KeptWeights(name, opened[name]) for name in task.passives}
     return kept, public | {task.active: active.unfolded(opened[task.active])}
 
 
-def with_constant(rows: NDArray[np.float64], name: str, task: Exchange) -> NDArray[np.float64]:
-    """An owner's rows with the constant as last column; a row that the encoder failed to clip becomes zero."""
-    block = task.block(name)
-    if rows.shape != (task.rows, len(block.columns)):
-        raise DataError(f"the rows of {name} must be {task.rows} of {len(block.columns)} columns")
-    over = np.einsum("ij,ij->i", rows, rows) > block.clip**2 * (1 + 2.0**-40)
-    return np.hstack([np.where(over[:, None], 0.0, rows), np.full((len(rows), 1), task.intercept)])
-
-
-def noised(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
-    """One owner's message: values on the grid, with its noise; audits attack this function."""
-    return task.grid.quantise(values) + draw(name, task.message_variance(name), len(values))
-
-
-def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> Integers:
-    """One owner's released weights: on the grid, with its noise."""
-    return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))
-
-
 def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
-    event, total, calm = task.message_event(me.name), len(task.steps), EarlyStop(task.patience, task.batches)
+    event, total = task.message_event(me.name), len(task.steps)
+    early_stop = EarlyStop(task.patience, task.batches)
     fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
     for name in others:
         me.link(name).send("fit", name=fit)
@@ -129,9 +112,9 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
     ahead.prepare(_size(task.steps[0].batch, task))
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         with me.meter.phase("slopes"):
-            slopes = noised(side.slopes(step.batch), me.name, task, ahead)
+            slopes = sides.noised(side.slopes(step.batch), me.name, task, ahead)
         me.tell(task.passives, "slopes", slopes, event=event)
-        stop = calm.after(task.grid.real(slopes)) or step.number + 1 == total
+        stop = early_stop.after(task.grid.real(slopes)) or step.number + 1 == total
         for name in others:
             me.link(name).send("step", more=not stop)
         with me.meter.phase("learn"):
@@ -167,7 +150,7 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
         with me.meter.phase("learn"):
             side.take(step.batch, task.grid.real(slopes))
         if step.answer is not None:
-            told = noised(side.scores(step.answer), me.name, task, ahead)
+            told = sides.noised(side.scores(step.answer), me.name, task, ahead)
             me.tell((task.active,), "scores", told, event=event)
     kept = KeptWeights(me.name, side.weights)
     if not task.release:
@@ -178,7 +161,7 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
 
 def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str, KeptWeights]:
     """Release own weights to everybody, and receive everybody's."""
-    told = noised_weights(weights, me.name, task, draw)
+    told = sides.noised_weights(weights, me.name, task, draw)
     others = [name for name in task.everyone if name != me.name]
     me.tell(others, "weights", told, event=task.weights_event(me.name))
     return {me.name: KeptWeights(me.name, task.grid.real(told))} | _weights_of_others(me, task)
@@ -200,7 +183,7 @@ def _unfolded(me: Role, task: Exchange) -> KeptWeights:
     if not isinstance(weights, np.ndarray) or weights.shape != (size,) or weights.dtype != np.float64:
         raise ProtocolError(f"{task.active} sent weights of another shape than was due")
     if not isinstance(factors, list) or [type(factor) for factor in factors] != [float] * len(task.passives):
-        raise ProtocolError(f"{task.active} sent other factors than one number a party")
+        raise ProtocolError(f"{task.active} sent other factors than one number per party")
     if not np.isfinite([*weights, *factors]).all():
         raise ProtocolError(f"{task.active} sent weights that are no finite numbers")
     return KeptWeights(task.active, weights, dict(zip(task.passives, factors, strict=True)))

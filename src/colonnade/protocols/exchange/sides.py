@@ -1,6 +1,6 @@
 """What each side of an exchange computes by itself: from its rows and received numbers to the numbers that it sends.
 
-Nothing here sends, draws noise or sees another party's columns.
+Nothing here sends or sees another party's columns; noise is drawn by a function that the caller passes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from colonnade.errors import DataError
 from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
 from colonnade.protocols.exchange.fits import BallFit, Matrix, Objective, Vector, penalised_fit, sparse_fit
 from colonnade.protocols.exchange.shrink import believed
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
+from colonnade.protocols.rounds import Draw
 
 _BLUR = 0.393  # pi / 8: a logistic curve averaged over normal scores is nearly one of a smaller slope
 _STEEPEST = 0.5
@@ -283,3 +286,22 @@ def _received_scores(side: _Active) -> dict[str, ReceivedScores]:
         for party in side.task.passives
         if party in side.received
     }
+
+
+def with_constant(rows: Matrix, name: str, task: Exchange) -> Matrix:
+    """An owner's rows with the constant as last column; a row that the encoder failed to clip becomes zero."""
+    block = task.block(name)
+    if rows.shape != (task.rows, len(block.columns)):
+        raise DataError(f"the rows of {name} must be {task.rows} of {len(block.columns)} columns")
+    over = np.einsum("ij,ij->i", rows, rows) > block.clip**2 * (1 + 2.0**-40)
+    return np.hstack([np.where(over[:, None], 0.0, rows), np.full((len(rows), 1), task.intercept)])
+
+
+def noised(values: Vector, name: str, task: Exchange, draw: Draw) -> NDArray[np.int64]:
+    """One owner's message: values on the grid, with its noise; audits attack this function."""
+    return task.grid.quantise(values) + draw(name, task.message_variance(name), len(values))
+
+
+def noised_weights(values: Vector, name: str, task: Exchange, draw: Draw) -> NDArray[np.int64]:
+    """One owner's released weights: on the grid, with its noise."""
+    return task.grid.quantise(values) + draw(name, task.weights_variance(name), len(values))

@@ -222,7 +222,7 @@ class Exchange(Bounded):
         return (SECONDS_PER_PRODUCT * columns**2 + _SECONDS_PER_SLOPE) * refits + _SECONDS_PER_SLOPE * turns
 
     def sent_by(self, name: str) -> int:
-        """How many numbers a participant sends to others, each counted once a recipient."""
+        """How many numbers a participant sends to others, each counted once for every recipient."""
         if name not in self.owners:
             return 0
         recipients = len(self.passives) if name == self.active else 1

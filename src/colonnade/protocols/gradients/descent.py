@@ -15,7 +15,7 @@ from colonnade.protocols.gradients.task import Gradients
 
 @dataclass(frozen=True)
 class Learned:
-    """The published result: the average weights of the last half of the rounds, one row a class, the intercept last.
+    """The published result: the average weights of the last half of the rounds, one row per class, the intercept last.
 
     The weights are for scaled rows; :attr:`slopes` and :attr:`offsets` are for the rows before scaling.
     """
@@ -49,7 +49,7 @@ class Descent:
         self._done = 0
 
     @property
-    def whole(self) -> NDArray[np.int64]:
+    def integer_weights(self) -> NDArray[np.int64]:
         """The weights as integers, whose norm the sensitivity counts on."""
         whole = np.rint(self.weights * float(self.task.gamma)).astype(np.int64)
         # The sum of up to 2^12 squares below 2^50 fits 64 bits.

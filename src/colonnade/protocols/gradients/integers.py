@@ -38,7 +38,7 @@ def scores(u: NDArray[Any], signs: NDArray[Any], task: Gradients) -> NDArray[Any
 
 
 def noise_shares(task: Gradients, rounds: int, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for so many rounds; audits attack this function."""
+    """One owner's noise for ``rounds`` rounds; audits attack this function."""
     return task.additive.draw((rounds, task.entries), stream)
 
 

@@ -83,7 +83,7 @@ def simulate(
     descent = Descent(task)
     ids = [str(index) for index in range(len(x))]
     for batch in batches(task, len(x), batch_secret(task, stream.bytes(32), ids)):
-        rows, sign, w = x[batch].astype(exact), signs[batch].astype(exact), descent.whole.astype(exact)
+        rows, sign, w = x[batch].astype(exact), signs[batch].astype(exact), descent.integer_weights.astype(exact)
         score = scores(rows @ w.T, sign, task)
         noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
         descent.step((rows.T @ score).reshape(-1) + noise)
@@ -163,7 +163,7 @@ def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream:
     for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         if seat and mask:
             with me.meter.phase("iterate"):
-                gradient = seat.gradient(next(members), descent.whole)
+                gradient = seat.gradient(next(members), descent.integer_weights)
                 descent.step(_open(me, gradient, mask, task))
     return _publish(me, task, descent.learned if seat else None)
 

@@ -168,7 +168,7 @@ class Gradients(JointRows, InRounds):
         return self.largest_sum(self.rows_at_most) + self.additive.reach(copies=2 // unit)  # room for either law
 
     def largest_sum(self, rows: int) -> int:
-        """The largest magnitude of a sum over so many people, before noise."""
+        """The largest magnitude of a sum over ``rows`` people, before noise."""
         inner = inner_product_bound(self.norm_squared, self.weights_squared)
         return rows * (isqrt(self.norm_squared) + 1) * (math.ceil(score_bound(self.program, self.gamma, inner)) + 1)
 

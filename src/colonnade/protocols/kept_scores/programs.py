@@ -1,4 +1,4 @@
-"""Scores of new people by weights that every party keeps, for the eyes of the party with the label.
+"""Scores of new people by weights that every party keeps; only the party with the label receives them.
 
 Each other party blurs its own weights, makes the scores of its own columns with them, clips these, adds its own noise
 on a grid and sends them. The active party adds its own scores, which it never sends.
@@ -6,63 +6,18 @@ on a grid and sends them. The active party adds its own scores, which it never s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.protocols.exchange.shrink import believed
-from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.kept_scores.answers import Answers, New, noised
 from colonnade.protocols.kept_scores.task import KeptScoresTask
-from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
+from colonnade.protocols.rows import agree_on_rows, compare_rows
 from colonnade.randomness import Stream
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class New(KnownPeople):
-    """One owner's rows of new people, with the constant, and its own weights for them."""
-
-    ids: Sequence[str]
-    rows: Matrix
-    weights: Vector
-    own_ids: Sequence[str] | None = None
-
-    @property
-    def scores(self) -> Vector:
-        """The exact scores, which never leave this owner."""
-        found: Vector = self.rows @ self.weights
-        return found
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What the active party has in the end: its own rows, and the others' scores as received, with their noise."""
-
-    task: KeptScoresTask
-    new: New
-    received: Mapping[str, Vector]
-
-    def joint(self, kept: KeptWeights) -> Vector:
-        """The joint scores, by the factors and the expectations that the active party kept."""
-        parts = [kept.factors[name] * self.believed(name, kept.expected[name]) for name in self.received]
-        total: Vector = np.sum([self.new.scores, *parts], axis=0)
-        return total
-
-    def believed(self, name: str, expected: Vector) -> Vector:
-        """An estimate of a party's scores: the expectation from own columns, corrected by the received scores."""
-        foreseen, task = self.new.rows @ expected, self.task
-        news = self.received[name] - foreseen
-        found = believed(news, task.sender(name).score_clip, task.deviation(name) ** 2, task.blur(name) ** 2)
-        corrected: Vector = foreseen + found.middle + found.share * (news - news.mean())
-        return corrected
+__all__ = ["Answers", "New", "coordinator", "owner", "simulate"]
 
 
 def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
@@ -96,12 +51,3 @@ def simulate(new: Mapping[str, New], task: KeptScoresTask, stream: Stream) -> An
     """
     told = {name: task.grid.real(noised(new[name], name, task, stream)) for name in task.passives}
     return Answers(task, new[task.active], told)
-
-
-def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
-    """One owner's message: scores with blurred weights, clipped, on the grid, with its noise."""
-    blur = own_noise(name, task.weights_variance(name)).draw((len(new.weights),), stream)
-    blurred = task.grid.real(task.grid.quantise(new.weights) + blur)
-    clip = task.sender(name).score_clip
-    clipped = np.clip(new.rows @ blurred, -clip, clip)
-    return task.grid.quantise(clipped) + own_noise(name, task.score_variance(name)).draw((len(clipped),), stream)

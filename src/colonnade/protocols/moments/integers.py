@@ -30,7 +30,7 @@ class OwnBlock:
         self.rows = 0
 
     def blocks(self, table: Rows, stream: Stream) -> Iterator[NDArray[np.float64]]:
-        """The integers that are dealt: rounded rows; if members are hidden, a row a slot, last whether it is taken."""
+        """What is dealt: rounded rows; if members are hidden, one row per slot, the last number 1 if it is taken."""
         step = self.task.rows_per_block
         if table.places is None:
             for rows in table.blocks(step):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.additive import LAPLACE, AdditiveNoise, AdditiveRelease, Law
+from colonnade.privacy.additive import AdditiveNoise, AdditiveRelease, Norm
 from colonnade.privacy.sensitivity import Sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
@@ -29,8 +29,8 @@ _MOST_REFINED = 16  # owners; of more owners each holds too few of the columns f
 class Level:
     """The entries that get Laplace noise of one scale.
 
-    They are the products of two columns of ``fresh`` owners, of a column of a ``fresh`` and one of a ``lower`` owner,
-    and of a column of a ``fresh`` owner and the constant; if ``top``, also the square of the constant.
+    ``fresh`` owners have this scale and ``lower`` owners a smaller one. The entries are all products of a column of a
+    fresh owner with a column of a fresh or lower owner or with the constant; if ``top``, also the constant's square.
     """
 
     scale: int
@@ -46,7 +46,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on the integer rows of all owners, with a constant column.
+    """Bounds on the integer rows of all owners, with a constant column, for noise that rests on this norm.
 
     With ``hidden``, one record of one owner decides whether a whole row counts (docs/theory/hidden-members.md).
     """
@@ -54,11 +54,11 @@ class Limits:
     blocks: tuple[Block, ...]
     gamma: int
     constant: int
-    law: Law
+    norm: Norm
     hidden: bool = False
 
     def __post_init__(self) -> None:
-        for block in self.blocks if self.law == LAPLACE else ():
+        for block in self.blocks if self.norm == "l1" else ():
             if sum(width for width, _ in block.groups) != len(block.columns):
                 raise PrivacyError(
                     f"Laplace noise needs the L1 radius of every column of {block.owner}: give groups that cover them"
@@ -80,7 +80,7 @@ class Limits:
 
     def block_norm_squared(self, block: Block) -> int:
         """The largest squared norm of one owner's rounded row."""
-        if self.law == LAPLACE:
+        if self.norm == "l1":
             return sum(radius**2 for _, radius in self.groups(block))
         return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
 
@@ -97,7 +97,7 @@ class Limits:
     @property
     def entry(self) -> int:
         """The largest magnitude of what one row adds to an opened entry: |2 x_i x_j| <= x_i^2 + x_j^2."""
-        if self.law != LAPLACE:
+        if self.norm == "l2":
             return self.norm_squared
         radii = [radius for block in self.blocks for _, radius in self.groups(block)]
         return max([self.constant, *radii]) ** 2
@@ -170,7 +170,7 @@ def levels(scales: dict[str, int]) -> Iterator[Level]:
 def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
     """The event of all entries, with Skellam or discrete Gaussian noise on each copy in the full matrix."""
     moved = moments_sensitivity(limits.norm_squared, limits.width)
-    refined = ((owner, *limits.changed(_others(limits, owner))) for owner in _refined(limits))
+    refined = ((owner, *limits.changed(others)) for owner, others in _refined(limits).items())
     return noise.release(
         NAME,
         limits.width**2,
@@ -183,7 +183,7 @@ def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
 def laplace_release(limits: Limits, level: Level, noise: AdditiveNoise) -> AdditiveRelease:
     """The event of the entries of one level, each opened once with discrete Laplace noise of its scale."""
     added, replaced = limits.added_l1(level), limits.replaced_l1(level, limits.owners)
-    refined = ((owner, limits.replaced_l1(level, _others(limits, owner)), 0) for owner in _refined(limits))
+    refined = ((owner, limits.replaced_l1(level, others), 0) for owner, others in _refined(limits).items())
     whole = level.top and not level.lower
     return noise.release(
         NAME if whole else f"{NAME}, scale {level.scale}",
@@ -199,10 +199,8 @@ def _theorems(limits: Limits, theorem: str) -> str:
     return f"{theorem}, {HIDDEN_THEOREM}" if limits.hidden else theorem
 
 
-def _refined(limits: Limits) -> tuple[str, ...]:
-    """The owners for whom a smaller bound is computed, because their own columns stay the same when others' change."""
-    return limits.owners if len(limits.owners) <= _MOST_REFINED and not limits.hidden else ()
-
-
-def _others(limits: Limits, owner: str) -> tuple[str, ...]:
-    return tuple(other for other in limits.owners if other != owner)
+def _refined(limits: Limits) -> dict[str, tuple[str, ...]]:
+    """For each owner with a smaller bound, as its own columns stay the same, the others, whose columns change."""
+    if limits.hidden or len(limits.owners) > _MOST_REFINED:
+        return {}
+    return {owner: tuple(other for other in limits.owners if other != owner) for owner in limits.owners}

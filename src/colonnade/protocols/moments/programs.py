@@ -73,7 +73,7 @@ def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
     """The same integers in the clear, before noise.
 
-    ``tables`` hold what owners deal: if members are hidden, one row a slot, whose last number is 1 if it is taken.
+    ``tables`` hold what owners deal: if members are hidden, one row per slot, ending in 1 if the slot is taken.
     """
     parts = [tables[owner].astype(object) for owner in task.owners]
     held = np.ones((len(parts[0]), 1), dtype=object)
@@ -129,7 +129,7 @@ class Seat:
         rows, columns = np.triu_indices(task.width)
         products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
         dealt = [me.dealt_by(owner, (task.entries,), mine) for owner in task.owners]
-        return me.hand.add([products if task.laplace else me.hand.scale(products, 2), *dealt])
+        return me.hand.add([products if task.copies == 1 else me.hand.scale(products, task.copies), *dealt])
 
 
 def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:

@@ -32,7 +32,7 @@ class Moments(JointRows, OnShares):
 
     ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
     all owners' shares together. Laplace noise is still whole when the shares of ``known`` owners are subtracted (other
-    laws ignore that number). With ``own_noise``, one scale an owner, an entry of two owners gets the larger of their
+    laws ignore that number). With ``own_noise``, one scale per owner, an entry of two owners gets the larger of their
     scales; ``noise`` is then the largest of all. With ``hidden`` nobody knows which people all owners hold: rows are
     dealt for every slot of a common universe, and the number of slots counts as the number of rows.
     """
@@ -59,12 +59,17 @@ class Moments(JointRows, OnShares):
         if self.own_noise and not (
             self.laplace and len(self.own_noise) == len(self.blocks) and self.noise == max(self.own_noise)
         ):
-            raise PrivacyError("own_noise is for Laplace noise: one scale an owner, the largest of which is the noise")
+            raise PrivacyError("own_noise is for Laplace noise: one scale per owner, the largest of which is the noise")
 
     @property
     def laplace(self) -> bool:
-        """Whether the noise is discrete Laplace; each entry is then opened once, with weight one."""
+        """Whether the noise is discrete Laplace; owners can then name scales of their own."""
         return self.additive.laplace
+
+    @property
+    def copies(self) -> int:
+        """How often an entry off the diagonal is released: L2 bounds count both copies in the full matrix."""
+        return 1 if self.additive.norm == "l1" else 2
 
     @property
     def entries(self) -> int:
@@ -75,17 +80,17 @@ class Moments(JointRows, OnShares):
     def weights(self) -> NDArray[np.int64]:
         """The number by which each entry of the upper triangle is multiplied before it gets its noise.
 
-        An entry off the diagonal stands twice in the full matrix, and both copies are opened as one sum.
+        All released copies of an entry are opened as one sum.
         """
         rows, columns = np.triu_indices(self.width)
-        return np.where((rows == columns) | self.laplace, 1, 2)
+        return np.where(rows == columns, 1, self.copies)
 
     # --- bounds and noise
 
     @cached_property
     def limits(self) -> Limits:
         """What one row can hold."""
-        return Limits(self.blocks, self.gamma, self.constant, self.law, self.hidden)
+        return Limits(self.blocks, self.gamma, self.constant, self.additive.norm, self.hidden)
 
     @property
     def norm_squared(self) -> int:
@@ -155,8 +160,7 @@ class Moments(JointRows, OnShares):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude an opened entry can have, noise included."""
-        copies = 1 if self.laplace else 2
-        bound = self.rows_at_most * self.limits.entry + self.additive.reach(copies)
+        bound = self.rows_at_most * self.limits.entry + self.additive.reach(self.copies)
         return self.within_63_bits(bound, f", the row limit ({self.rows_at_most}) or the clips")
 
     def check_messages(self, primes: int) -> None:
@@ -279,5 +283,5 @@ class AdjustedMoments(Adjustable):
         return Sensitivity(event.l1, square, event.replace_l1, square)
 
     def with_rows(self, rows: int) -> AdjustedMoments:
-        """The same about so many people."""
+        """The same about ``rows`` people."""
         return replace(self, people=rows)

@@ -56,7 +56,7 @@ def parse(text: str, names: Collection[str]) -> Terms:
         raise StudyError(f"an expression is a text such as 'bank.age * shop.visits', not {type(text).__name__}")
     if len(text) > _MOST_TEXT:
         raise StudyError(f"an expression of {len(text)} characters is too long; the limit is {_MOST_TEXT}")
-    return _Parser(text, names).whole()
+    return _Parser(text, names).polynomial()
 
 
 def from_coefficients(given: Mapping[str, object], names: Collection[str]) -> Terms:
@@ -147,7 +147,7 @@ class _Parser:
         self.at = 0
         self.nested = 0
 
-    def whole(self) -> Terms:
+    def polynomial(self) -> Terms:
         """The polynomial of the whole text."""
         terms = self._sum()
         if self._next.kind != "end":

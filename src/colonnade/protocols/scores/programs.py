@@ -18,13 +18,14 @@ from colonnade.errors import DataError
 from colonnade.mpc import Shares
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
+from colonnade.protocols.scores.integers import noise_share, quantise
 from colonnade.protocols.scores.task import Scores
 from colonnade.randomness import Stream
 
 
 @dataclass(frozen=True)
 class Parts(KnownPeople):
-    """One owner's parts of the scores: the ids that all owners have in common, and for each one number a class."""
+    """One owner's parts of the scores: for each of the common ids, one number per class."""
 
     ids: Sequence[str]
     values: NDArray[np.float64]
@@ -87,22 +88,6 @@ def simulate(parts: Mapping[str, Parts], task: Scores, stream: Stream) -> Opened
     for _ in task.dealers:
         opened += noise_share(task, len(opened), stream)
     return OpenedScores(task, own.called, opened, own.values)
-
-
-def quantise(values: NDArray[np.float64], task: Scores, name: str) -> NDArray[np.int64]:
-    """Round to the grid, and enforce the bounds on the integers themselves."""
-    part = task.part(name)
-    if not np.isfinite(values).all():
-        raise DataError(f"the scores of {name} are not all finite numbers: look at its table and the model's weights")
-    low, high = (np.array(ends, dtype=np.float64) for ends in (part.low, part.high))
-    clipped = np.clip(np.rint(values * float(task.gamma)), low, high).astype(np.int64)
-    # Bounds above 2^53 may be no floats, so they are enforced on integers too.
-    return np.clip(clipped, np.array(part.low, dtype=np.int64), np.array(part.high, dtype=np.int64))
-
-
-def noise_share(task: Scores, rows: int, stream: Stream) -> NDArray[np.int64]:
-    """One dealer's noise: Sk(noise / dealers) on every score."""
-    return task.additive.draw((rows, task.classes), stream)
 
 
 def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.int64] | None:

@@ -1,0 +1,68 @@
+"""Scores of new people as a party sends them, with its noise, and what the receiver makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.protocols.exchange.shrink import believed
+from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.kept_scores.task import KeptScoresTask
+from colonnade.protocols.messages import own_noise
+from colonnade.protocols.rows import KnownPeople
+from colonnade.randomness import Stream
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class New(KnownPeople):
+    """One owner's rows of new people, with the constant, and its own weights for them."""
+
+    ids: Sequence[str]
+    rows: Matrix
+    weights: Vector
+    own_ids: Sequence[str] | None = None
+
+    @property
+    def scores(self) -> Vector:
+        """The exact scores, which never leave this owner."""
+        found: Vector = self.rows @ self.weights
+        return found
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the active party has in the end: its own rows, and the others' scores as received, with their noise."""
+
+    task: KeptScoresTask
+    new: New
+    received: Mapping[str, Vector]
+
+    def joint(self, kept: KeptWeights) -> Vector:
+        """The joint scores, by the factors and the expectations that the active party kept."""
+        parts = [kept.factors[name] * self.believed(name, kept.expected[name]) for name in self.received]
+        total: Vector = np.sum([self.new.scores, *parts], axis=0)
+        return total
+
+    def believed(self, name: str, expected: Vector) -> Vector:
+        """An estimate of a party's scores: the expectation from own columns, corrected by the received scores."""
+        foreseen, task = self.new.rows @ expected, self.task
+        news = self.received[name] - foreseen
+        found = believed(news, task.sender(name).score_clip, task.deviation(name) ** 2, task.blur(name) ** 2)
+        corrected: Vector = foreseen + found.middle + found.share * (news - news.mean())
+        return corrected
+
+
+def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
+    """One owner's message: scores with blurred weights, clipped, on the grid, with its noise."""
+    blur = own_noise(name, task.weights_variance(name)).draw((len(new.weights),), stream)
+    blurred = task.grid.real(task.grid.quantise(new.weights) + blur)
+    clip = task.sender(name).score_clip
+    clipped = np.clip(new.rows @ blurred, -clip, clip)
+    return task.grid.quantise(clipped) + own_noise(name, task.score_variance(name)).draw((len(clipped),), stream)
