@@ -37,7 +37,7 @@ import pyarrow.parquet
 
 from colonnade.models import Roster
 from colonnade.models.glm.model import GLM
-from colonnade.protocols.exchange import programs as exchange
+from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.tables import Schema, flag, number, read_table
@@ -101,7 +101,7 @@ class Fit:
 
     def prepare(self, name: str, folder: str) -> Act:
         if not self.noise:
-            exchange.discrete_gaussian = _zeros  # type: ignore[assignment]
+            AdditiveNoise.draw = _zeros  # type: ignore[method-assign]
         return partial(_take_part, self, Path(folder))
 
     def run(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Fit:
             return _together(in_processes(NAMES, partial(self.prepare, folder=folder)))
 
 
-def _zeros(variance: Any, shape: Any, stream: Any) -> np.ndarray:
+def _zeros(noise: AdditiveNoise, shape: tuple[int, ...], stream: Any, copies: int = 1) -> np.ndarray:
     return np.zeros(shape, dtype=np.int64)
 
 

@@ -234,7 +234,7 @@ def measure(repeats: int = 3, full: bool = False, rows: int | None = None) -> di
                     "data": name,
                     "parties": parties,
                     "rows": data.rows,
-                    "columns": data.width,
+                    "columns": sum(schema.encoded_width for schema in data.feature_schemas.values()),
                     "published": published,
                     "one-shot": fitted(data, folder, "one-shot", repeats),
                     "functional": fitted(data, folder, "functional", 1),

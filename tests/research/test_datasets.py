@@ -37,7 +37,8 @@ def test_all_are_measured() -> None:
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_and_schemas(name: str, data_dir: Path) -> None:
     dataset = load_dataset(name, folder=data_dir)
-    assert (dataset.rows, dataset.width, len(dataset.parties)) == SIZES[name]
+    width = sum(schema.encoded_width for schema in dataset.feature_schemas.values())
+    assert (dataset.rows, width, len(dataset.parties)) == SIZES[name]
     assert dataset.label_column in dataset.schemas[dataset.label_party].columns
     sample = load_dataset(name, folder=data_dir, rows=300)
     ids = {party: table.sorted_by_id().ids for party, table in sample.tables().items()}

@@ -64,11 +64,6 @@ class Dataset:
             found[self.label_party] = holder.without([self.label_column])
         return {party: found[party] for party in self.schemas if party in found}
 
-    @property
-    def width(self) -> int:
-        """How many encoded feature columns there are, over all parties."""
-        return sum(schema.encoded_width for schema in self.feature_schemas.values())
-
     def table(self, party: str) -> Table:
         """One party's table, under its schema."""
         return read_table(self.arrow[party], self.schemas[party], id=PERSON_ID, name=f"{self.name}/{party}")

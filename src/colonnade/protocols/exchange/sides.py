@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
-from colonnade.protocols.exchange.fits import BallFit, Matrix, Objective, Vector, penalised_fit, sparse_fit
-from colonnade.protocols.exchange.shrink import believed
+from colonnade.protocols.exchange.fits import BallFit, Matrix, Objective, Vector, believed, penalised_fit, sparse_fit
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.rounds import Draw

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.protocols.exchange.shrink import believed
+from colonnade.protocols.exchange.fits import believed
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.messages import own_noise

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.protocols.exchange.shrink import believed
+from colonnade.protocols.exchange.fits import believed
 
 
 def test_the_less_can_be_signal_the_less_is_believed():
