@@ -16,6 +16,7 @@ from colonnade.privacy import Trust
 from colonnade.protocols.moments.programs import simulate
 from colonnade.tables import read_table
 from colonnade.tables.people import population as made_up
+from tests.people import width_of
 
 pd = pytest.importorskip("pandas")
 
@@ -50,7 +51,7 @@ def joint(population):
 
 
 def test_components_are_orthonormal_and_named(model, population):
-    assert model.components_.shape == (3, population.width)
+    assert model.components_.shape == (3, width_of(population))
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(3), atol=1e-9)
     assert model.feature_names_in_[0] == "bank.age"
     assert all(a >= b for a, b in zip(model.explained_variance_, model.explained_variance_[1:], strict=False))

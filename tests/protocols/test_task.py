@@ -41,7 +41,7 @@ class Whole(Told):
     [
         (Told, "agreement, rows_limit"),
         (type("Half", (Moments,), {"cells": Task.cells, "law": Task.law}), "cells, law"),
-        (Priced, "agreement, events, rows_limit"),
+        (Priced, "agreement, events, rows_limit, trust"),
     ],
 )
 def test_an_incomplete_task_is_refused_and_what_it_lacks_is_named(task, missing):

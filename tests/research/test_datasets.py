@@ -10,6 +10,7 @@ import pytest
 from colonnade.errors import DatasetError
 from colonnade.tables import read_table
 from research.datasets import dataset_names, load_dataset
+from tests.people import width_of
 
 SIZES = {
     "breast-cancer": (569, 30, 3),
@@ -37,8 +38,7 @@ def test_all_are_measured() -> None:
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_and_schemas(name: str, data_dir: Path) -> None:
     dataset = load_dataset(name, folder=data_dir)
-    width = sum(schema.encoded_width for schema in dataset.feature_schemas.values())
-    assert (dataset.rows, width, len(dataset.parties)) == SIZES[name]
+    assert (dataset.rows, width_of(dataset), len(dataset.parties)) == SIZES[name]
     assert dataset.label_column in dataset.schemas[dataset.label_party].columns
     sample = load_dataset(name, folder=data_dir, rows=300)
     ids = {party: table.sorted_by_id().ids for party, table in sample.tables().items()}
@@ -78,7 +78,7 @@ def test_any_number_of_parties() -> None:
         dealt = load_dataset("breast-cancer", parties=parties, clip=0.75)
         assert len(dealt.parties) == parties
         assert dealt.label == "party1.malignant"
-        assert dealt.width == natural.width
+        assert width_of(dealt) == width_of(natural)
         widths = [len(schema.columns) for schema in dealt.feature_schemas.values()]
         assert max(widths) - min(widths) <= 1
         assert {schema.clip for schema in dealt.feature_schemas.values()} == {0.75}

@@ -13,6 +13,7 @@ from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables.people import population as made_up
 from research.datasets import load_dataset
+from tests.people import width_of
 
 pd = pytest.importorskip("pandas")
 
@@ -79,7 +80,7 @@ def flagged_people(aligned):
 
 def test_the_fit_over_threads_predicts(model, people, population):
     assert model.classes_.tolist() == [False, True]
-    assert model.coef_.shape == (1, population.width)
+    assert model.coef_.shape == (1, width_of(population))
     assert model.feature_names_in_[:2] == ["bank.age", "bank.income"]
     assert "bank.default" not in model.feature_names_in_
     assert model.score(people) > majority(model, people.tables()) + 0.01
