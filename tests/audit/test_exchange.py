@@ -177,6 +177,7 @@ def test_scripted_fits_of_the_active_party_stay_within_what_is_charged() -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("method", "role"), KINDS)
 def test_many_scripted_transcripts_stay_within_what_is_charged(method: str, role: str) -> None:
     assert _probe(method, role, plans=500, scripts=4)[0] > 0.5
