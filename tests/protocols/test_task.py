@@ -107,7 +107,7 @@ def test_more_noise_is_a_larger_error_and_nothing_else_changes(draft):
 def test_what_cannot_be_counted_says_why(draft):
     assert isinstance(draft, Adjustable)
     if draft.why_no_rounds is not None:
-        with pytest.raises(NotImplementedError):
+        with pytest.raises(StudyError, match="cannot be asked about for this kind of study"):
             draft.with_rounds(3)
     else:
         assert draft.with_rounds(3).number_of_rounds == 3

@@ -75,11 +75,11 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def kept(self) -> bytes:
         """What this party alone ends with, as the content of a file that only its user can read; see ``keeps``."""
-        raise NotImplementedError
+        raise StudyError(f"a {type(self).__name__} leaves a party nothing of its own to keep")
 
     def bring(self, path: Path, party: str) -> None:
         """Read what a party kept of an earlier study; see ``brings``."""
-        raise NotImplementedError
+        raise StudyError(f"a {type(self).__name__} needs nothing that {party} kept of an earlier study")
 
     @classmethod
     def lacking(cls) -> list[str]:

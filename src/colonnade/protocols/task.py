@@ -219,12 +219,12 @@ class Adjustable(ABC):
         return True
 
     def with_rows(self, rows: int) -> Self:
-        """The same for so many people; only if ``why_no_rows`` is ``None``."""
-        raise NotImplementedError
+        """The same for so many people; a task that cannot is refused with a sentence."""
+        raise StudyError("the number of rows cannot be asked about for this kind of study: ask --epsilon")
 
     def with_rounds(self, rounds: int) -> Self:
-        """The same with so many rounds; only if ``why_no_rounds`` is ``None``."""
-        raise NotImplementedError
+        """The same with so many rounds; a task that cannot is refused with a sentence."""
+        raise StudyError("the number of rounds cannot be asked about for this kind of study: ask --epsilon")
 
 
 def check_complete(task: type[Priced], where: str) -> None:

@@ -89,6 +89,7 @@ def least_rows(study: Study, amount: Amount) -> Plan:
     if task.about_all and amount.error is None:
         raise StudyError("where a release is about all rows, their number only matters to a mean: give --error")
     at_least, at_most = task.rows_between
+    task = task.with_rows(at_least)  # refused here where it cannot be asked
     found = least(
         _priced(lambda rows: amount.on(task.with_rows(rows))),
         task.priced.trust,

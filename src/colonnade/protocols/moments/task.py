@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.privacy import Budget, DiscreteLaplaceRelease, Sensitivity, Trust
+from colonnade.privacy import Budget, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
@@ -279,8 +279,7 @@ class AdjustedMoments(Adjustable):
     def _moved(self) -> Sensitivity:
         """How far one person can move what is released."""
         event = self.task.event
-        square = 0 if isinstance(event, DiscreteLaplaceRelease) else event.l2_squared
-        return Sensitivity(event.l1, square, event.replace_l1, square)
+        return Sensitivity(event.l1, event.l2_squared, event.replace_l1, event.replace_l2_squared)
 
     def with_rows(self, rows: int) -> AdjustedMoments:
         """The same about ``rows`` people."""
