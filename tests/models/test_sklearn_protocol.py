@@ -271,6 +271,7 @@ def test_a_model_shows_what_was_changed_and_what_it_cost(fitted, name):
         assert row.who in page.text
     assert "delta" not in before.text  # it is the default
     assert page.text.count("delta") == 1
+    assert page.text.count("proven") == sum(row.status == "proven" for row in model.privacy_.rows) > 0
 
 
 def test_names_are_escaped_and_models_within_models_are_only_named(fitted):

@@ -23,8 +23,8 @@ def model(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> s
 
 def fitted(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], learned: str, found: Statement) -> str:
     """A fitted model: its parameters, what it learned in one line, and what each observer can learn."""
-    rows = ((row.who, _epsilon(row.epsilon), repr(float(row.delta))) for row in found.rows)
-    costs = _table(("observer", "epsilon", "delta"), rows)
+    rows = ((row.who, _epsilon(row.epsilon), repr(float(row.delta)), row.status) for row in found.rows)
+    costs = _table(("observer", "epsilon", "delta", "status"), rows)
     return _box(name, "fitted", [_table((), _changed(given, defaults)), f"<p>{escape(learned)}</p>", costs])
 
 
