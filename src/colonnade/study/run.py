@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
+from colonnade.errors import ColonnadeError, Interrupted, LedgerError, PeerStopped, StorageError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.files import replace_private
 from colonnade.privacy import Entry, Ledger
@@ -280,7 +280,8 @@ def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certif
     except ColonnadeError as error:
         try:
             with join(study, identity, certificates, wait=_EXCUSE_SECONDS) as place:
-                place.wait_for_peers([COORDINATOR], timeout=_EXCUSE_SECONDS)
+                with suppress(PeerStopped):  # whoever stopped first, this party has a reason of its own
+                    place.wait_for_peers([COORDINATOR], timeout=_EXCUSE_SECONDS)
                 place.abort(error.for_peers)
         except ColonnadeError:
             pass  # nobody is there to be told
