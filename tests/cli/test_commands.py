@@ -216,6 +216,11 @@ def test_running_the_example_with_local_processes(colonnade, study):
     }
     assert said["bank"] == {"mode": "ask", "by": "the digest given with --approve"}
     assert said["shop"] == {"mode": "auto-within-budget", "by": "the policy, within its budget"}
+    for name in ("bank", "shop"):
+        (entry,) = Ledger(study.parent / name / "ledger.sqlite").entries()
+        assert entry.people.own == name
+        assert dict(entry.people.keys) == Study.load(study).keys()
+        assert set(dict(entry.people.keys)) == {"bank", "shop", "clinic", "coordinator"}
 
 
 @pytest.fixture

@@ -30,8 +30,12 @@ def one(who: str, trust: Trust = TWO, event: SkellamRelease = EVENT, times: int 
     return epsilon(views([event] * times, Observer.parse(who), trust), DELTA).epsilon
 
 
+FREE = Budget("others", 1e6, DELTA)
+"""Where a test is about another cap, all others together have room."""
+
+
 def cap(who: str, value: float) -> list[Budget]:
-    return [Budget(who, value, DELTA)]
+    return [Budget(who, value, DELTA), FREE]
 
 
 @pytest.fixture
@@ -174,7 +178,8 @@ def test_processes_cannot_spend_the_same_remainder(path: Path) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        ledger.reserve("s", "", [event], trust, [Budget("analyst", {one("analyst") * 1.01}, {DELTA})])
+        caps = [Budget("analyst", {one("analyst") * 1.01}, {DELTA}), Budget("others", 1e6, {DELTA})]
+        ledger.reserve("s", "", [event], trust, caps)
         print("passed")
     except BudgetError:
         print("refused")
@@ -302,11 +307,13 @@ def test_asking_first_writes_nothing(path: Path) -> None:
 
 def test_what_is_left_of_each_cap(path: Path) -> None:
     ledger = Ledger(path)
-    caps = [*cap("analyst", 100), *cap("party", 50)]
-    assert [(left.who, left.spent, left.left) for left in ledger.left(caps)] == [("analyst", 0, 100), ("party", 0, 50)]
+    caps = [Budget("analyst", 100, DELTA), Budget("party", 50, DELTA)]
+    before = [(left.who, left.spent, left.left) for left in ledger.left(caps)]
+    assert before == [("analyst", 0, 100), ("party", 0, 50), ("others", 0, 100)]
     ledger.reserve("s", "", [EVENT], TWO, caps)
     found = {left.who: left for left in ledger.left(caps)}
-    assert set(found) == {"analyst", "bank", "shop"}
+    assert set(found) == {"analyst", "bank", "shop", "others"}
+    assert found["others"].spent == one("bank")
     assert found["bank"].spent == one("bank")
     assert 0 <= 50 - one("bank") - found["bank"].left <= 1e-4
 
@@ -326,4 +333,4 @@ def test_an_analyst_who_knows_the_number_of_rows_of_one_study_is_held_to_replaci
     assert ledger.spent(Observer.analyst(), DELTA) == one("coordinator", times=2) > one("analyst", times=2)
     with pytest.raises(BudgetError, match="analyst: spent"):
         ledger.reserve("s3", "", [EVENT], TWO, cap("analyst", one("coordinator", times=2)))
-    assert [left.who for left in ledger.left(cap("analyst", 100), [])] == ["analyst"]
+    assert [left.who for left in ledger.left(cap("analyst", 100), [])] == ["analyst", "others"]

@@ -236,7 +236,7 @@ def test_a_ledger_of_the_first_version_is_chained_in_place(path: Path) -> None:
     assert ledger.upgraded
     ledger.verify(head=head)
     with sqlite3.connect(path) as base:
-        assert base.execute("PRAGMA user_version").fetchone() == (2,)
+        assert base.execute("PRAGMA user_version").fetchone() == (3,)
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             base.execute("DELETE FROM chain")
     base.close()

@@ -200,8 +200,9 @@ def test_a_place_without_a_log_is_refused() -> None:
 
 def test_a_party_without_a_ledger_is_refused_alike(tmp_path: Path) -> None:
     one = epsilon(views([EVENT], Observer.analyst(), TRUST), 1e-5).epsilon
-    check_without_ledger("s", [EVENT], TRUST, [Budget("analyst", one * 1.01, 1e-5)])
-    tight = [Budget("analyst", one / 2, 1e-5)]
+    room = Budget("others", 100, 1e-5)
+    check_without_ledger("s", [EVENT], TRUST, [Budget("analyst", one * 1.01, 1e-5), room])
+    tight = [Budget("analyst", one / 2, 1e-5), room]
     with pytest.raises(BudgetError) as first:
         check_without_ledger("s", [EVENT], TRUST, tight)
     with pytest.raises(BudgetError) as second:

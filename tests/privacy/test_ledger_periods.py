@@ -97,7 +97,7 @@ def test_what_never_fits_has_no_date(ledger: Ledger) -> None:
 
 
 def test_the_cap_for_ever_stays_when_a_period_has_aged_out(ledger: Ledger, wall: Wall) -> None:
-    ever = (Budget("analyst", one(2) * 1.0001, DELTA),)
+    ever = (Budget("analyst", one(2) * 1.0001, DELTA), Budget("others", 100, DELTA))
     for day in (0, 100):
         wall.shows(day)
         reserve(ledger, month(1), caps=ever)
@@ -208,8 +208,9 @@ def test_what_is_left_in_a_period(ledger: Ledger, wall: Wall) -> None:
     reserve(ledger)
     wall.shows(40)
     reserve(ledger)
-    ever, thirty = ledger.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
+    ever, others, thirty = ledger.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
     assert (ever.days, ever.spent) == (None, one(2))
+    assert (others.who, others.days, others.epsilon) == ("others", None, 50)
     assert (thirty.days, thirty.spent) == (30, one(1))
 
 

@@ -148,7 +148,7 @@ def reserved(study):
 
 def test_a_budget_that_is_spent(trial):
     study = trial()
-    study.edit("bank/party.toml", r"^epsilon = .*", "epsilon = { analyst = 1.3 }")
+    study.edit("bank/party.toml", r"^epsilon = .*", "epsilon = { analyst = 1.3, others = 9.0 }")
     ledger, entry = reserved(study)
     ledger.commit(ledger.mark_sent(entry))
     before = study.spent("bank")

@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from colonnade.errors import (
     BudgetError,
@@ -20,6 +22,7 @@ from colonnade.study.policy import ByDigest
 from colonnade.study.run import public_facts
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
+from colonnade.wire import Certificate, Identity, certificates
 
 from .conftest import study_text
 
@@ -71,6 +74,9 @@ def test_a_study_is_read_with_its_schemas(folder):
         ("127.0.0.1:7000", "nowhere", StudyError, "coordinator.address must be host:port"),
         ("127.0.0.1:7000", "host:99999", StudyError, "port from 1 to 65535"),
         ("[parties.b]", '[pins]\nq = "sha256:1"\n[parties.b]', StudyError, "pins names q"),
+        ("[parties.b]", '[pins]\na = "sha256:1"\nb = "SHA256:1"\n[parties.b]', StudyError, "a and b the same"),
+        ("[parties.b]", "[parties.others]", StudyError, "'others' is a reserved word"),
+        ("epsilon = 1.0", "epsilon = { analyst = 1.0, others = 2.0 }", StudyError, "budget.epsilon has no 'others'"),
         ("[parties.b]", '[parties."my bank"]', IdentityError, "cannot name a participant"),
         ('columns = ["y"]', 'columns = ["yy"]', SchemaError, "no column 'yy'"),
         ("b.toml", "c.toml", SchemaError, "c.toml"),
@@ -269,6 +275,40 @@ def test_a_cap_for_a_party_of_an_earlier_study_is_kept(folder):
     config.check(load(folder))
 
 
+def test_a_cap_for_all_others_is_read_and_the_party_is_known_to_its_ledger(folder):
+    (folder / "party.toml").write_text(
+        PARTY.replace("epsilon = 3.0", "epsilon = { analyst = 3.0, others = 0.01 }").replace('["x"]', '"all"')
+    )
+    config, study = PartyConfig.load(folder / "party.toml"), load(folder)
+    config.check(study)
+    for _ in range(2):  # without a ledger, and with an empty one
+        with pytest.raises(BudgetError, match=r"others \(all others together\): spent 0.*\[policy.budget\]"):
+            config.check_budget(study)
+        config.book()
+
+
+def test_one_key_in_two_certificates_is_one_participant(folder):
+    key, pem = certificates.create("a", 10)
+    twin = Identity(key, Certificate("a", pem))
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "b")])
+    again = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+    first = twin.certificate.parsed
+    again = again.serial_number(7).not_valid_before(first.not_valid_before_utc)
+    other = Certificate.from_pem(certificates.pem_of(again.not_valid_after(first.not_valid_after_utc).sign(key, None)))
+    assert other.fingerprint != twin.fingerprint
+    assert other.key_fingerprint == twin.certificate.key_fingerprint
+    third = Identity.create("coordinator").certificate
+    (folder / "certs").mkdir()
+    for name, one in (("a", twin.certificate), ("b", other), ("coordinator", third)):
+        (folder / "certs" / f"{name}.crt").write_bytes(one.pem)
+    pins = {"a": twin.fingerprint, "b": other.fingerprint, "coordinator": third.fingerprint}
+    assert load(folder).keys() == {}
+    write_pins(folder / "STUDY.toml", pins)
+    for ask in (load(folder).certificates, load(folder).keys):
+        with pytest.raises(IdentityError, match="a and b have the same key"):
+            ask()
+
+
 def test_a_party_file_with_a_typing_error(folder):
     (folder / "party.toml").write_text(PARTY.replace("ledger =", "leger ="))
     with pytest.raises(StudyError, match=r"party\.toml: (ledger is missing|leger is not a key)"):
@@ -332,7 +372,9 @@ def test_promises_and_budgets_are_about_the_committee_of_the_task_which_may_have
     assert rows["analyst"].adjacency is Adjacency.REPLACE
     assert rows["analyst"].epsilon > seated.rows[0].epsilon
     between = (seated.rows[0].epsilon + rows["analyst"].epsilon) / 2
-    (folder / "party.toml").write_text(PARTY.replace("epsilon = 3.0", f"epsilon = {{ analyst = {between} }}"))
+    (folder / "party.toml").write_text(
+        PARTY.replace("epsilon = 3.0", f"epsilon = {{ analyst = {between}, others = 100.0 }}")
+    )
     config = PartyConfig.load(folder / "party.toml")
     config.check_budget(study)
     with pytest.raises(BudgetError, match="analyst: spent 0"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from colonnade.cli import ledger as book
 from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
-from colonnade.privacy import Ledger, Statement
+from colonnade.privacy import Statement
 from colonnade.study import PartyConfig, Study
 from colonnade.study.policy import Approve, ByDigest
 
@@ -26,7 +26,7 @@ class Question:
         """True if the person says yes; asked before anything is reserved."""
         for config in self.configs:
             if config.ledger.is_file():
-                left = Ledger(config.ledger).left(config.caps, config.periods)
+                left = config.book().left(config.caps, config.periods)
                 say(f"{config.name}'s ledger before this study:\n{book.left(left)}\n")
         who = ", ".join(config.name for config in self.configs)
         return answered(f"Take part in {study.name!r} ({study.digest}) at this cost, as {who}?")

@@ -130,7 +130,7 @@ def _ledger(config: PartyConfig) -> Check:
             return Check("ledger", "unsure", f"{news}; fine if you expect that, else restore a copy first")
     except ColonnadeError as error:
         return Check("ledger", "bad", str(error))
-    return _tried("ledger", lambda: _whole(Ledger(config.ledger)))
+    return _tried("ledger", lambda: _whole(config.book()))
 
 
 def _whole(book: Ledger) -> str:

@@ -78,7 +78,8 @@ def ledger_show(
     from colonnade.privacy import Ledger
     from colonnade.study import PartyConfig
 
-    ledger, own = Ledger(initialise.existing(path)), None if policy is None else PartyConfig.load(policy)
+    own = None if policy is None else PartyConfig.load(policy)
+    ledger = Ledger(initialise.existing(path), owner="" if own is None else own.name)
     emit(book.facts(ledger, delta, days, own)) if json else say(book.text(ledger, delta, days, own))
 
 

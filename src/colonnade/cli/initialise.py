@@ -43,7 +43,8 @@ align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise les
 [policy.budget]
 delta = 1e-5
 # The most that each of these may ever learn about {name}'s people, over all studies. `party` is each other party
-# alone; above the threshold of a study nothing is promised, whatever stands here.
+# alone; above the threshold of a study nothing is promised, whatever stands here. All others together are always
+# capped, by `others`, or else by the largest of these.
 epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
 
 # A brake besides: the most that may be learned within so many days. Any number of these; none is in force yet.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +15,21 @@ from colonnade.errors import ColonnadeError, LedgerError
 from colonnade.models import files
 from colonnade.models.saved import finite
 from colonnade.privacy import Entry, Ledger, Observer
-from colonnade.privacy.events import alike
 from colonnade.privacy.ledger.caps import Left
 from colonnade.privacy.ledger.chain import GENESIS
+from colonnade.privacy.observers import COORDINATOR, OTHERS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
 
-_NAMED = 8  # with more owners, one of them stands for all in the same position
-COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "hash", "line")
+COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "people", "hash", "line")
+_SHOWN = 12
+_PAIR = 2
+_FIRST = ("analyst", COORDINATOR)
 
 
 def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | None) -> dict[str, Any]:
     """A ledger as plain values; an infinite epsilon is ``null``."""
-    entries = book.entries(days=days)
-    same = alike((event, entry.trust) for entry in entries for event in entry.events)
-    seen = {
-        observer
-        for entry in entries
-        for observer in entry.trust.standard_observers(same if len(entry.trust.owners) > _NAMED else None, same)
-        if not entry.trust.broken(observer)
-    }
+    entries, totals = book.entries(days=days), book.totals(delta, days=days)
     found: dict[str, Any] = {
         "ledger": str(book.path),
         "head": book.head,
@@ -42,7 +39,7 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
         "entries": [
             {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
         ],
-        "totals": {o.label: finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
+        "totals": {who: finite(totals[who]) for who in sorted(totals, key=_row)},
     }
     if policy is not None:
         found["left"] = [
@@ -62,8 +59,8 @@ def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | N
     lines = lines or ["no study yet" if days is None else f"no study in the last {days:g} days"]
     if known["totals"]:
         lines += ["", f"learned {'in all' if days is None else f'in {days:g} days'}, at delta {delta:g}:"]
-        totals = known["totals"].items()
-        lines += [f"  {Observer.parse(who).short:<24} {_shown(total)}" for who, total in totals]
+        totals = {who: math.inf if total is None else total for who, total in known["totals"].items()}
+        lines += _few([(who, total, f"  {_name(who):<24} {rounded_up(total)}") for who, total in totals.items()])
     if policy is not None:
         lines += ["", f"left under {policy.path}:", left(book.left(policy.caps, policy.periods))]
     unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"
@@ -73,11 +70,39 @@ def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | N
 def left(caps: Sequence[Left]) -> str:
     """What is left under each cap, for each observer, as text."""
     lines = []
-    for cap in caps:
-        span = "for ever" if cap.days is None else f"in {cap.days:g} days"
-        figures = f"spent {rounded_up(cap.spent)}, left {cap.left:.4f} of {cap.epsilon:g} at delta {cap.delta:g}"
-        lines.append(f"  {cap.who:<24} {figures}, {span}")
+    for _, some in groupby(caps, lambda cap: (cap.days, cap.delta, cap.epsilon)):
+        lines += _few([(cap.who, cap.spent, _line(cap)) for cap in some])
     return "\n".join(lines)
+
+
+def _line(cap: Left) -> str:
+    span = "for ever" if cap.days is None else f"in {cap.days:g} days"
+    figures = f"spent {rounded_up(cap.spent)}, left {cap.left:.4f} of {cap.epsilon:g} at delta {cap.delta:g}"
+    return f"  {_name(cap.who):<24} {figures}, {span}"
+
+
+def _few(rows: Sequence[tuple[str, float, str]]) -> list[str]:
+    """The lines of rows; of many rows, those of who learned most alone, in pairs and in larger groups."""
+    found = []
+    for size, some in groupby(sorted(rows, key=lambda row: _row(row[0])), lambda row: _row(row[0])[0]):
+        ranked = list(some)
+        worst = sorted(ranked, key=lambda row: -row[1])[:_SHOWN]
+        found += [line for who, total, line in ranked if (who, total, line) in worst]
+        if len(ranked) > _SHOWN:
+            kind = "alone" if size < _PAIR else "pairs" if size == _PAIR else "larger groups"
+            found.append(f"  ... and {len(ranked) - _SHOWN} more {kind}, none above {rounded_up(worst[-1][1])}")
+    return found
+
+
+def _row(who: str) -> tuple[int, str]:
+    """Where a row stands: first who is alone, then pairs, then larger groups, at last all others together."""
+    if who in _FIRST:
+        return _FIRST.index(who) - len(_FIRST), who
+    return (_PAIR + 2 if who == OTHERS else min(who.count("+") + 1, _PAIR + 1)), who
+
+
+def _name(who: str) -> str:
+    return "others, all together" if who == OTHERS else Observer.parse(who).short
 
 
 def export(book: Ledger, format: str) -> tuple[str, str]:
@@ -90,7 +115,7 @@ def export(book: Ledger, format: str) -> tuple[str, str]:
     writer = csv.writer(sheet, lineterminator="\n")
     writer.writerow(COLUMNS)
     for change, line in lines:
-        entry = (change.events, change.trust) if change.state == "reserved" else ("", "")
+        entry = (change.events, change.trust, change.people or "") if change.state == "reserved" else ("", "", "")
         about = (change.number, change.entry, change.study, change.digest, change.created)
         writer.writerow([*about, change.state, change.at, *entry, change.hash, line])
     return sheet.getvalue(), head
@@ -111,7 +136,3 @@ def reserved(book: Ledger, number: int) -> Entry:
     if entry.state != "reserved":
         raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released")
     return entry
-
-
-def _shown(total: float | None) -> str:
-    return "inf" if total is None else rounded_up(total)

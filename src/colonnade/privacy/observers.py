@@ -20,6 +20,8 @@ from colonnade.errors import PrivacyError
 
 COORDINATOR = "coordinator"
 EVERYONE = "everyone"
+OTHERS = "others"
+"""In a party's own caps: all others together, over all its studies."""
 _GROUPS = ("party", "pair", "coalition", EVERYONE)
 RESERVED_NAMES = frozenset({"analyst", COORDINATOR, *_GROUPS})
 
@@ -72,9 +74,16 @@ class Observer:
         return cls(2 if len(members) == 1 else 3, members)
 
     @classmethod
+    def others(cls) -> Observer:
+        """All but the party whose ledger it is, together, as far as each study's threshold allows; for ledgers."""
+        return cls(4, (OTHERS,))
+
+    @classmethod
     def parse(cls, text: str) -> Observer:
         """The observer that :attr:`label` writes, such as ``analyst`` or ``bank+shop``."""
         names = [part.strip() for part in text.split("+")]
+        if names == [OTHERS]:
+            return cls.others()
         return cls.analyst() if names == ["analyst"] else cls.coalition(*names)
 
     @property
@@ -247,7 +256,7 @@ class Budget:
     @property
     def named(self) -> bool:
         """Whether one observer is meant, rather than every observer of a kind."""
-        return self.selector not in _GROUPS
+        return self.selector not in (*_GROUPS, OTHERS)
 
     def observers(self, trust: Trust, alike: Alike | None = None) -> tuple[Observer, ...]:
         """The observers to which this limit applies in a study.
@@ -257,6 +266,11 @@ class Budget:
         coordinator. Without a committee, only the coalition of all owners is not within the threshold. An observer
         given by name is returned even above the threshold, so that the answer about it is honest.
         """
+        if self.selector == OTHERS:
+            raise PrivacyError(
+                "others are all but one party, together, over all its studies: a study's budget cannot limit them, so "
+                "name party, pair, coalition or everyone there, and others in the [policy.budget] of a party"
+            )
         if self.named:
             observer = Observer.parse(self.selector)
             if unknown := sorted(set(observer.names) - {*trust.owners, COORDINATOR}):

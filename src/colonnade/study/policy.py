@@ -16,6 +16,7 @@ from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing,
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
+from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.align import Mode
 from colonnade.study.given import bring
 from colonnade.study.keys import Part
@@ -254,22 +255,26 @@ class PartyConfig:
 
     def check_budget(self, study: Study) -> None:
         """Raise an error if the caps do not allow the study; nothing is reserved, and no ledger is made."""
-        asked = (study.name, self.charged(study), study.trust, self.caps, self.periods)
+        asked = (study.name, self.charged(study), study.trust, self.caps, self.periods, study.keys())
         if self.ledger.exists():
-            Ledger(self.ledger).check(*asked)
+            self.book().check(*asked)
         else:
-            check_without_ledger(*asked)
+            check_without_ledger(*asked, owner=self.name)
+
+    def book(self) -> Ledger:
+        """The party's ledger, made if there is none."""
+        return Ledger(self.ledger, owner=self.name)
 
     def note_time(self) -> bool:
         """Call :meth:`Ledger.note_time` where it matters: if there are periods and a ledger."""
-        return bool(self.periods) and self.ledger.exists() and Ledger(self.ledger).note_time()
+        return bool(self.periods) and self.ledger.exists() and self.book().note_time()
 
     @property
     def ledger_news(self) -> str | None:
         """A warning about the ledger before the study: that there is none, or that it has no chain; else ``None``."""
         if not self.ledger.exists():
             return f"new ledger {self.ledger}: nothing on record before this study"
-        if not Ledger(self.ledger).chained:
+        if not self.book().chained:
             return f"ledger {self.ledger} was never chained: this study chains it as it stands"
         return None
 
@@ -306,9 +311,11 @@ class PartyConfig:
 
     def _check_cap(self, cap: Budget, study: Study) -> None:
         """Raise an error if a cap names an observer that is neither in this study nor in an earlier one."""
+        if cap.selector == OTHERS:
+            return
         try:
             cap.observers(study.trust, alike=lambda _: 0)
         except PrivacyError as error:
-            met = {o for e in (Ledger(self.ledger).entries() if self.ledger.exists() else ()) for o in e.trust.owners}
+            met = self.book().met() if self.ledger.exists() else set()
             if not set(cap.selector.split("+")) <= met | set(study.participants):
                 raise PolicyError(f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error}") from None

@@ -240,10 +240,10 @@ def _reserved(study: Study, config: PartyConfig, record: RunRecord, approve: App
     how = config.approved(study, study.statement, approve)
     record.note("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
-    ledger = Ledger(config.ledger)
+    ledger = config.book()
     if ledger.made:
         record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
-    return ledger, ledger.reserve(study.name, study.digest, events, trust, *limits)
+    return ledger, ledger.reserve(study.name, study.digest, events, trust, *limits, study.keys())
 
 
 @contextmanager

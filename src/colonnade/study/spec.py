@@ -23,7 +23,7 @@ from colonnade.models.planner import Planner
 from colonnade.models.regression.design import owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
-from colonnade.privacy.observers import check_delta
+from colonnade.privacy.observers import OTHERS, check_delta
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Priced, Task
@@ -55,6 +55,16 @@ class PricePart(BudgetPart):
     """``[budget]``: a budget; without epsilon if the task sets the price (``epsilon_by_party``, ``exact``)."""
 
     epsilon: float | dict[str, float] | None = None  # type: ignore[assignment]
+
+    @field_validator("epsilon", mode="after")
+    @classmethod
+    def _of_one_study(cls, epsilon: Any) -> Any:
+        if isinstance(epsilon, dict) and OTHERS in epsilon:
+            raise ValueError(
+                f"has no {OTHERS!r} here: it means all but one party over all its studies, so it belongs into the "
+                "[policy.budget] of a party; name party, pair, coalition or everyone"
+            )
+        return epsilon
 
 
 class CommitteePart(Part):
@@ -121,6 +131,12 @@ class StudyFile(Part):
     def _known_participants(self) -> StudyFile:
         for name in self.parties:
             check_name(name)
+            if name == OTHERS:
+                raise ValueError(f"parties - {name!r} is a reserved word and cannot name a party")
+        holders: dict[str, str] = {}
+        for name, pin in self.pins.items():
+            if (other := holders.setdefault(pin.strip().lower(), name)) != name:
+                raise ValueError(f"pins gives {other} and {name} the same certificate: they would be one participant")
         if strangers := sorted(set(self.pins) - {*self.parties, COORDINATOR}):
             raise ValueError(f"pins names {', '.join(strangers)}, who takes no part in the study")
         for key, names in self.task.parties_named.items():
@@ -327,7 +343,20 @@ class Study:
                     f"`colonnade init pins {self.path.name}`"
                 )
             found[name] = Certificate.load(self.folder / "certs" / f"{name}.crt", pin)
+        keys: dict[str, str] = {}
+        for name, certificate in found.items():
+            if (other := keys.setdefault(certificate.key_fingerprint, name)) != name:
+                raise IdentityError(
+                    f"{self.path}: {other} and {name} have the same key, so they would be one participant with two "
+                    "names; each needs a key of its own"
+                )
         return found
+
+    def keys(self) -> dict[str, str]:
+        """The hash of everyone's key, by which ledgers recognise it under any name; empty before all are pinned."""
+        if not set(self.participants) <= set(self.content.pins):
+            return {}
+        return {name: certificate.key_fingerprint for name, certificate in self.certificates().items()}
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

@@ -44,6 +44,14 @@ def has_ed25519_key(certificate: x509.Certificate) -> bool:
     return isinstance(certificate.public_key(), Ed25519PublicKey)
 
 
+def raw_key(certificate: x509.Certificate) -> bytes:
+    """The Ed25519 key of this certificate, as its 32 bytes."""
+    key = certificate.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise TypeError("this certificate holds another kind of key")
+    return key.public_bytes_raw()
+
+
 def has_signed(certificate: x509.Certificate, signature: bytes, message: bytes) -> bool:
     """Whether the key of this certificate made the signature of ``message``."""
     key = certificate.public_key()

@@ -79,6 +79,11 @@ class Certificate:
         """``sha256:`` and the hash of the certificate."""
         return fingerprint_of(self.der)
 
+    @cached_property
+    def key_fingerprint(self) -> str:
+        """``sha256:`` and the hash of the key alone: the same for every name and every certificate of that key."""
+        return f"sha256:{sha256(certificates.raw_key(self.parsed)).hexdigest()}"
+
     def check_pin(self, pin: str, source: str = "the certificate") -> None:
         """Raise an error unless this certificate has the fingerprint ``pin``."""
         if self.fingerprint != pin.strip().lower():

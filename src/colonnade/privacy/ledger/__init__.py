@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +20,10 @@ from pathlib import Path
 from colonnade.errors import BudgetError, LedgerError, PrivacyError
 from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
-from colonnade.privacy.ledger.caps import Left, Period, Spending, since, within_days
+from colonnade.privacy.ledger.caps import Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
-from colonnade.privacy.ledger.file import ALLOWED, LedgerFile, add, append, changes, head, is_chained, states_of
+from colonnade.privacy.ledger.file import ALLOWED, LedgerFile, add, append, changes, head, is_chained, rows, states_of
+from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told
 from colonnade.privacy.observers import Budget, Observer, Trust
 
 
@@ -37,13 +38,25 @@ class Entry:
     state: str
     events: tuple[Event, ...]
     trust: Trust
+    people: People = NOBODY_KNOWN
+
+    @property
+    def told(self) -> Told:
+        """What the study tells, and whom."""
+        return Told(self.events, self.trust, self.people)
 
 
 class Ledger:
-    """The ledger in one file; each call opens the file anew, so it may be shared by threads and processes."""
+    """The ledger in one file; each call opens the file anew, so it may be shared by threads and processes.
 
-    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], datetime] | None = None) -> None:
+    ``owner`` is the name of the party whose ledger it is. Without it, it is taken from the entries that say so.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, owner: str = "", clock: Callable[[], datetime] | None = None
+    ) -> None:
         self._file = LedgerFile(path)
+        self._owner = owner
         self._clock = clock or (lambda: datetime.now(UTC))
 
     @property
@@ -81,25 +94,38 @@ class Ledger:
         trust: Trust,
         caps: Sequence[Budget],
         periods: Sequence[Period] = (),
+        keys: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Record the cost of a study, or refuse it; what is left of a budget is never given to two studies."""
+        """Record the cost of a study, or refuse it; what is left of a budget is never given to two studies.
+
+        ``keys`` are the keys of everybody in the study, the coordinator included: by them they are recognised in other
+        studies. Without keys, names are taken for them.
+        """
+        told = Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
         with self._file.writing() as base:
             now = self._clock()
             self._file.check_chain(base)
-            _refuse(study, events, trust, caps, periods, _spendings(base, now), now)
+            _refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
-            number = add(base, study, digest, at, written, trust.to_json())
-        return Entry(number, study, digest, at, "reserved", tuple(events), trust)
+            number = add(base, study, digest, at, written, trust.to_json(), told.people.to_json())
+        return Entry(number, study, digest, at, "reserved", told.events, trust, told.people)
 
     def check(
-        self, study: str, events: Sequence[Event], trust: Trust, caps: Sequence[Budget], periods: Sequence[Period] = ()
+        self,
+        study: str,
+        events: Sequence[Event],
+        trust: Trust,
+        caps: Sequence[Budget],
+        periods: Sequence[Period] = (),
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         """Refuse what :meth:`reserve` would refuse now, and write nothing."""
+        told = Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
         with self._file.reading() as base:
             now = self._clock()
             self._file.check_chain(base)
-            _refuse(study, events, trust, caps, periods, _spendings(base, now), now)
+            _refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
 
     def mark_sent(self, entry: Entry) -> Entry:
         """Call before the first share leaves; from here on the entry can never be released."""
@@ -131,15 +157,25 @@ class Ledger:
         """What an observer has learned from all counted studies together, or from those of the last days."""
         with self._file.reading() as base:
             now = self._clock()
-            everything = _spendings(base, now)
-        stored = everything if days is None else within_days(everything, days, now)
-        return limits.total(limits.flat(stored), observer, delta).epsilon
+            return limits.spent(observer, delta, days, _spendings(base, now), self._owner, now)
+
+    def totals(self, delta: float, *, days: float | None = None) -> dict[str, float]:
+        """What everybody whom this ledger has met has learned, alone, in groups within the thresholds, and together."""
+        with self._file.reading() as base:
+            now = self._clock()
+            found = limits.totals(delta, days, _spendings(base, now), self._owner, now)
+        return {label: bound.epsilon for label, bound in found.items()}
 
     def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
         """What is left of each cap for each observer: first the caps for all time, then those of periods."""
         with self._file.reading() as base:
             now = self._clock()
-            return limits.remainders(caps, periods, _spendings(base, now), now)
+            return limits.remainders(caps, periods, _spendings(base, now), self._owner, now)
+
+    def met(self) -> set[str]:
+        """The labels of everybody whom this ledger has met, and every name they used."""
+        with self._file.reading() as base:
+            return limits.labels([entry.told for entry in _entries(base)], self._owner)
 
     def entries(self, *, days: float | None = None) -> tuple[Entry, ...]:
         """All entries, the oldest first, or those of the last days."""
@@ -176,18 +212,14 @@ class Ledger:
 
 
 def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
-    rows = base.execute(
-        "SELECT e.id, e.study, e.digest, e.created, e.events, e.trust, "
-        "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1) "
-        "FROM entries e ORDER BY e.id"
-    )
     try:
         return tuple(
             Entry(
                 number, study, digest, created, str(state),
                 tuple(from_dict(event) for event in json.loads(events)), Trust.from_json(trust),
+                People.from_json(people),
             )
-            for number, study, digest, created, events, trust, state in rows
+            for number, study, digest, created, events, trust, people, state in rows(base)
         )  # fmt: skip
     except (ValueError, TypeError, PrivacyError) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
@@ -195,25 +227,33 @@ def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
 
 
 def check_without_ledger(
-    study: str, events: Sequence[Event], trust: Trust, caps: Sequence[Budget], periods: Sequence[Period] = ()
-) -> None:
-    """Refuse what a party without a ledger would refuse; no ledger is made."""
-    _refuse(study, events, trust, caps, periods, [], datetime.now(UTC))
-
-
-def _refuse(
     study: str,
     events: Sequence[Event],
     trust: Trust,
     caps: Sequence[Budget],
+    periods: Sequence[Period] = (),
+    keys: Mapping[str, str] | None = None,
+    *,
+    owner: str = "",
+) -> None:
+    """Refuse what a party without a ledger would refuse; no ledger is made."""
+    told = Told(tuple(events), trust, People.of(owner, keys or {}, trust))
+    _refuse(study, told, caps, periods, [], owner, datetime.now(UTC))
+
+
+def _refuse(
+    study: str,
+    told: Told,
+    caps: Sequence[Budget],
     periods: Sequence[Period],
     stored: Sequence[Spending],
+    owner: str,
     now: datetime,
 ) -> None:
-    if not events:
+    if not told.events:
         raise LedgerError(f"study {study!r} asks for a reservation without any event")
-    check_sources(events)
-    if problems := limits.refusals(caps, periods, stored, [(event, trust) for event in events], now):
+    check_sources(told.events)
+    if problems := limits.refusals(caps, periods, stored, told, owner, now):
         raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
 
 
@@ -240,11 +280,7 @@ def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, Entr
 
 def _spendings(base: sqlite3.Connection, now: datetime) -> list[Spending]:
     """What counts, the oldest first: every entry that was not released."""
-    found = [
-        Spending(when, [(event, entry.trust) for event in entry.events])
-        for when, entry in _dated(base, now)
-        if entry.state != "released"
-    ]
+    found = [Spending(when, entry.told) for when, entry in _dated(base, now) if entry.state != "released"]
     return sorted(found, key=lambda spending: spending.when)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
-from colonnade.privacy.events import Event, alike, view
-from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust
+from colonnade.privacy.ledger.groups import Across, Sight
+from colonnade.privacy.ledger.people import Told
+from colonnade.privacy.observers import EVERYONE, OTHERS, Budget, Observer
 from colonnade.privacy.statement import rounded_up
 
 MOST_DAYS = 36525.0
 """The longest period: a hundred years."""
 _SHOWN = 8
-History = Sequence[tuple[Event, Trust]]
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Period:
 
 @dataclass(frozen=True)
 class Spending:
-    """What one study reveals, and when it was reserved."""
+    """What one study tells, and when it was reserved."""
 
     when: datetime
-    history: History
+    told: Told
 
 
 @dataclass(frozen=True)
@@ -59,29 +59,10 @@ class _Limit:
     cap: Budget
     days: float | None
 
-    def spent_from(self, stored: Sequence[Spending], now: datetime) -> Sequence[Spending]:
-        """The studies that count; a time later than now (a clock that was set back) counts."""
-        return stored if self.days is None else within_days(stored, self.days, now)
-
-    def known(self, history: History, observer: Observer) -> History:
-        """The events that count: a cap on a kind of observer holds within each study's own threshold."""
-        if self.cap.named:
-            return history
-        return [(event, trust) for event, trust in history if trust.broken(observer) is None]
-
-    def total(self, history: History, observer: Observer) -> accountant.Bound:
-        return total(self.known(history, observer), observer, self.cap.delta)
-
-
-def total(history: History, observer: Observer, delta: float) -> accountant.Bound:
-    """What an observer learns from all of these together.
-
-    If studies hold the observer to different relations, the number of rows is public in some of them, so adding or
-    removing a person is visible: the replace relation is then used for all.
-    """
-    relations = {trust.adjacency(observer) for _, trust in history}
-    common = relations.pop() if len(relations) == 1 else Adjacency.REPLACE
-    return accountant.epsilon(tuple(view(event, observer, trust, common) for event, trust in history), delta)
+    def counted(self, stored: Sequence[Spending], now: datetime) -> list[int]:
+        """The numbers of the studies that count; a time later than now (a clock that was set back) counts."""
+        start = None if self.days is None else since(self.days, now)
+        return [number for number, spending in enumerate(stored) if start is None or spending.when > start]
 
 
 def check_days(days: float) -> None:
@@ -94,11 +75,6 @@ def since(days: float, now: datetime) -> datetime:
     """The time ``days`` days before now; only later times lie within the period."""
     check_days(days)
     return now - timedelta(days=days)
-
-
-def within_days(stored: Sequence[Spending], days: float, now: datetime) -> Sequence[Spending]:
-    """What was reserved in the last ``days`` days, or at a time that has not come yet."""
-    return [spending for spending in stored if spending.when > since(days, now)]
 
 
 def ahead(stored: Sequence[tuple[datetime, bool]], now: datetime) -> tuple[bool, datetime | None]:
@@ -130,64 +106,104 @@ def dates(stored: Sequence[tuple[datetime, bool]], now: datetime) -> list[dateti
     return found
 
 
-def flat(stored: Iterable[Spending]) -> History:
-    """All events, the oldest first."""
-    return [pair for spending in stored for pair in spending.history]
+def spent(
+    observer: Observer, delta: float, days: float | None, stored: Sequence[Spending], owner: str, now: datetime
+) -> float:
+    """What an observer has learned in all, or from what was reserved in the last days."""
+    sight = Sight([spending.told for spending in stored], owner)
+    counted = _Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
+    return sight.total(sight.named(observer), delta, counted).epsilon
+
+
+def totals(
+    delta: float, days: float | None, stored: Sequence[Spending], owner: str, now: datetime
+) -> dict[str, accountant.Bound]:
+    """What everybody who has a row has learned, alone and in groups within the thresholds."""
+    sight = Sight([spending.told for spending in stored], owner)
+    counted = _Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
+    return {who.label: sight.total(who, delta, counted) for who in sight.standard()}
+
+
+def labels(studies: Sequence[Told], owner: str) -> set[str]:
+    """The labels of everybody who took part in these studies, and every name they used."""
+    known = Sight(studies, owner).everybody.somebodies
+    return {who.label for who in known} | {name for told in studies for name in told.names}
 
 
 def refusals(
-    caps: Sequence[Budget], periods: Sequence[Period], stored: Sequence[Spending], new: History, now: datetime
+    caps: Sequence[Budget],
+    periods: Sequence[Period],
+    stored: Sequence[Spending],
+    new: Told,
+    owner: str,
+    now: datetime,
 ) -> list[str]:
-    """One sentence for each observer whose cap the new events would exceed, the one furthest over first."""
+    """One sentence for each observer whose cap the new study would exceed, the one furthest over first."""
+    sight, last = Sight([*(spending.told for spending in stored), new], owner), len(stored)
     found: dict[str, float] = {}
     for limit in _limits(caps, periods):
-        before = limit.spent_from(stored, now)
-        for observer in _capped(limit.cap, [*flat(stored), *new]):
-            asked = limit.known(new, observer)
-            after = limit.total([*flat(before), *new], observer)
-            if asked and after.epsilon > limit.cap.epsilon:
+        before = limit.counted(stored, now)
+        for who in sight.capped(limit.cap):
+            after = sight.total(who, limit.cap.delta, [*before, last])
+            if after.epsilon > limit.cap.epsilon:
                 why = [after.reason] if after.reason else []
-                why += [_patience(limit, before, new, observer)] if limit.days is not None else []
-                found[_sentence(limit, before, new, observer, why)] = after.epsilon / limit.cap.epsilon
+                why += [_patience(limit, sight, stored, before, who)] if limit.days is not None else []
+                found[_sentence(limit, sight, before, who, why)] = after.epsilon / limit.cap.epsilon
     shown = sorted(found, key=lambda text: -found[text])
     return shown if len(shown) <= _SHOWN else [*shown[:_SHOWN], f"{len(shown) - _SHOWN} more observers"]
 
 
 def remainders(
-    caps: Sequence[Budget], periods: Sequence[Period], stored: Sequence[Spending], now: datetime
+    caps: Sequence[Budget], periods: Sequence[Period], stored: Sequence[Spending], owner: str, now: datetime
 ) -> tuple[Left, ...]:
     """What every cap leaves, observer by observer."""
+    sight = Sight([spending.told for spending in stored], owner)
     found: dict[Left, None] = {}
-    everything = flat(stored)
     for limit in _limits(caps, periods):
-        cap, history = limit.cap, flat(limit.spent_from(stored, now))
-        for observer in _capped(cap, everything):
-            spent = limit.total(history, observer).epsilon
-            found[Left(observer.label, cap.epsilon, cap.delta, limit.days, spent)] = None
-        if not everything and not cap.named:
+        cap, counted = limit.cap, limit.counted(stored, now)
+        for who in sight.capped(cap) if stored or cap.named else ():
+            figure = sight.total(who, cap.delta, counted).epsilon
+            found[Left(who.label, cap.epsilon, cap.delta, limit.days, figure)] = None
+        if not stored and not cap.named:
             found[Left(cap.selector, cap.epsilon, cap.delta, limit.days, 0.0)] = None
     return tuple(found)
 
 
+def with_others(caps: Sequence[Budget]) -> tuple[Budget, ...]:
+    """The caps, with one for all others together: if none is given, the largest of them counts for that too."""
+    if not caps or any(cap.selector == OTHERS for cap in caps):
+        return tuple(caps)
+    largest = max(caps, key=lambda cap: cap.epsilon)
+    return (*caps, Budget(OTHERS, largest.epsilon, largest.delta))
+
+
 def _limits(caps: Sequence[Budget], periods: Sequence[Period]) -> Iterator[_Limit]:
-    yield from (_Limit(cap, None) for cap in caps)
-    yield from (_Limit(cap, period.days) for period in periods for cap in period.budgets)
+    yield from (_Limit(cap, None) for cap in with_others(caps))
+    for period in periods:
+        # A period slows spending; what all others learn for ever is capped above, so only `everyone` implies them here.
+        whole = any(cap.selector == EVERYONE for cap in period.budgets)
+        yield from (_Limit(cap, period.days) for cap in (with_others(period.budgets) if whole else period.budgets))
 
 
-def _sentence(limit: _Limit, before: Sequence[Spending], new: History, observer: Observer, why: Sequence[str]) -> str:
-    cap = limit.cap
-    spent, alone = (limit.total(history, observer).epsilon for history in (flat(before), new))
-    left = Left(observer.label, cap.epsilon, cap.delta, limit.days, spent).left
+def _sentence(limit: _Limit, sight: Sight, before: Sequence[int], who: Across, why: Sequence[str]) -> str:
+    cap, last = limit.cap, len(sight.studies) - 1
+    spent, alone = (sight.total(who, cap.delta, counted).epsilon for counted in (before, [last]))
+    left = Left(who.label, cap.epsilon, cap.delta, limit.days, spent).left
     span = "" if limit.days is None else f" in {limit.days:g} days"
-    text = f"{observer}: spent {rounded_up(spent)}, asked {rounded_up(alone)}, left {left:g} of {cap.epsilon:g}"
-    return f"{text}{span} at delta {cap.delta:g}" + (f" ({'; '.join(why)})" if why else "")
+    name = f"{OTHERS} (all others together)" if who.others else Observer.parse(who.label).short
+    text = f"{name}: spent {rounded_up(spent)}, asked {rounded_up(alone)}, left {left:g} of {cap.epsilon:g}"
+    section = "[policy.budget]" if limit.days is None else "[[policy.periods]]"
+    raised = [f"`{OTHERS}` in the epsilon of {section} sets this cap"] if who.others else []
+    reasons = [*why, *raised]
+    return f"{text}{span} at delta {cap.delta:g}" + (f" ({'; '.join(reasons)})" if reasons else "")
 
 
-def _patience(limit: _Limit, before: Sequence[Spending], new: History, observer: Observer) -> str:
+def _patience(limit: _Limit, sight: Sight, stored: Sequence[Spending], before: Sequence[int], who: Across) -> str:
     """A text that says when enough of a period's spending is too old to count, so that the new events fit."""
+    last = len(sight.studies) - 1
 
     def fits(dropped: int) -> bool:
-        return limit.total([*flat(before[dropped:]), *new], observer).epsilon <= limit.cap.epsilon
+        return sight.total(who, limit.cap.delta, [*before[dropped:], last]).epsilon <= limit.cap.epsilon
 
     if not fits(len(before)):
         return "more than the period allows even by itself"
@@ -195,19 +211,5 @@ def _patience(limit: _Limit, before: Sequence[Spending], new: History, observer:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    moment = before[high - 1].when + timedelta(days=limit.days or 0.0, minutes=1, microseconds=-1)
+    moment = stored[before[high - 1]].when + timedelta(days=limit.days or 0.0, minutes=1, microseconds=-1)
     return f"enough will have aged out on {moment:%Y-%m-%d} at {moment:%H:%M} UTC"
-
-
-def _capped(cap: Budget, history: History) -> list[Observer]:
-    """The observers to which a cap applies, in the new study and in every earlier one."""
-    if cap.named:
-        return [Observer.parse(cap.selector)]
-    same = alike(history)
-    found: dict[Observer, None] = {}
-    for known in dict.fromkeys(trust for _, trust in reversed(history)):
-        try:
-            found.update(dict.fromkeys(cap.observers(known, same if len(known.owners) > _SHOWN else None)))
-        except PrivacyError:
-            continue  # in that study nobody of this kind stays within the threshold
-    return list(found)

@@ -1,9 +1,9 @@
 """The hash chain of a ledger: each change is bound to everything that was written before it.
 
 A change is written as one line of JSON that starts with the hash of the line before; its own hash is the
-SHA-256 of that line. A reservation's line holds the whole entry, with the very text that the file stores. So
-an edit, a deletion, an insertion or another order of past rows shows, and whoever noted the last hash (the
-*head*) can tell later whether the ledger still continues from there.
+SHA-256 of that line. A reservation's line holds the whole entry, with the very text that the file stores, and the
+keys of everybody in the study where the file has them. So an edit, a deletion, an insertion or another order of past
+rows shows, and whoever noted the last hash (the *head*) can tell later whether the ledger still continues from there.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Change:
     created: str
     events: str
     trust: str
+    people: str | None = None
 
     def line(self, previous: str) -> str:
         """The text that is hashed."""
@@ -44,7 +45,8 @@ class Change:
         if self.state != "reserved":
             return _compact(fields)
         fields |= {"study": self.study, "digest": self.digest, "created": self.created}
-        return f'{_compact(fields)[:-1]},"events":{self.events},"trust":{self.trust}}}'
+        people = "" if self.people is None else f',"people":{self.people}'
+        return f'{_compact(fields)[:-1]},"events":{self.events},"trust":{self.trust}{people}}}'
 
 
 def hashed(line: str) -> str:

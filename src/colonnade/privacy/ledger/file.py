@@ -13,16 +13,18 @@ from functools import cache
 from itertools import groupby, pairwise
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger.chain import GENESIS, Change, check_head, first_break, hashed
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x434F4C4E
 ALLOWED = {"sent": ("reserved",), "committed": ("reserved", "sent"), "released": ("reserved",)}
 """For each state, the states from which an entry may come to it."""
 _BUSY_SECONDS = 30.0
 _UNCHAINED = 1
+_WITHOUT_KEYS = 2
 _ENTRIES = """
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT, study TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL,
@@ -41,13 +43,25 @@ CREATE TABLE chain (change INTEGER PRIMARY KEY REFERENCES changes (id), hash TEX
 CREATE TRIGGER chain_stay BEFORE UPDATE ON chain BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER chain_last BEFORE DELETE ON chain BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 """
+_PEOPLE = """
+CREATE TABLE people (entry INTEGER PRIMARY KEY REFERENCES entries (id), known TEXT NOT NULL);
+CREATE TRIGGER people_stay BEFORE UPDATE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER people_last BEFORE DELETE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+"""
+_BY_VERSION = {_UNCHAINED: _ENTRIES, _WITHOUT_KEYS: _ENTRIES + _CHAIN, SCHEMA_VERSION: _ENTRIES + _CHAIN + _PEOPLE}
+"""The whole schema of each version of the file."""
 _HISTORY = (
-    "SELECT c.id, c.entry, c.state, c.at, {hash}, e.study, e.digest, e.created, e.events, e.trust "
+    "SELECT c.id, c.entry, c.state, c.at, {hash}, e.study, e.digest, e.created, e.events, e.trust, {people} "
     "FROM changes c LEFT JOIN entries e ON e.id = c.entry {rest} ORDER BY c.id"
 )
-_CHAINED = _HISTORY.format(hash="h.hash", rest="LEFT JOIN chain h ON h.change = c.id")
-_NOT_CHAINED = _HISTORY.format(hash="NULL", rest="")
-_ONE = _HISTORY.format(hash="NULL", rest="WHERE c.id = ?")
+_HASHES = "LEFT JOIN chain h ON h.change = c.id"
+_KEYS = "LEFT JOIN people p ON p.entry = c.entry"
+_HISTORIES = {
+    _UNCHAINED: _HISTORY.format(hash="NULL", people="NULL", rest=""),
+    _WITHOUT_KEYS: _HISTORY.format(hash="h.hash", people="NULL", rest=_HASHES),
+    SCHEMA_VERSION: _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}"),
+}
+_ONE = _HISTORY.format(hash="NULL", people="p.known", rest=f"{_KEYS} WHERE c.id = ?")
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 
@@ -146,7 +160,7 @@ class LedgerFile:
 
     def check_guards(self, base: sqlite3.Connection) -> None:
         """Refuse a file whose schema is not, row by row, the one that this code makes."""
-        if set(base.execute(_SCHEMA)) != _expected(is_chained(base)):
+        if set(base.execute(_SCHEMA)) != _expected(_version(base)):
             raise LedgerError(f"{self.path} was altered: what keeps it append-only is missing, or more was added")
 
     def verify(self, head: str | None = None) -> None:
@@ -179,17 +193,21 @@ class LedgerFile:
         version = _version(base)
         if application != APPLICATION_ID or base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
             raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file")
-        if version not in (_UNCHAINED, SCHEMA_VERSION):
+        if version not in _BY_VERSION:
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
 
 
-def add(base: sqlite3.Connection, study: str, digest: str, at: str, events: str, trust: str) -> int:
-    """Store a new entry as reserved, and return its number."""
+def add(
+    base: sqlite3.Connection, study: str, digest: str, at: str, events: str, trust: str, people: str | None = None
+) -> int:
+    """Store a new entry as reserved, with the keys of who took part where they are known, and return its number."""
     entry = (study, digest, at, events, trust)
     row = base.execute("INSERT INTO entries (study, digest, created, events, trust) VALUES (?, ?, ?, ?, ?)", entry)
     number = int(row.lastrowid or 0)
+    if people is not None:
+        base.execute("INSERT INTO people (entry, known) VALUES (?, ?)", (number, people))
     stored = append(base, number, "reserved", at)
-    if (stored.study, stored.digest, stored.created, stored.events, stored.trust) != entry:
+    if (stored.study, stored.digest, stored.created, stored.events, stored.trust, stored.people) != (*entry, people):
         raise LedgerError(f"the ledger did not store entry {number} as it was written; restore a copy")
     return number
 
@@ -208,9 +226,9 @@ def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
 def changes(base: sqlite3.Connection) -> list[Change]:
     """All changes, the oldest first; changes in a file without hashes have those that they would get."""
     if is_chained(base):
-        return [Change(*row) for row in base.execute(_CHAINED)]
+        return [Change(*row) for row in base.execute(_HISTORIES[_version(base)])]
     found: list[Change] = []
-    for row in base.execute(_NOT_CHAINED):
+    for row in base.execute(_HISTORIES[_UNCHAINED]):
         change = Change(*row)
         found.append(replace(change, hash=hashed(change.line((found[-1].hash if found else None) or GENESIS))))
     return found
@@ -230,6 +248,14 @@ def is_chained(base: sqlite3.Connection) -> bool:
     return _version(base) != _UNCHAINED
 
 
+def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """Every entry: its number, study, digest, time, events, trust, the keys of who took part, and its state now."""
+    known = "(SELECT p.known FROM people p WHERE p.entry = e.id)" if _version(base) == SCHEMA_VERSION else "NULL"
+    state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
+    columns = f"e.id, e.study, e.digest, e.created, e.events, e.trust, {known}, {state}"
+    return base.execute(f"SELECT {columns} FROM entries e ORDER BY e.id").fetchall()  # noqa: S608 - fixed words
+
+
 def states_of(base: sqlite3.Connection, entry: int) -> list[str]:
     """The states an entry has been in, in order."""
     return [row[0] for row in base.execute("SELECT state FROM changes WHERE entry = ? ORDER BY id", (entry,))]
@@ -246,16 +272,20 @@ def _chain(base: sqlite3.Connection, change: Change, link: str) -> None:
 
 
 def _upgrade(base: sqlite3.Connection) -> bool:
-    """Chain a ledger that was written before there was a chain, in the transaction of its next change."""
-    if is_chained(base):
+    """Bring a ledger of an earlier version up to this one in the transaction of its next change; whether it got hashes.
+
+    Entries of before have no keys, and their hashes stay as they are.
+    """
+    version = _version(base)
+    if version == SCHEMA_VERSION:
         return False
-    history = changes(base)
-    for statement in _statements(_CHAIN):
+    history = changes(base) if version == _UNCHAINED else []
+    for statement in _statements(_BY_VERSION[SCHEMA_VERSION].removeprefix(_BY_VERSION[version])):
         base.execute(statement)
     for change in history:
         _chain(base, change, change.hash or "")
     base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    return True
+    return version == _UNCHAINED
 
 
 def _make(place: Path) -> bool:
@@ -267,7 +297,7 @@ def _make(place: Path) -> bool:
             _into_wal(base)
             base.execute("PRAGMA synchronous = FULL")
             with _transaction(base, "BEGIN IMMEDIATE"):
-                for statement in _statements(_ENTRIES + _CHAIN):
+                for statement in _statements(_BY_VERSION[SCHEMA_VERSION]):
                     base.execute(statement)
                 base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -302,10 +332,10 @@ def _put(source: Path, place: Path) -> bool:
 
 
 @cache
-def _expected(chained: bool) -> frozenset[tuple[str, str, str, str | None]]:
+def _expected(version: int) -> frozenset[tuple[str, str, str, str | None]]:
     """Every row of the schema of a ledger, with what SQLite adds by itself."""
     with closing(sqlite3.connect(":memory:")) as base:
-        for statement in _statements(_ENTRIES + (_CHAIN if chained else "")):
+        for statement in _statements(_BY_VERSION[version]):
             base.execute(statement)
         return frozenset(base.execute(_SCHEMA))
 
