@@ -108,7 +108,8 @@ def test_a_key_is_one_observer_whatever_it_calls_itself(ledger: Ledger) -> None:
     assert "bank" not in ledger.totals(DELTA)
     assert ledger.totals(DELTA)["credit"] == one(2)
     with pytest.raises(BudgetError, match="bank: spent"):
-        play(ledger, "third", [Budget("bank", one(1), DELTA), Budget("others", 100, DELTA)])
+        play(ledger, "third name", [Budget("bank", one(2), DELTA), Budget("others", 100, DELTA)], key="sha256:bank")
+    play(ledger, "other", [Budget("bank", one(1), DELTA), Budget("others", 100, DELTA)])  # tells the bank nothing
 
 
 def test_one_name_under_two_keys_is_two_observers(ledger: Ledger) -> None:

@@ -144,6 +144,8 @@ def refusals(
     for limit in _limits(caps, periods):
         before = limit.counted(stored, now)
         for who in sight.capped(limit.cap):
+            if who.tokens is not None and all(seen.empty for seen in sight.views(last, who)):
+                continue  # it is told nothing, and held to no other relation than before
             after = sight.total(who, limit.cap.delta, [*before, last])
             if after.epsilon > limit.cap.epsilon:
                 why = [after.reason] if after.reason else []
