@@ -290,7 +290,7 @@ def test_a_run_record_tells_how_it_ended(tmp_path):
     record.fail("DataError", "a sentence", 11)
     assert record.facts["status"] == "failed"
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
-    with pytest.raises(StudyError, match="cannot be used"):
+    with pytest.raises(StorageError, match=r"the run directory .* cannot be written: "):
         RunRecord(tmp_path / "run" / "run.json", participant="a", study="s", digest="d")
 
 

@@ -168,6 +168,17 @@ def schema_draft(
         say(f"wrote {target}: replace every bound marked `drafted` by one everybody may know, then delete the mark")
 
 
+@schema_app.command("digest")
+def schema_digest(
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA.toml", help="A schema.")], json: Json = False
+) -> None:
+    """Print the digest by which a party's policy names a schema it agrees to."""
+    from colonnade.tables import Schema
+
+    found = Schema.load(schema).digest
+    emit({"schema": str(schema), "digest": found}) if json else say(found)
+
+
 @schema_app.command("check")
 def schema_check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],

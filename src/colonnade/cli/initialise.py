@@ -22,6 +22,7 @@ data = {data}
 id = {id:<27}# delete this line if the table has no such column
 key = "{name}.key"
 ledger = "ledger.sqlite"
+# misfits = "refuse"            # do not take part if a cell is not in the schema; by default it is mapped and counted
 # kept = "kept.json"            # {name}'s own weights of a model, for studies of kind "glm-scores"
 
 # Where {name} keeps the keys by which a study with [align] recognises people, if its columns have other names than the
@@ -39,12 +40,18 @@ columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree
 # hidden = true                 # take part only where no party learns who matched
+# schemas = ["DIGEST"]          # the only schemas that {name} agrees to, as `colonnade schema digest` prints them
 
 [policy.budget]
 delta = 1e-5
 # The most that each of these may ever learn about {name}'s people, over all studies. `party` is each other party
 # alone; above the threshold of a study nothing is promised, whatever stands here.
 epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
+
+# Studies that end early tell whoever asked that they did. After so many of them, no more studies.
+# [policy.failures]
+# at_most = 20
+# days = 30
 
 # A brake besides: the most that may be learned within so many days. Any number of these; none is in force yet.
 # [[policy.periods]]

@@ -18,6 +18,7 @@ from colonnade.privacy.ledger.caps import Left
 from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
+from colonnade.study.policy import ended_early
 
 _NAMED = 8  # with more owners, one of them stands for all in the same position
 COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "hash", "line")
@@ -42,6 +43,7 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
         "entries": [
             {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
         ],
+        "ended_early": ended_early(entries),
         "totals": {o.label: finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
     }
     if policy is not None:
@@ -49,6 +51,8 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
             {"observer": c.who, "days": c.days, "delta": c.delta, "cap": c.epsilon, "spent": finite(c.spent),
              "left": c.left} for c in book.left(policy.caps, policy.periods)
         ]  # fmt: skip
+        limit = policy.content.policy.failures
+        found["failures"] = {"days": limit.days, "at_most": limit.at_most, "ended_early": _early(book, policy)}
     return found
 
 
@@ -60,12 +64,16 @@ def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | N
         for e in known["entries"]
     ]
     lines = lines or ["no study yet" if days is None else f"no study in the last {days:g} days"]
+    if known["ended_early"]:
+        lines += ["", f"{known['ended_early']} of these ended early, or have not ended"]
     if known["totals"]:
         lines += ["", f"learned {'in all' if days is None else f'in {days:g} days'}, at delta {delta:g}:"]
         totals = known["totals"].items()
         lines += [f"  {Observer.parse(who).short:<24} {_shown(total)}" for who, total in totals]
     if policy is not None:
         lines += ["", f"left under {policy.path}:", left(book.left(policy.caps, policy.periods))]
+        limit = policy.content.policy.failures
+        lines += [f"  {_early(book, policy)} of at most {limit.at_most} studies ended early in {limit.days:g} days"]
     unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"
     return "\n".join([*lines, "", f"head {known['head']}{unchained}"])
 
@@ -111,6 +119,10 @@ def reserved(book: Ledger, number: int) -> Entry:
     if entry.state != "reserved":
         raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released")
     return entry
+
+
+def _early(book: Ledger, policy: PartyConfig) -> int:
+    return ended_early(book.entries(days=policy.content.policy.failures.days))
 
 
 def _shown(total: float | None) -> str:

@@ -113,10 +113,12 @@ class TlsSession:
         if not self._greeting.startswith(_VERSION):
             raise ProtocolError(f"{self._peer.name} speaks another version of the wire protocol")
         if self._greeting != self._own_greeting:
-            raise StudyError(
+            error = StudyError(
                 f"{self._peer.name} holds another version of the study: give everyone the same study file, the same "
                 "schemas and the same release of Colonnade, and start again"
             )
+            error.public = True  # both sides see it in the greeting
+            raise error
 
     def _translate(self, error: ssl.SSLError) -> ColonnadeError:
         peer, reason = self._peer, error.reason or ""
