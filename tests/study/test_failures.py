@@ -19,6 +19,7 @@ from colonnade import errors
 from colonnade.cli import show
 from colonnade.cli.publish import publish
 from colonnade.errors import NO_PART
+from colonnade.mpc import Hand, Shares
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, local, run_local
 from colonnade.study.local import Child, first_cause
@@ -278,6 +279,30 @@ def test_a_spare_party_killed_before_the_opening(trial):
     assert study.states(lost) == ["sent"]
 
 
+def test_a_wrong_share_for_one_recipient_leaves_nobody_with_a_model(trial, monkeypatch):
+    """Four seats of which three open: one recipient sees that the shares do not fit, and no other writes a result."""
+    study = trial(rows=100, parties=4, match=False)
+    liar, victim = study.parties[-1], study.parties[0]
+    real = Hand.send_opening
+
+    def send(hand, shares, to):
+        if hand.name != liar:
+            return real(hand, shares, to)
+        wrong = Shares(hand.system.reduce(shares.values + 1.0), shares.degree)
+        real(hand, wrong, [victim])
+        return real(hand, shares, [name for name in to if name != victim])
+
+    monkeypatch.setattr(Hand, "send_opening", send)
+    study.start_all(threads=True)
+    ended = study.ends()
+    assert ended[victim].code == errors.ShareError.exit_code, ended
+    for name in ("coordinator", *study.parties):
+        assert ended[name].code in (errors.ShareError.exit_code, errors.PeerStopped.exit_code), ended[name]
+        assert "do not lie on one polynomial" in ended[name].sentence
+        assert not (study.out(name) / "model.json").exists()
+    assert all(study.states(name) == ["sent"] for name in study.parties)
+
+
 @pytest.mark.slow  # six processes
 def test_a_whole_run_goes_on_without_a_spare_party(trial, monkeypatch):
     study = trial(rows=100, parties=5, match=False, reconnect=0.5)
@@ -363,6 +388,29 @@ def test_a_result_that_cannot_be_saved_says_so_and_stays_spent(trial):
     assert study.states("bank") == ["sent"]
     assert all(ended[name].code == 0 for name in OTHERS), ended
     assert (study.out("shop") / "model.json").exists()
+
+
+NO_ROOM_FOR_A_REPORT = """
+import resource
+from colonnade.cli import main
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, 16_000))
+main()
+"""
+
+
+def test_a_report_that_does_not_fit_is_named_and_the_model_is_whole(trial):
+    study = trial(match=False)
+    study.start("coordinator", script=NO_ROOM_FOR_A_REPORT)
+    study.start(*study.parties, threads=True)
+    ended = study.ends()
+    assert ended["coordinator"].code == errors.StorageError.exit_code, ended
+    said = ended["coordinator"].sentence
+    assert f"the study ended well and {study.out('coordinator') / 'model.json'} is whole" in said
+    assert f"{study.out('coordinator') / 'report.html'} cannot be written: File too large" in said
+    assert "standard output" not in said
+    assert (study.out("coordinator") / "model.json").read_bytes() == (study.out("bank") / "model.json").read_bytes()
+    assert all(ended[name].code == 0 for name in study.parties), ended
 
 
 def test_a_record_with_gaps_does_not_cost_the_result(trial):

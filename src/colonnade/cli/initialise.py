@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from colonnade.cli.output import writing
 from colonnade.errors import IdentityError, LedgerError, StudyError
 from colonnade.models import kinds
 from colonnade.protocols.align import Mode
@@ -89,7 +90,8 @@ def party(
         quoted = {"data": json.dumps(data), "id": json.dumps(id), "align": json.dumps(list(align))}
         others = ", ".join(f'"{row.kind}"' for row in kinds.rows() if row.section and row.kind != "pca")
         text = PARTY_TEMPLATE.format(name=name, approval=approval, others=others, **quoted)
-        config.write_text(text, encoding="utf-8")
+        with writing(config):
+            config.write_text(text, encoding="utf-8")
     return made | {"config": str(config)}
 
 
@@ -105,7 +107,8 @@ def pins(study: Path) -> dict[str, str]:
         if certificate.name != name:
             raise IdentityError(f"{path} is the certificate of {certificate.name}, not of {name}")
         found[name] = certificate.fingerprint
-    write_pins(study, found)
+    with writing(study):
+        write_pins(study, found)
     return found
 
 
