@@ -1,37 +1,41 @@
 """Every error that Colonnade raises on purpose, in one tree.
 
 Each class has an exit code, documented in ``docs/errors.md``. A message is one sentence that says what is
-wrong, where, and what to do; it never carries a value from a party's table, a share or a key.
+wrong, where, and what to do; it never carries a value from a party's table, a share or a key. The other participants
+are told a fixed sentence in its place, unless the message is *public*.
 """
 
 from __future__ import annotations
+
+NO_PART = "it does not take part in this study; only its own log says why"
+"""What the others are told by a party of which no share has left, whatever its reason: a reason may tell about data."""
+CANNOT_GO_ON = "it cannot go on; its own log says why"
+"""What the others are told by any other participant, unless the message is public."""
 
 
 class ColonnadeError(Exception):
     """Base of all errors raised on purpose."""
 
     exit_code = 1
-    told: str | None = None
-    """What other participants are told in place of the message, where that speaks of private matters."""
+    public = False
+    """Whether the message says only what every participant sees or knows anyway, so that it is told as it is."""
 
     @property
     def for_peers(self) -> str:
-        """The reason as the other participants may know it."""
-        return self.told or str(self)
+        """The reason as the other participants may know it, once a share of this one has left."""
+        return str(self) if self.public else CANNOT_GO_ON
 
 
 class SchemaError(ColonnadeError):
     """The public description of a table is wrong."""
 
     exit_code = 10
-    told = "its schema cannot be used; its own log says why"
 
 
 class DataError(ColonnadeError):
     """A party's own file does not fit its schema."""
 
     exit_code = 11
-    told = "its table does not fit its schema; its own log says where"
 
 
 class DatasetError(ColonnadeError):
@@ -57,21 +61,18 @@ class PolicyError(ColonnadeError):
     """A party's policy does not allow the study."""
 
     exit_code = 14
-    told = "its policy does not allow this study"
 
 
 class BudgetError(ColonnadeError):
     """A privacy budget would be exceeded."""
 
     exit_code = 15
-    told = "its privacy budget does not allow this study"
 
 
 class LedgerError(ColonnadeError):
     """The ledger cannot be read, written or trusted."""
 
     exit_code = 16
-    told = "its ledger cannot be used"
 
 
 class PrivacyError(ColonnadeError):
@@ -84,7 +85,6 @@ class StorageError(ColonnadeError):
     """A file or standard output cannot be written."""
 
     exit_code = 18
-    told = "it cannot write to its own disk"
     model: object | None = None
     """The model that could not be saved, if that is what was to be written."""
 
@@ -93,18 +93,21 @@ class IdentityError(ColonnadeError):
     """A key, certificate or pinned fingerprint does not match."""
 
     exit_code = 20
+    public = True
 
 
 class ConnectError(ColonnadeError):
     """The coordinator cannot be reached."""
 
     exit_code = 21
+    public = True
 
 
 class PeerLost(ColonnadeError):  # noqa: N818 - reads better than PeerLostError where it is caught
     """A participant was there and is gone."""
 
     exit_code = 22
+    public = True
     spare: str | None = None
     """Its name, where the others can do without it as long as nobody needs more from it."""
 
@@ -113,12 +116,14 @@ class PeerStopped(ColonnadeError):  # noqa: N818
     """A participant ended the study and said why."""
 
     exit_code = 23
+    public = True
 
 
 class ProtocolError(ColonnadeError):
     """A message is malformed or out of turn."""
 
     exit_code = 24
+    public = True
 
 
 class CapacityError(ColonnadeError):
@@ -131,6 +136,7 @@ class ShareError(ColonnadeError):
     """Opened shares do not lie on one polynomial."""
 
     exit_code = 31
+    public = True
 
 
 class Interrupted(BaseException):

@@ -86,6 +86,12 @@ def test_an_export_that_does_not_fit_leaves_nothing_behind(book, tmp_path):
     assert not list(tmp_path.glob("chain*"))
 
 
+def test_a_draft_that_does_not_fit_is_named(study, tmp_path):
+    drafted = tmp_path / "draft.toml"
+    ended = call("schema", "draft", study.folder / "bank" / "bank.csv", "--out", drafted, preexec_fn=no_files)
+    assert f"{drafted} cannot be used: File too large" in one_sentence(ended, StorageError.exit_code)
+
+
 def test_a_run_directory_without_room(study, tmp_path):
     words = ["party", study.path, study.folder / "bank" / "party.toml", "--out", tmp_path / "run"]
     ended = call(*words, preexec_fn=no_files)

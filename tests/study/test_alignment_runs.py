@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade import PCA
-from colonnade.errors import AlignmentError, CapacityError
+from colonnade.errors import NO_PART, AlignmentError, CapacityError
 from colonnade.study import Study
 
 from .conftest import Trial, outcomes, play
@@ -155,16 +155,15 @@ def test_nobody_in_common_ends_a_study_before_anything_is_spent(first):
     assert first.states("bank") == [*states, "released"]
 
 
-def test_a_list_that_is_too_long_ends_a_study_before_anything_is_reserved(first):
+def test_a_list_that_is_too_long_ends_a_study_before_anything_is_spent(first):
     states = first.states("bank")
     padded = written(first, "padded", ('on = "person_id"', f'on = "person_id"\npad_to = {HELD - 9}'))
     ended = outcomes(padded, first.folder / "later" / "padded")
     for name in first.parties:
         assert isinstance(ended[name], CapacityError)
         assert f"at most {HELD - 9} a party: raise pad_to" in str(ended[name])
-    assert "it has more keys than this alignment takes" in str(ended["coordinator"])
-    assert str(HELD) not in str(ended["coordinator"]).replace(str(HELD - 9), "")
-    assert first.states("bank") == states
+    assert NO_PART in str(ended["coordinator"])
+    assert first.states("bank") == [*states, "released"]
 
 
 @pytest.mark.parametrize("mode", ["dh", "helper"])
@@ -174,3 +173,31 @@ def test_a_study_in_which_nobody_learns_who_matched(first, mode):
         assert runs[name]["alignment"]["matched"] is None
         assert runs[name]["alignment"]["hidden"]
     assert runs["coordinator"]["alignment"]["matched"] is None, "the coordinator knows, and does not write it down"
+
+
+@pytest.mark.parametrize("reuse", ["", "reuse = true\n"])
+def test_a_hidden_alignment_does_not_tell_whether_anybody_s_keys_have_changed(first, reuse):
+    """A second study of the same lists and one after a party's list has changed are the same to all the others."""
+    hidden = ('on = "person_id"', f'on = "person_id"\nhidden = true\n{reuse}')
+    kept = {path: path.read_bytes() for path in first.folder.glob("*/alignments/*")}
+    name = f"hidden{len(reuse)}"
+    later(first, f"{name}-first", hidden)
+    same = later(first, f"{name}-same", hidden)
+    table = first.folder / "clinic" / "clinic.csv"
+    text = table.read_text()
+    head, *rows = text.splitlines(keepends=True)
+    table.write_text(head + "".join(rows[:-1]) + rows[-1].replace('"P', '"Q'))  # as long as before
+    changed = later(first, f"{name}-changed", hidden)
+    table.write_text(text)
+    for who in ("coordinator", "bank", "shop"):
+        seen = [run[who]["alignment"] | {"seconds": 0} for run in (same, changed)]
+        assert seen[0] == seen[1]
+        assert not seen[0]["reused"]
+        said = [
+            {peer: counts["messages_received"] for peer, counts in run[who]["traffic"].items()}
+            for run in (same, changed)
+        ]
+        assert said[0] == said[1]
+    for who in ("bank", "shop"):
+        assert events(first, f"{name}-same", who) == events(first, f"{name}-changed", who)
+    assert kept == {path: path.read_bytes() for path in first.folder.glob("*/alignments/*")}

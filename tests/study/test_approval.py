@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.errors import BudgetError, PolicyError
+from colonnade.errors import NO_PART, BudgetError, PolicyError
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, run, run_party
 
@@ -21,10 +21,9 @@ def asking(study):
     return study
 
 
-def told_that_the_policy_refuses(ended):
+def told_that_it_takes_no_part(ended):
     return all(
-        "bank stopped the study: its policy does not allow this study" in ended[name].sentence
-        for name in ("coordinator", "shop", "clinic")
+        f"bank stopped the study: {NO_PART}" in ended[name].sentence for name in ("coordinator", "shop", "clinic")
     )
 
 
@@ -34,7 +33,7 @@ def test_without_a_terminal_a_digest_is_needed(trial):
     ended = study.ends()
     assert ended["bank"].code == PolicyError.exit_code
     assert f"--approve {study.study().digest}`" in ended["bank"].sentence
-    assert told_that_the_policy_refuses(ended)
+    assert told_that_it_takes_no_part(ended)
     assert study.states("bank") == []
 
 
@@ -89,7 +88,7 @@ def test_no_at_the_terminal_and_nothing_leaves_before_the_answer(trial, terminal
     os.write(person, b"n\n")
     ended = study.ends()
     # only now it dialled, to say that it will not take part
-    assert "bank stopped the study: its policy does not allow this study" in ended["coordinator"].sentence
+    assert f"bank stopped the study: {NO_PART}" in ended["coordinator"].sentence
     assert ended["bank"].code == PolicyError.exit_code
     assert "was not approved by bank's operator" in ended["bank"].sentence
     assert study.states("bank") == []

@@ -18,6 +18,8 @@ import pytest
 from colonnade import errors
 from colonnade.cli import show
 from colonnade.cli.publish import publish
+from colonnade.errors import NO_PART
+from colonnade.mpc import Hand, Shares
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, local, run_local
 from colonnade.study.local import Child, first_cause
@@ -26,7 +28,7 @@ from colonnade.wire import Hub, Identity
 OTHERS = ("coordinator", "shop", "clinic")
 
 
-def assert_stopped_by_bank(ended, reason):
+def assert_stopped_by_bank(ended, reason=NO_PART):
     for name in OTHERS:
         assert ended[name].code == errors.PeerStopped.exit_code, ended[name]
         assert f"bank stopped the study: {reason}" in ended[name].sentence
@@ -35,16 +37,17 @@ def assert_stopped_by_bank(ended, reason):
 def test_a_table_that_does_not_fit(trial):
     study = trial()
     study.edit("bank/bank.csv", "employed", "astronaut")
+    study.edit("bank/party.toml", r'^# misfits = "refuse"', 'misfits = "refuse"')
     study.start_bank_last()
     ended = study.ends()
     assert ended["bank"].code == errors.DataError.exit_code
     for part in ("bank.csv", "work", "row"):
         assert part in ended["bank"].sentence
     assert "astronaut" not in ended["bank"].text
-    assert_stopped_by_bank(ended, "its table does not fit its schema; its own log says where")
+    assert_stopped_by_bank(ended)
     assert all("bank.csv" not in ended[name].text for name in OTHERS)
     assert study.run_json("bank")["exit_code"] == errors.DataError.exit_code
-    for name in ("shop", "clinic"):
+    for name in study.parties:
         assert study.states(name) == ["released"]
         assert study.spent(name) == 0
 
@@ -61,6 +64,7 @@ def test_a_table_that_does_not_fit(trial):
 def test_other_tables_that_do_not_fit(trial, pattern, replacement, said):
     study = trial()
     study.edit("bank/bank.csv", pattern, replacement)
+    study.edit("bank/party.toml", r'^# misfits = "refuse"', 'misfits = "refuse"')
     loaded, config = study.study(), PartyConfig.load(study.folder / "bank" / "party.toml")
     with pytest.raises(errors.DataError, match=said):
         config.table(loaded.roster.schemas["bank"], loaded.aligning.plan)
@@ -157,7 +161,7 @@ def test_a_budget_that_is_spent(trial):
     assert ended["bank"].code == errors.BudgetError.exit_code
     for word in ("analyst", "spent", "asked", "left"):
         assert word in ended["bank"].sentence
-    assert_stopped_by_bank(ended, "its privacy budget does not allow this study")
+    assert_stopped_by_bank(ended)
     assert study.spent("bank") == before
     assert study.states("bank") == ["committed"]
     assert not {"approved", "budget reserved", "connected"} & {line["what"] for line in study.happened("bank")}
@@ -183,7 +187,7 @@ def test_a_study_for_other_columns_than_the_policy_allows(trial):
     ended = study.ends()
     assert ended["bank"].code == errors.PolicyError.exit_code
     assert "balance" in ended["bank"].sentence
-    assert_stopped_by_bank(ended, "its policy does not allow this study")
+    assert_stopped_by_bank(ended)
 
 
 def test_a_party_that_is_not_in_the_study(trial):
@@ -275,6 +279,30 @@ def test_a_spare_party_killed_before_the_opening(trial):
     assert study.states(lost) == ["sent"]
 
 
+def test_a_wrong_share_for_one_recipient_leaves_nobody_with_a_model(trial, monkeypatch):
+    """Four seats of which three open: one recipient sees that the shares do not fit, and no other writes a result."""
+    study = trial(rows=100, parties=4, match=False)
+    liar, victim = study.parties[-1], study.parties[0]
+    real = Hand.send_opening
+
+    def send(hand, shares, to):
+        if hand.name != liar:
+            return real(hand, shares, to)
+        wrong = Shares(hand.system.reduce(shares.values + 1.0), shares.degree)
+        real(hand, wrong, [victim])
+        return real(hand, shares, [name for name in to if name != victim])
+
+    monkeypatch.setattr(Hand, "send_opening", send)
+    study.start_all(threads=True)
+    ended = study.ends()
+    assert ended[victim].code == errors.ShareError.exit_code, ended
+    for name in ("coordinator", *study.parties):
+        assert ended[name].code in (errors.ShareError.exit_code, errors.PeerStopped.exit_code), ended[name]
+        assert "do not lie on one polynomial" in ended[name].sentence
+        assert not (study.out(name) / "model.json").exists()
+    assert all(study.states(name) == ["sent"] for name in study.parties)
+
+
 @pytest.mark.slow  # six processes
 def test_a_whole_run_goes_on_without_a_spare_party(trial, monkeypatch):
     study = trial(rows=100, parties=5, match=False, reconnect=0.5)
@@ -314,7 +342,10 @@ def test_an_interrupted_party_tells_the_others(trial):
     study.children["bank"].send_signal(signal.SIGTERM)
     ended = study.ends()
     assert ended["bank"].code == study.run_json("bank")["exit_code"] == 130
-    assert_stopped_by_bank(ended, "it was interrupted by its operator")
+    for name in OTHERS:  # when its operator stops it just before a share leaves, that is a refusal like any other
+        assert ended[name].code == errors.PeerStopped.exit_code, ended[name]
+        said = ended[name].sentence
+        assert said.endswith(f"bank stopped the study: {NO_PART}") or "interrupted by its operator" in said
 
 
 def test_a_terminal_that_closes_gives_an_unsent_reservation_back(trial):
@@ -338,7 +369,7 @@ def test_a_reservation_released_by_hand_stops_the_run_before_anything_is_dealt(t
     ended = study.ends()
     assert ended["bank"].code == errors.LedgerError.exit_code
     assert "entry 1 is released and cannot become sent" in ended["bank"].sentence
-    assert_stopped_by_bank(ended, "its ledger cannot be used")
+    assert_stopped_by_bank(ended)
     whats = [line["what"] for line in study.happened("bank")]
     assert "budget had been released by hand: no share had left" in whats
     assert "first share" not in whats
@@ -357,6 +388,29 @@ def test_a_result_that_cannot_be_saved_says_so_and_stays_spent(trial):
     assert study.states("bank") == ["sent"]
     assert all(ended[name].code == 0 for name in OTHERS), ended
     assert (study.out("shop") / "model.json").exists()
+
+
+NO_ROOM_FOR_A_REPORT = """
+import resource
+from colonnade.cli import main
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, 16_000))
+main()
+"""
+
+
+def test_a_report_that_does_not_fit_is_named_and_the_model_is_whole(trial):
+    study = trial(match=False)
+    study.start("coordinator", script=NO_ROOM_FOR_A_REPORT)
+    study.start(*study.parties, threads=True)
+    ended = study.ends()
+    assert ended["coordinator"].code == errors.StorageError.exit_code, ended
+    said = ended["coordinator"].sentence
+    assert f"the study ended well and {study.out('coordinator') / 'model.json'} is whole" in said
+    assert f"{study.out('coordinator') / 'report.html'} cannot be written: File too large" in said
+    assert "standard output" not in said
+    assert (study.out("coordinator") / "model.json").read_bytes() == (study.out("bank") / "model.json").read_bytes()
+    assert all(ended[name].code == 0 for name in study.parties), ended
 
 
 def test_a_record_with_gaps_does_not_cost_the_result(trial):

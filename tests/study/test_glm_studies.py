@@ -221,6 +221,8 @@ def beyond(rows: list[str]) -> list[str]:
 )
 def test_what_does_not_fit_ends_the_study_before_anything_is_sent(talk, task, change, fails, error, said):
     talk.edit(*change)
+    own = talk.folder / fails / "party.toml"
+    own.write_text(own.read_text().replace('# misfits = "refuse"', 'misfits = "refuse"'))
     study, (other,) = talk.study(task), set(PARTIES) - {fails}
     others = others_of(talk, study, other)
     while not (talk.out(other) / "events.jsonl").exists() or "connected" not in talk.happened(other):

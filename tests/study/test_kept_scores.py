@@ -14,7 +14,7 @@ import pytest
 
 from colonnade.cli import initialise, show
 from colonnade.cli.publish import publish
-from colonnade.errors import BudgetError, ColonnadeError, PolicyError, StudyError
+from colonnade.errors import NO_PART, BudgetError, ColonnadeError, PolicyError, StudyError
 from colonnade.models import Estimator, KeptScores
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
@@ -237,7 +237,7 @@ def test_bad_weights_end_a_question_before_anything_is_spent_or_sent(place):
     with pytest.raises(StudyError, match="chmod 600"):
         run_party(study, place.config("shop"), folder_of(out, "shop"))
     for other in others:
-        assert "its kept weights cannot be used; its own log says why" in other.communicate(timeout=30)[1]
+        assert f"shop stopped the study: {NO_PART}" in other.communicate(timeout=30)[1]
     assert place.spent("shop", "bank") == before
     assert "budget reserved" not in (folder_of(out, "shop") / "events.jsonl").read_text()
 

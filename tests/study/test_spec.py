@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 
@@ -330,8 +331,28 @@ def test_a_run_record_tells_how_it_ended(tmp_path):
     record.fail("DataError", "a sentence", 11)
     assert record.facts["status"] == "failed"
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
-    with pytest.raises(StudyError, match="cannot be used"):
+    with pytest.raises(StorageError, match=r"the run directory .* cannot be written: "):
         RunRecord(tmp_path / "run" / "run.json", participant="a", study="s", digest="d")
+
+
+def test_a_read_only_run_directory_is_a_place_that_cannot_be_written(tmp_path):
+    """The earlier run's files are there and cannot be moved away."""
+    folder = tmp_path / "run"
+    RunRecord(folder, participant="a", study="s", digest="d")
+    for place in (tmp_path, *tmp_path.parents):
+        if place.stat().st_uid == os.geteuid() and place.stat().st_mode & 0o077 == 0:
+            place.chmod(0o755)  # or another user could not even look
+    folder.chmod(0o555)
+    was = os.geteuid()
+    try:
+        if was == 0:
+            os.seteuid(65534)  # nothing is read-only to root
+        with pytest.raises(StorageError, match=r"the run directory .* cannot be written: Permission denied") as refused:
+            RunRecord(folder, participant="a", study="s", digest="d")
+    finally:
+        os.seteuid(was)
+        folder.chmod(0o755)
+    assert refused.value.exit_code == 18
 
 
 def test_a_line_that_cannot_be_written_ends_a_run_only_before_it_is_paid_for(tmp_path):

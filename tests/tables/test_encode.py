@@ -194,9 +194,9 @@ def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) ->
     matrix, report = encode_columns(pa.table(cells), schema)
     for index, (name, column) in enumerate(columns.items()):
         alone = np.zeros((rows, 1))
-        missing, clipped = encode_column(cells[name], column, Place("table", name, range(1, rows + 1)), alone)
+        missing, clipped, misfits = encode_column(cells[name], column, Place("table", name, range(1, rows + 1)), alone)
         np.testing.assert_array_equal(matrix[:, index], alone[:, 0])
-        assert (report.missing.get(name, 0), report.clipped.get(name, 0)) == (missing, clipped)
+        assert (report.missing.get(name, 0), report.clipped.get(name, 0), 0) == (missing, clipped, misfits)
 
 
 @pytest.mark.parametrize("kind", [*FLOATS, *WHOLE])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost
-from colonnade.wire import Certificate, Hub, Identity, certificates, dial
+from colonnade.wire import Certificate, Hub, Identity, certificates, dial, hub_probe, probe, tls
 
 NAMES = ("bank", "coordinator", "shop")
 
@@ -155,3 +155,37 @@ def test_a_killed_or_frozen_process_is_noticed(people: Any, tmp_path: Path, how:
             shop.wait()
             bank.close()
             coordinator.close()
+
+
+class _Ahead(datetime):
+    """A clock that is 25 hours ahead."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return datetime.now(tz) + timedelta(hours=25)
+
+
+def test_a_participant_whose_clock_is_ahead_is_told_to_compare_clocks(people: Any, hub: Hub, monkeypatch: Any) -> None:
+    """The hub refuses a certificate that is not valid yet, and says nothing; the times tell why."""
+    for module in (certificates, hub_probe, tls):
+        monkeypatch.setattr(module, "datetime", _Ahead)
+    with pytest.raises(IdentityError, match=r"does not accept .* this machine's clock says .*: compare the clocks"):
+        probe(hub.address, people.bank, people.pins["coordinator"], 5.0)
+
+
+def test_a_participant_whose_clock_is_behind_is_told_to_compare_clocks(people: Any, monkeypatch: Any) -> None:
+    """By its clock the certificate with which the hub answers is not valid yet."""
+    with monkeypatch.context() as ahead:
+        ahead.setattr(certificates, "datetime", _Ahead)
+        hub = Hub(people.coordinator, people.pins).start()
+    try:
+        with pytest.raises(IdentityError, match=r"certificate with which coordinator answers is not valid .*not yet"):
+            probe(hub.address, people.bank, people.pins["coordinator"], 5.0)
+    finally:
+        hub.stop()
+
+
+def test_a_stranger_is_not_told_to_look_at_its_clock(people: Any, hub: Hub) -> None:
+    with pytest.raises(IdentityError, match="does not accept") as refused:
+        probe(hub.address, Identity.create("bank"), people.pins["coordinator"], 5.0)
+    assert "clock" not in str(refused.value)

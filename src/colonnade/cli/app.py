@@ -146,7 +146,7 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json =
     say(show.preflight(preflight(loaded)))
     configs = list(local_configs(loaded).values())
     about(study, *(own.path for own in configs))
-    say_news(configs)
+    say_news(loaded, configs)
     approved = approval_for_all(loaded, configs, approve, mute=json)
     with progress_bar(not json) as progress:
         folders = run_local(loaded, folder, progress=progress, approve=approved)
@@ -215,7 +215,7 @@ def party(
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
         say(show.asked(own.name, preflight(loaded)))
-    say_news([own])
+    say_news(loaded, [own])
     approved = approval([own], approve, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
@@ -224,9 +224,10 @@ def party(
         told = model.summary() if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / KEPT
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
-        done = [*show.common(loaded, record), *show.lost(record), *told, *kept, f"done; the record is in {folder}"]
+        done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
+        done.append(f"done; the record is in {folder}")
         facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
-        facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost")}
+        facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
         facts |= {"kept": str(own_file)} if kept else {}
         emit(facts) if json else say("\n".join(done))
 

@@ -28,16 +28,22 @@ class Question:
             if config.ledger.is_file():
                 left = config.book().left(config.caps, config.periods)
                 say(f"{config.name}'s ledger before this study:\n{book.left(left)}\n")
+            say(f"{config.schema_news(study)}\n")
         who = ", ".join(config.name for config in self.configs)
         return answered(f"Take part in {study.name!r} ({study.digest}) at this cost, as {who}?")
 
 
-def say_news(configs: Sequence[PartyConfig]) -> None:
-    """Print warnings about the ledgers; one that cannot be read leads to an error later."""
+def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
+    """Print warnings about ledgers and about schemas that nobody will be asked about.
+
+    A ledger that cannot be read leads to an error later, and so does a study of others.
+    """
     for config in configs:
         with suppress(LedgerError):
             if (news := config.ledger_news) is not None:
                 say(news)
+        if config.approval == "auto-within-budget" and config.name in study.schemas and not config.pins_schema(study):
+            say(config.schema_news(study))
 
 
 def answered(question: str) -> bool:

@@ -20,6 +20,7 @@ from colonnade.audit import Game, games, subject, subjects, twins
 from colonnade.audit.verdict import Verdict, judge
 from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import StorageError
+from colonnade.models import files
 from colonnade.privacy.statement import rounded_up
 from colonnade.report.audit_plot import NAME, write_audit
 from colonnade.study import Study
@@ -48,7 +49,7 @@ def audit(name: str | None, samples: int, with_twins: bool, seed: int | None, ou
     facts = {"audited": name, "seed": number, "games": [verdict.to_dict() for verdict in verdicts]}
     facts |= {"without_twins": without} if with_twins else {}
     page = write_audit(out, f"Audit of {title}", verdicts)
-    (out / _FIGURES).write_text(plain_json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    files.write_whole(out / _FIGURES, (plain_json.dumps(facts, indent=1) + "\n").encode())
     emit(facts | {"out": str(out)}) if json else say(_show(verdicts, without, page, number))
     if not all(verdict.good for verdict in verdicts):
         raise typer.Exit(1)

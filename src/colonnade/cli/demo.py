@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.csv
 
 from colonnade.cli import initialise, show
-from colonnade.cli.output import say
+from colonnade.cli.output import say, writing
 from colonnade.cli.publish import publish
 from colonnade.errors import StudyError
 from colonnade.models import Roster
@@ -128,7 +128,8 @@ def _make_room(out: Path) -> None:
         for name in FILES:
             (out / name).unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
-    (out / _MARK).write_text("colonnade demo may replace what it wrote here\n", encoding="utf-8")
+    with writing(out / _MARK):
+        (out / _MARK).write_text("colonnade demo may replace what it wrote here\n", encoding="utf-8")
 
 
 def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Sequence[Mode] = ("dh",)) -> Path:
@@ -136,11 +137,13 @@ def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Seq
     (folder / "schemas").mkdir(parents=True)
     parties = ""
     for name, schema in schemas.items():
-        schema.save(folder / "schemas" / f"{name}.toml")
+        with writing(folder / "schemas" / f"{name}.toml"):
+            schema.save(folder / "schemas" / f"{name}.toml")
         initialise.party(name, folder / name, f"{name}.csv", PERSON_ID, "auto-within-budget", align)
         parties += f'\n[parties.{name}]\nschema = "schemas/{name}.toml"\n'
     study = folder / "STUDY.toml"
-    study.write_text(template.format(port=_free_port(), parties=parties), encoding="utf-8")
+    with writing(study):
+        study.write_text(template.format(port=_free_port(), parties=parties), encoding="utf-8")
     initialise.trial(study)
     return study
 

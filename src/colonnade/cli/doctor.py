@@ -17,6 +17,7 @@ from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
+from colonnade.study.policy import ended_early
 from colonnade.study.run import load_identity
 from colonnade.tables import Table
 from colonnade.wire import probe
@@ -57,6 +58,7 @@ def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     yield _tried("policy", lambda: _policy(study, config))
     if config.name not in study.roster.schemas:
         return
+    yield _schema(study, config)
     yield _tried("key", lambda: _key(study, config))
     yield from _table(study, config)
     if (kept := study.estimator().brings) is not None:
@@ -84,6 +86,12 @@ def _policy(study: Study, config: PartyConfig) -> str:
     return f'{config.name} may take part; approval = "{config.approval}"'
 
 
+def _schema(study: Study, config: PartyConfig) -> Check:
+    """Whether somebody will read a schema that the policy does not name."""
+    unread = config.approval == "auto-within-budget" and not config.pins_schema(study)
+    return Check("schema", "unsure" if unread else "good", config.schema_news(study))
+
+
 def _key(study: Study, config: PartyConfig) -> str:
     load_identity(config.key, config.name, study.certificates())
     mode = config.key.stat().st_mode & 0o777
@@ -98,11 +106,19 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
     except ColonnadeError as error:
         yield Check("table", "bad", str(error))
         return
-    yield Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
+    yield _fit(table, config)
     if task is None and study.task.rows_fixed:
         yield _count(table.rows, study.task.rows_limit)
     if task is not None:
         yield _tried("keys", lambda: _keys(task, table))
+
+
+def _fit(table: Table, config: PartyConfig) -> Check:
+    """Whether all cells fit the schema; a study maps the others, and only their owner is told."""
+    if not (odd := table.report.misfit_lines()):
+        return Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
+    found = "; ".join(odd)
+    return Check("table", "unsure", f"{table.rows} rows of {config.data}; {found}: `colonnade schema check` names rows")
 
 
 def _kept(study: Study, config: PartyConfig) -> str:
@@ -135,7 +151,8 @@ def _ledger(config: PartyConfig) -> Check:
 
 def _whole(book: Ledger) -> str:
     book.verify()
-    return f"{book.path} is whole, {len(book.entries())} entries; head {book.head}"
+    early = ended_early(book.entries())
+    return f"{book.path} is whole, {len(book.entries())} entries, {early} of them ended early; head {book.head}"
 
 
 def _budget(study: Study, config: PartyConfig) -> str:

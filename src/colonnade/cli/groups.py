@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from colonnade.cli.output import Json, emit, pour, say
+from colonnade.cli.output import Json, emit, pour, say, writing
 from colonnade.errors import ColonnadeError, PolicyError
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
@@ -162,11 +162,24 @@ def schema_draft(
     target = out or file.with_suffix(".toml")
     if target.exists():
         raise ColonnadeError(f"{target} is there already; choose another place with --out")
-    target.write_text(draft_schema(file, id=id), encoding="utf-8")
+    drafted = draft_schema(file, id=id)
+    with writing(target):
+        target.write_text(drafted, encoding="utf-8")
     if json:
         emit({"schema": str(target)})
     else:
         say(f"wrote {target}: replace every bound marked `drafted` by one everybody may know, then delete the mark")
+
+
+@schema_app.command("digest")
+def schema_digest(
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA.toml", help="A schema.")], json: Json = False
+) -> None:
+    """Print the digest by which a party's policy names a schema it agrees to."""
+    from colonnade.tables import Schema
+
+    found = Schema.load(schema).digest
+    emit({"schema": str(schema), "digest": found}) if json else say(found)
 
 
 @schema_app.command("check")

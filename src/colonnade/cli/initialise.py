@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from colonnade.cli.output import writing
 from colonnade.errors import IdentityError, LedgerError, StudyError
 from colonnade.models import kinds
 from colonnade.protocols.align import Mode
@@ -22,6 +23,7 @@ data = {data}
 id = {id:<27}# delete this line if the table has no such column
 key = "{name}.key"
 ledger = "ledger.sqlite"
+# misfits = "refuse"            # do not take part if a cell is not in the schema; by default it is mapped and counted
 # kept = "kept.json"            # {name}'s own weights of a model, for studies of kind "glm-scores"
 
 # Where {name} keeps the keys by which a study with [align] recognises people, if its columns have other names than the
@@ -39,6 +41,7 @@ columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree
 # hidden = true                 # take part only where no party learns who matched
+# schemas = ["DIGEST"]          # the only schemas that {name} agrees to, as `colonnade schema digest` prints them
 
 [policy.budget]
 delta = 1e-5
@@ -46,6 +49,11 @@ delta = 1e-5
 # alone; above the threshold of a study nothing is promised, whatever stands here. All others together are always
 # capped, by `others`, or else by the largest of these.
 epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
+
+# Studies that end early tell whoever asked that they did. After so many of them, no more studies.
+# [policy.failures]
+# at_most = 20
+# days = 30
 
 # A brake besides: the most that may be learned within so many days. Any number of these; none is in force yet.
 # [[policy.periods]]
@@ -83,7 +91,8 @@ def party(
         quoted = {"data": json.dumps(data), "id": json.dumps(id), "align": json.dumps(list(align))}
         others = ", ".join(f'"{row.kind}"' for row in kinds.rows() if row.section and row.kind != "pca")
         text = PARTY_TEMPLATE.format(name=name, approval=approval, others=others, **quoted)
-        config.write_text(text, encoding="utf-8")
+        with writing(config):
+            config.write_text(text, encoding="utf-8")
     return made | {"config": str(config)}
 
 
@@ -99,7 +108,8 @@ def pins(study: Path) -> dict[str, str]:
         if certificate.name != name:
             raise IdentityError(f"{path} is the certificate of {certificate.name}, not of {name}")
         found[name] = certificate.fingerprint
-    write_pins(study, found)
+    with writing(study):
+        write_pins(study, found)
     return found
 
 

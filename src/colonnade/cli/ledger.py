@@ -20,6 +20,7 @@ from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.observers import COORDINATOR, OTHERS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
+from colonnade.study.policy import ended_early
 
 COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "people", "hash", "line")
 _SHOWN = 12
@@ -39,6 +40,7 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
         "entries": [
             {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
         ],
+        "ended_early": ended_early(entries),
         "totals": {who: finite(totals[who]) for who in sorted(totals, key=_row)},
     }
     if policy is not None:
@@ -46,6 +48,8 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
             {"observer": c.who, "days": c.days, "delta": c.delta, "cap": c.epsilon, "spent": finite(c.spent),
              "left": c.left} for c in book.left(policy.caps, policy.periods)
         ]  # fmt: skip
+        limit = policy.content.policy.failures
+        found["failures"] = {"days": limit.days, "at_most": limit.at_most, "ended_early": _early(book, policy)}
     return found
 
 
@@ -57,12 +61,16 @@ def text(book: Ledger, delta: float, days: float | None, policy: PartyConfig | N
         for e in known["entries"]
     ]
     lines = lines or ["no study yet" if days is None else f"no study in the last {days:g} days"]
+    if known["ended_early"]:
+        lines += ["", f"{known['ended_early']} of these ended early, or have not ended"]
     if known["totals"]:
         lines += ["", f"learned {'in all' if days is None else f'in {days:g} days'}, at delta {delta:g}:"]
         totals = {who: math.inf if total is None else total for who, total in known["totals"].items()}
         lines += _few([(who, total, f"  {_name(who):<24} {rounded_up(total)}") for who, total in totals.items()])
     if policy is not None:
         lines += ["", f"left under {policy.path}:", left(book.left(policy.caps, policy.periods))]
+        limit = policy.content.policy.failures
+        lines += [f"  {_early(book, policy)} of at most {limit.at_most} studies ended early in {limit.days:g} days"]
     unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"
     return "\n".join([*lines, "", f"head {known['head']}{unchained}"])
 
@@ -136,3 +144,7 @@ def reserved(book: Ledger, number: int) -> Entry:
     if entry.state != "reserved":
         raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released")
     return entry
+
+
+def _early(book: Ledger, policy: PartyConfig) -> int:
+    return ended_early(book.entries(days=policy.content.policy.failures.days))

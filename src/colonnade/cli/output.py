@@ -85,6 +85,16 @@ def emit(value: Any) -> None:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name the file that is written here in an error of a full disk, which does not know it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
 def _standard_output() -> Iterator[None]:
     try:
         yield
@@ -109,7 +119,7 @@ def complain(error: BaseException) -> int:
     elif isinstance(error, Interrupted):
         message, code = "interrupted", error.exit_code
     elif isinstance(error, OSError) and (error.errno in _NO_ROOM or error.filename is not None):
-        message = f"{error.filename or 'standard output'} cannot be used: {error.strerror}"
+        message = f"{error.filename or 'a file'} cannot be used: {error.strerror}"
         code = StorageError.exit_code if error.errno in _NO_ROOM else StudyError.exit_code
     else:
         message = f"this is a fault of Colonnade ({type(error).__name__}); set COLONNADE_DEBUG=1 to see where"

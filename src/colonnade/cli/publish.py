@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade.models import Estimator
+from colonnade.errors import StorageError
+from colonnade.models import Estimator, files
 from colonnade.models.kinds import section_of
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
@@ -44,9 +45,13 @@ def publish(
     run["parties"] = people
     if evaluation:
         run["evaluation"] = dict(evaluation)
-    (out / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     model = Estimator.load(out / "model.json")
-    write_report(out, run, study.statement, model, section_of(model.kind), evaluation)
+    try:
+        files.write_whole(out / "run.json", (json.dumps(run, indent=1) + "\n").encode())
+        write_report(out, run, study.statement, model, section_of(model.kind), evaluation)
+    except StorageError as error:
+        whole = f"the study ended well and {out / 'model.json'} is whole, but"
+        raise StorageError(f"{whole} {error}: the result is paid for, so do not run the study again") from None
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
 
 

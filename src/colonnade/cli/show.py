@@ -20,6 +20,7 @@ from colonnade.report.alignment import people
 from colonnade.study import Preflight, Study
 from colonnade.study.alignment.figures import Alignment
 from colonnade.study.preflight import RunFigures
+from colonnade.tables import Report
 
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
@@ -208,6 +209,11 @@ def common(study: Study, run: Mapping[str, Any]) -> list[str]:
 def lost(run: Mapping[str, Any]) -> list[str]:
     """A line that names the parties that were lost, if there are any."""
     return [f"went on without {', '.join(names)}"] if (names := run.get("lost")) else []
+
+
+def misfits(run: Mapping[str, Any]) -> list[str]:
+    """Lines for the party itself: the columns with cells that its schema has no place for, if there are any."""
+    return Report(misfits=run.get("misfits", {})).misfit_lines()
 
 
 def checks(found: Sequence[Check]) -> str:

@@ -34,6 +34,14 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all. Raises a StorageError that names it."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+
+
 def replace_private(path: Path, content: bytes) -> None:
     """Write a private file as a whole or not at all; other users can never read it. Raises a StorageError."""
     try:

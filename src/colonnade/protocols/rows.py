@@ -9,16 +9,16 @@ hidden, the owners' lists differ, and owners compare which universe their slots 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, StudyError
+from colonnade.errors import CapacityError, ColonnadeError, StudyError
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
@@ -125,7 +125,7 @@ def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) 
     me.link(COORDINATOR).send("rows", rows=size, digest=digest(salt, ids))
     problem = str(me.link(COORDINATOR).recv("rows-verdict")["problem"])
     if problem:
-        raise StudyError(problem[:_LONGEST_VERDICT])
+        raise _known_to_all(StudyError(problem[:_LONGEST_VERDICT]))
     return _checked(size, task.rows_limit, hidden)
 
 
@@ -133,11 +133,11 @@ def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
     answers = {owner: me.link(owner).recv("rows") for owner in task.owners}
     first = task.owners[0]
-    problem = next((mismatch(first, answers[first], o, a) for o, a in answers.items() if a != answers[first]), "")
+    problem = next((mismatch(first, owner) for owner, answer in answers.items() if answer != answers[first]), "")
     for owner in task.owners:
         me.link(owner).send("rows-verdict", problem=problem)
     if problem:
-        raise StudyError(problem)
+        raise _known_to_all(StudyError(problem))
     return _checked(int(answers[first]["rows"]), task.rows_limit, hidden)
 
 
@@ -155,17 +155,20 @@ def block_sizes(rows: int, step: int) -> list[int]:
 
 
 def _checked(rows: int, most: int, hidden: bool) -> int:
-    """The number of rows, if it is not zero and not more than the task allows."""
+    """The number of rows, if it is not zero and not more than the task allows; the errors do not tell it."""
     if not rows:
-        raise CapacityError("the tables have no rows in common, so there is nothing to compute")
-    if hidden and rows > most:
-        raise CapacityError(
-            f"the lists of all parties have {rows} rows together, which count while nobody knows who matched, and the "
-            f"study allows 1 to {most}: raise rows_at_most"
-        )
+        raise _known_to_all(CapacityError("the tables have no rows in common, so there is nothing to compute"))
     if rows > most:
-        raise CapacityError(f"the tables have {rows} rows and the study allows 1 to {most}: raise rows_at_most")
+        which = "lists of all parties together, which count while nobody knows who matched," if hidden else "tables"
+        said = f"the {which} have more rows than the study allows ({most}): raise rows_at_most"
+        raise _known_to_all(CapacityError(said))
     return rows
+
+
+def _known_to_all(error: ColonnadeError) -> ColonnadeError:
+    """An error that every participant finds out by itself from this exchange."""
+    error.public = True
+    return error
 
 
 def digest(salt: bytes, ids: Sequence[str]) -> bytes:
@@ -177,15 +180,9 @@ def digest(salt: bytes, ids: Sequence[str]) -> bytes:
     return state.digest()
 
 
-def mismatch(first: str, own: Mapping[str, Any], owner: str, answer: Mapping[str, Any]) -> str:
-    """The sentence about two lists that differ, for everyone; it names no person."""
-    if own.get("rows") != answer.get("rows"):
-        return (
-            f"{first} and {owner} do not hold the same people: {first} has {own.get('rows')} rows and {owner} has "
-            f"{answer.get('rows')}; let the study align them ([align] in the study file, or align(on=...)), or bring "
-            "both tables to the same ids"
-        )
+def mismatch(first: str, owner: str) -> str:
+    """The sentence about two lists that differ, for everyone; it names no person and no number."""
     return (
-        f"{first} and {owner} have equally many rows but different ids; check that both use the same id column, "
-        "written the same way, or let the study align them ([align] in the study file, or align(on=...))"
+        f"{first} and {owner} do not hold the same people under the same ids: let the study align them ([align] in the "
+        "study file, or align(on=...)), or bring both tables to the same ids, written the same way"
     )

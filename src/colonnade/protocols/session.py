@@ -1,4 +1,9 @@
-"""One participant's part in one run, over any transport: wait for all, run the program, tell all if it failed."""
+"""One participant's part in one run, over any transport: wait for all, run the program, end together.
+
+If it fails, all are told one sentence. Before a party's first share has left, that sentence is always the same: whether
+it takes part, and why not, may depend on one cell of its table. Afterwards it is another fixed sentence. Only a message
+that says nothing but what all participants see (who is lost, whose message is malformed) is told as it is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
-from colonnade.errors import ColonnadeError, Interrupted, PeerLost
+from colonnade.errors import CANNOT_GO_ON, NO_PART, ColonnadeError, Interrupted, PeerLost
 from colonnade.mpc import Link, accelerator
 from colonnade.privacy.events import Event
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
@@ -15,6 +20,7 @@ from colonnade.protocols.task import Playable
 from colonnade.wire import Counters
 
 Result = TypeVar("Result")
+_BY_HAND = (KeyboardInterrupt, Interrupted)
 
 
 class Place(Protocol):
@@ -71,24 +77,26 @@ def play(
     before_sharing: Callable[[], None] | None = None,
 ) -> Played[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data."""
+    shares_left = place.name == COORDINATOR  # which has no table, and nothing to keep to itself
+
+    def announce() -> None:
+        nonlocal shares_left
+        if before_sharing is not None:
+            before_sharing()
+        shares_left = True
+
     try:
         accelerator.chosen()
         import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
-        role = _role(place, task, progress, before_sharing)
+        role = _role(place, task, progress, announce)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
         _assemble(role, owners)
         place.tolerate(name for name in spare(task) if name != place.name)
         result = program(role)
-        _dismiss(role, owners, lasting=bool(spare(task)))
-    except ColonnadeError as error:
-        place.abort(error.for_peers)
-        raise
-    except (KeyboardInterrupt, Interrupted):
-        place.abort("it was interrupted by its operator")
-        raise
+        _end_together(role, owners)
     except BaseException as error:
-        place.abort(f"an internal error ({type(error).__name__}); its own log says more")
+        place.abort(_reason(error, shares_left=shares_left))
         raise
     finally:
         place.close()
@@ -113,7 +121,7 @@ def partners(name: str, everyone: Iterable[str], task: Playable) -> list[str]:
     return [peer for peer in everyone if peer != name and (name in central or peer in central)]
 
 
-def _role(place: Place, task: Playable, progress: Progress, before_sharing: Callable[[], None] | None) -> Role:
+def _role(place: Place, task: Playable, progress: Progress, before_sharing: Callable[[], None]) -> Role:
     kind = Coordinator if place.name == COORDINATOR else Owner
     links = {peer: place.channel(peer) for peer in place.peers}
     return kind(
@@ -139,19 +147,32 @@ def _assemble(me: Role, owners: Sequence[str]) -> None:
         me.link(owner).send("go")
 
 
-def _dismiss(me: Role, owners: Sequence[str], *, lasting: bool) -> None:
-    """Keep the coordinator, which passes messages on, until all owners have ended if they may end later than it.
+def _end_together(me: Role, owners: Sequence[str]) -> None:
+    """Wait until every owner has all that it was to have, so that nobody writes a result down that others refuse.
 
-    That is so without a committee, and if each owner decides for itself that another one is lost (``lasting``).
+    The coordinator, which passes messages on, stays until all have said so. Owners that are lost are not waited for,
+    if the others could do without them.
     """
-    if me.hand.committee.seats and not lasting:
-        return
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("done")
+        me.link(COORDINATOR).recv("all-done")
         return
+    there = []
     for owner in owners:
         try:
             me.link(owner).recv("done")
+            there.append(owner)
         except PeerLost as error:
             if error.spare is None:
                 raise
+    for owner in there:
+        me.link(owner).send("all-done")
+
+
+def _reason(error: BaseException, *, shares_left: bool) -> str:
+    """What the others are told."""
+    if isinstance(error, ColonnadeError) and (error.public or shares_left):
+        return error.for_peers
+    if not shares_left:
+        return NO_PART
+    return "it was interrupted by its operator" if isinstance(error, _BY_HAND) else CANNOT_GO_ON

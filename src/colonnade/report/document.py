@@ -42,5 +42,5 @@ def document(title: str, header: Sequence[object], main: Sequence[object], sheet
 
 def write_document(target: Path, text: str) -> Path:
     """Write the file as a whole or not at all, and return its path."""
-    files.replace_file(target, text.encode())
+    files.write_whole(target, text.encode())
     return target

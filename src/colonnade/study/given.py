@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import ColonnadeError, StudyError
+from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.planner import Planner
 from colonnade.models.prediction import features
@@ -31,18 +29,17 @@ def without_label(model: Any, party: str, schema: Schema) -> Schema:
 
 
 def bring(model: Estimator, party: str, kept: Path | None, config: Path) -> None:
-    """Give a model what this party kept of an earlier study; errors that others see do not name the path."""
+    """Give a model what this party kept of an earlier study."""
     if model.brings is None:
         return
-    with _private(model.brings):
-        if kept is None:
-            raise StudyError(
-                f"{config.name} of {party} names no kept {model.brings}, which this study is about: add "
-                f'kept = "PATH", the kept.json that {party} wrote when the model was fitted'
-            )
-        model.bring(kept, party)
-        if os.name == "posix" and kept.stat().st_mode & 0o077:
-            raise StudyError(f"{kept} can be read by others, and holds private {model.brings}: run `chmod 600 {kept}`")
+    if kept is None:
+        raise StudyError(
+            f"{config.name} of {party} names no kept {model.brings}, which this study is about: add "
+            f'kept = "PATH", the kept.json that {party} wrote when the model was fitted'
+        )
+    model.bring(kept, party)
+    if os.name == "posix" and kept.stat().st_mode & 0o077:
+        raise StudyError(f"{kept} can be read by others, and holds private {model.brings}: run `chmod 600 {kept}`")
 
 
 def check_folder(model: Estimator, kept: Path | None, out: Path) -> None:
@@ -51,12 +48,3 @@ def check_folder(model: Estimator, kept: Path | None, out: Path) -> None:
         raise StudyError(
             f"the kept {model.brings} lie in {out}, whose files a new run moves away: choose another --out"
         )
-
-
-@contextmanager
-def _private(what: str) -> Iterator[None]:
-    try:
-        yield
-    except ColonnadeError as error:
-        error.told = f"its kept {what} cannot be used; its own log says why"
-        raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
+from colonnade.privacy import Budget, Entry, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
@@ -22,6 +22,7 @@ from colonnade.study.given import bring
 from colonnade.study.keys import Part
 from colonnade.study.spec import BudgetPart, Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.encode import Misfits
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
 Approval = Literal["ask", "auto-within-budget", "never"]
@@ -40,6 +41,16 @@ class PeriodPart(CapPart):
     days: float = Field(gt=0, le=MOST_DAYS, strict=True)
 
 
+class FailuresPart(Part):
+    """``[policy.failures]``: how many studies may end early within so many days, before this party takes no more part.
+
+    That a study ended early, and when, is visible to everybody, and no epsilon bounds what it tells.
+    """
+
+    at_most: int = Field(default=20, ge=1, strict=True)
+    days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
+
+
 class PolicyPart(Part):
     """``[policy]``: which studies this party takes part in."""
 
@@ -49,8 +60,10 @@ class PolicyPart(Part):
     exact: tuple[str, ...] = ()
     align: tuple[Mode, ...] = ("dh",)
     hidden: bool = Field(default=False, strict=True)
+    schemas: tuple[str, ...] | None = None
     budget: CapPart
     periods: tuple[PeriodPart, ...] = ()
+    failures: FailuresPart = Field(default_factory=FailuresPart)
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -58,6 +71,13 @@ class PolicyPart(Part):
         if columns != "all" and not isinstance(columns, list | tuple):
             raise ValueError('must be "all", or a list of columns')
         return columns
+
+    @field_validator("schemas")
+    @classmethod
+    def _digests(cls, schemas: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in schemas or ()):
+            raise ValueError("must be a list of digests of 64 hexadecimal digits, as `colonnade schema digest` prints")
+        return schemas
 
 
 class KeyColumnPart(Part):
@@ -87,6 +107,7 @@ class PartyFile(Part):
 
     name: str
     data: str
+    misfits: Misfits = "map"
     id: str | None = Field(default=None, min_length=1)
     keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
     key: str
@@ -100,6 +121,11 @@ class PartyFile(Part):
         if text is not None and (not text.isprintable() or not text.strip()):
             raise ValueError("must be a path: not empty, and without control characters")
         return text
+
+
+def ended_early(entries: Iterable[Entry]) -> int:
+    """How many of these studies did not end well, or have not ended; notes of the clock are no studies."""
+    return sum(entry.state != "committed" for entry in entries if entry.digest)
 
 
 @dataclass(frozen=True)
@@ -201,7 +227,10 @@ class PartyConfig:
         return str(getattr(approve, "how", "the calling program"))
 
     def table(self, schema: Schema, plan: KeyPlan | None = None) -> Table:
-        """The party's table, checked row by row before anything is sent; with keys if the study aligns people."""
+        """The party's table, checked row by row before anything is sent; with keys if the study aligns people.
+
+        Cells that the schema has no place for are mapped and counted, or an error if the party's file says so.
+        """
         if plan is None and self.content.id is None:
             raise StudyError(
                 f"{self.path.name} of {self.name} names no id column, and the study has no [align]: "
@@ -209,7 +238,8 @@ class PartyConfig:
             )
         given = {name: KeyColumn(part.column, part.format) for name, part in self.content.keys.items()}
         columns = None if plan is None else key_columns(plan.keys, given, self.content.id, str(self.path))
-        table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns)
+        way = self.content.misfits
+        table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns, misfits=way)
         table.check()
         return table
 
@@ -245,8 +275,10 @@ class PartyConfig:
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
             )
+        self._check_schema(study)
         self._check_exact(study)
         self._check_align(study)
+        self._check_failures()
 
     def charged(self, study: Study) -> tuple[Event, ...]:
         """The events that are charged to this party: all but those that are opened to this party alone."""
@@ -278,9 +310,52 @@ class PartyConfig:
             return f"ledger {self.ledger} was never chained: this study chains it as it stands"
         return None
 
+    def pins_schema(self, study: Study) -> bool:
+        """Whether the policy names the schema that the study has for this party."""
+        return study.schemas[self.name].digest in (self.content.policy.schemas or ())
+
+    def schema_news(self, study: Study) -> str:
+        """A sentence about the schema that the study has for this party: its digest, and whether the policy names it.
+
+        Who writes the schema decides what becomes of every cell, so a new one should be read before it is agreed to.
+        """
+        digest, file = study.schemas[self.name].digest, study.content.parties[self.name].schema_file
+        if self.pins_schema(study):
+            return f"{self.name}'s schema in this study, {digest}, is one that {self.path.name} names"
+        news = f"{self.name}'s schema in this study is new: {self.path.name} does not name {digest} under `schemas`"
+        if self.approval == "auto-within-budget":
+            return f"{news} and approves by itself, so whoever writes a study decides what becomes of a cell; name it"
+        return f"{news}, so read {file} before you agree"
+
+    @property
+    def failed(self) -> int:
+        """How many studies did not end well, or have not ended, within the days that the policy counts."""
+        if not self.ledger.exists():
+            return 0
+        return ended_early(Ledger(self.ledger).entries(days=self.content.policy.failures.days))
+
     def _check_open(self) -> None:
         if self.approval == "never":
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
+
+    def _check_schema(self, study: Study) -> None:
+        """Raise an error for another schema than those that the policy names, if it names any."""
+        if self.content.policy.schemas is not None and not self.pins_schema(study):
+            raise PolicyError(
+                f"study {study.name!r} has a schema for {self.name} that its policy does not name, of digest "
+                f"{study.schemas[self.name].digest}: read {study.content.parties[self.name].schema_file}, and add the "
+                f"digest to `schemas` in {self.path.name} if you agree"
+            )
+
+    def _check_failures(self) -> None:
+        """Raise an error if too many studies ended early: each of them may have told whoever asked something."""
+        limit, failed = self.content.policy.failures, self.failed
+        if failed >= limit.at_most:
+            raise PolicyError(
+                f"{failed} studies of {self.name} did not end well within {limit.days:g} days, and its policy allows "
+                f"{limit.at_most}: look at them with `colonnade ledger show {self.ledger}`, and raise at_most of "
+                f"[policy.failures] in {self.path.name} if you know why they failed"
+            )
 
     def _check_exact(self, study: Study) -> None:
         """Raise an error for exact answers to a party that the policy does not name: no epsilon covers them."""

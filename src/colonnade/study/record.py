@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import StorageError, StudyError
+from colonnade.errors import StorageError
 from colonnade.models import files
 from colonnade.privacy import Statement
 
@@ -36,7 +36,7 @@ class RunRecord:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._put_earlier_away()
         except OSError as error:
-            raise StudyError(f"the run directory {self.folder} cannot be used: {error.strerror}") from None
+            raise StorageError(f"the run directory {self.folder} cannot be written: {error.strerror}") from None
         self._paid = False
         self.lost: str | None = None
         self._started = time.monotonic()

@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import ColonnadeError, Interrupted, LedgerError, PeerStopped, StorageError, StudyError
+from colonnade.errors import NO_PART, ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.files import replace_private
 from colonnade.privacy import Entry, Ledger
@@ -22,6 +22,7 @@ from colonnade.study.given import check_folder
 from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import KEPT, RunRecord
 from colonnade.study.spec import Study
+from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
 
 _EXCUSE_SECONDS = 5.0
@@ -30,9 +31,11 @@ _EXCUSE_SECONDS = 5.0
 def run_party(
     study: Study, config: PartyConfig, out: Path, progress: Progress = silent, *, approve: Approve | None = None
 ) -> Estimator:
-    """Take part as an owner: check everything on this machine, ask for approval, reserve the budget, then join.
+    """Take part as an owner: check policy and budget, ask for approval, reserve the budget, open the table, then join.
 
-    ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
+    Nothing about the table is looked at before the study is approved and reserved, so that whoever wrote the study
+    learns nothing about it for free; and whatever stops this party before its first share, the others are told the
+    same sentence. ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
     """
     config.check_membership(study.runnable())
     check_folder(study.estimator(), config.kept, out)
@@ -42,10 +45,6 @@ def run_party(
         identity = load_identity(config.key, config.name, certificates)
         with _excused(study, identity, certificates):
             config.check(study)
-            plan = None if study.aligning is None else study.aligning.plan
-            table = config.table(study.roster.schemas[config.name], plan)
-            record.note("table checked", rows=table.rows, clipped=sum(table.report.clipped.values()))
-            matching = Matching(study, config, table, record)
             task, model, statement = study.task, config.estimator(study), study.statement
             ledger, entry = _reserved(study, config, record, approve)
 
@@ -55,11 +54,13 @@ def run_party(
             record.note("first share")
 
         with _reservation(ledger, entry, record):
-            record.note("budget reserved", entry=entry.id, ledger_head=ledger.head)
-            if ledger.upgraded:
-                record.note("ledger upgraded: it was never chained before this study", ledger=str(ledger.path))
-            record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
-            record.statement(statement)
+            with _excused(study, identity, certificates):
+                record.note("budget reserved", entry=entry.id, ledger_head=ledger.head)
+                if ledger.upgraded:
+                    record.note("ledger upgraded: it was never chained before this study", ledger=str(ledger.path))
+                record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
+                record.statement(statement)
+                matching = Matching(study, config, _table(study, config, record), record)
             place = join(study, identity, certificates)
             result = _play(study, place, lambda me: model.owner(me, matching.owner(me), task), record, progress, spend)
             model.conclude(study.roster, task, result)
@@ -67,6 +68,17 @@ def run_party(
             _save(model, record)
         _finish(record)
         return model
+
+
+def _table(study: Study, config: PartyConfig, record: RunRecord) -> Table:
+    """The party's table, checked row by row; what did not fit its schema is recorded for this party alone."""
+    plan = None if study.aligning is None else study.aligning.plan
+    table = config.table(study.roster.schemas[config.name], plan)
+    record.note(
+        "table checked", rows=table.rows, clipped=table.report.total_clipped, misfits=dict(table.report.misfits)
+    )
+    record.add(misfits=dict(table.report.misfits))
+    return table
 
 
 def run_coordinator(
@@ -274,15 +286,16 @@ def _given_back(ledger: Ledger, entry: Entry) -> str:
 
 @contextmanager
 def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certificate]) -> Iterator[None]:
-    """If this party cannot join, tell the others in public words, so that nobody waits for it."""
+    """If this party cannot join, tell the others that it takes no part, so that nobody waits for it, and never why."""
     try:
         yield
-    except ColonnadeError as error:
-        try:
-            with join(study, identity, certificates, wait=_EXCUSE_SECONDS) as place:
-                with suppress(PeerStopped):  # whoever stopped first, this party has a reason of its own
+    except Exception:
+        with suppress(ColonnadeError):  # nobody is there to be told
+            place = join(study, identity, certificates, wait=_EXCUSE_SECONDS)
+            try:
+                with suppress(ColonnadeError):  # whoever stopped first, this party has a reason of its own
                     place.wait_for_peers([COORDINATOR], timeout=_EXCUSE_SECONDS)
-                place.abort(error.for_peers)
-        except ColonnadeError:
-            pass  # nobody is there to be told
+                place.abort(NO_PART)
+            finally:
+                place.close()
         raise

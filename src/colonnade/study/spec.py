@@ -215,12 +215,16 @@ class Study:
         return (*self.content.parties, COORDINATOR)
 
     @cached_property
+    def schemas(self) -> dict[str, Schema]:
+        """Each party's schema as its file has it, with the columns that this study does not ask for."""
+        return {name: Schema.load(self.folder / party.schema_file) for name, party in self.content.parties.items()}
+
+    @cached_property
     def roster(self) -> Roster:
         """Schemas, restricted to the columns asked for, and the committee."""
-        schemas = {}
-        for name, party in self.content.parties.items():
-            schema = Schema.load(self.folder / party.schema_file)
-            schemas[name] = schema if party.columns is None else schema.select(party.columns)
+        asked = {name: party.columns for name, party in self.content.parties.items()}
+        whole = self.schemas.items()
+        schemas = {name: schema if (some := asked[name]) is None else schema.select(some) for name, schema in whole}
         if self.model is not None:
             schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
         committee, align = self.content.committee, self.content.align

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables.columns import NOWHERE, Category, Column, Number
-from colonnade.tables.encode import Matrix, scale_down
+from colonnade.tables.encode import Matrix, as_label, scale_down
 from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
 from colonnade.tables.table import Table
@@ -98,7 +98,7 @@ class Centred:
         """The encoded label, not centred: one row for each person, in the table's order."""
         if self.label is None:
             raise SchemaError("this party holds no label; name one of its columns")
-        return self._checked(table).column(self.label)
+        return as_label(self._checked(table).column(self.label), self.schema.columns[self.label])
 
     def centre(self, features: Matrix) -> Matrix:
         """Encoded, unclipped features minus their middles, scaled down to the schema's clip if it states one."""
@@ -155,7 +155,8 @@ class CentredRows:
         for block in kept.blocks(rows):
             parts = [self.centred.centre(block[:, order[:features]])]
             if self.with_label and label is not None:
-                parts.append(block[:, order[features:]] - self.centred.middle[features:])
+                labels = as_label(block[:, order[features:]], self.centred.schema.columns[label])
+                parts.append(labels - self.centred.middle[features:])
             yield np.ascontiguousarray(np.hstack(parts))
 
     def matrix(self) -> NDArray[np.float64]:

@@ -1,10 +1,17 @@
-"""From typed columns to a bounded matrix, by public rules only."""
+"""From typed columns to a bounded matrix, by public rules only.
+
+A *misfit* is a cell that the schema has no place for: a value that its category does not list, a text where a number or
+a flag is due, an infinite number, a missing cell where the schema says ``missing = "refuse"``. Reading for a party's
+own eyes raises an error that names it. In a study a refusal would tell the others that such a cell exists, so there it
+can be mapped instead: to what the schema says under ``missing``, or else to the middle of a number's encoded range, to
+none of a category's values (to the only one, where it lists one), and to false.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +22,7 @@ from colonnade.tables.parse import Mask, Place
 from colonnade.tables.schema import Schema
 
 Matrix = NDArray[np.float64]
+Misfits = Literal["map", "refuse"]
 _GRID = 2.0**20
 _TOGETHER = 1 << 16  # cells of number columns that are encoded at a time: they stay in the cache
 
@@ -27,10 +35,12 @@ class Report:
     clipped: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     shortened: int = 0
+    misfits: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Report) -> Report:
         clipped, missing = _summed(self.clipped, other.clipped), _summed(self.missing, other.missing)
-        return Report(self.rows + other.rows, clipped, missing, self.shortened + other.shortened)
+        shortened, misfits = self.shortened + other.shortened, _summed(self.misfits, other.misfits)
+        return Report(self.rows + other.rows, clipped, missing, shortened, misfits)
 
     @property
     def total_clipped(self) -> int:
@@ -44,9 +54,14 @@ class Report:
             f"{name}: {_counted(count, 'cell')} outside the bounds, clipped" for name, count in self.clipped.items()
         ]
         said += [f"{name}: {_counted(count, 'cell')} missing, replaced" for name, count in self.missing.items()]
+        said += self.misfit_lines()
         if self.shortened:
             said.append(f"{_counted(self.shortened, 'row')} longer than the row clip, scaled down")
         return said
+
+    def misfit_lines(self) -> list[str]:
+        """A sentence for each column with cells that the schema has no place for."""
+        return [f"{name}: {_counted(count, 'cell')} not in the schema, mapped" for name, count in self.misfits.items()]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -58,11 +73,12 @@ def encode_columns(
     *,
     source: str = "table",
     rows: NDArray[np.int64] | None = None,
+    misfits: Misfits = "refuse",
 ) -> tuple[Matrix, Report]:
     """Encode Arrow columns to a float64 matrix whose rows have norm at most ``schema.clip``.
 
     ``rows`` are the 1-based row numbers that errors name. Values out of bounds are clipped and counted;
-    a cell that cannot be encoded raises :class:`DataError`, which names its place and not its value.
+    a misfit raises :class:`DataError`, which names its place and not its value, or is mapped and counted.
     """
     first = columns[schema.names[0]]
     numbered = np.arange(1, len(first) + 1) if rows is None else rows
@@ -72,37 +88,56 @@ def encode_columns(
     together = _encode_together(columns, schema, by_column)
     clipped: dict[str, int] = {}
     missing: dict[str, int] = {}
+    unfit: dict[str, int] = {}
     for name, place in schema.places.items():
         if name in together:
-            lost, cut = 0, together[name]
+            lost, cut, odd = 0, together[name], 0
         else:
-            where = Place(source, name, numbered)
-            lost, cut = encode_column(columns[name], schema.columns[name], where, matrix[:, place])
-        if lost:
-            missing[name] = lost
-        if cut:
-            clipped[name] = cut
+            where = place_of(source, name, numbered, misfits)
+            lost, cut, odd = encode_column(columns[name], schema.columns[name], where, matrix[:, place])
+        for counts, count in ((missing, lost), (clipped, cut), (unfit, odd)):
+            if count:
+                counts[name] = count
     matrix = np.ascontiguousarray(matrix)
-    return matrix, Report(len(numbered), clipped, missing, shorten(matrix, schema))
+    return matrix, Report(len(numbered), clipped, missing, shorten(matrix, schema), unfit)
 
 
-def encode_column(column: Any, declared: Column, place: Place, out: Matrix) -> tuple[int, int]:
-    """Write one column's encoding into ``out``, which holds zeros; return the missing and clipped counts."""
+def place_of(source: str, column: str, rows: NDArray[np.int64], misfits: Misfits) -> Place:
+    """Where the cells of a column come from; misfits are noted there if they are to be mapped."""
+    return Place(source, column, rows, np.zeros(len(rows), dtype=bool) if misfits == "map" else None)
+
+
+def encode_column(column: Any, declared: Column, place: Place, out: Matrix) -> tuple[int, int, int]:
+    """Write one column's encoding into ``out``, which holds zeros; return the missing, clipped and misfit counts."""
     if isinstance(declared, Number):
         return _encode_number(column, declared, place, out)
     if isinstance(declared, Category):
         positions, missing = parse.codes(column, declared, place)
-        _refuse(missing, declared, place)
+        gone, lost, odd = _gone(missing, declared, place)
         if declared.missing not in (REFUSE, NOWHERE):
-            positions[missing] = declared.values.index(declared.missing)
+            positions[gone] = declared.values.index(declared.missing)
+        elif declared.missing == REFUSE and len(declared.values) == 1:
+            positions[gone] = 0  # bounds on a centred row rest on it: without it the only value would be off
         known = np.flatnonzero(positions >= 0)
         out[known, positions[known]] = 1.0
-        return int(missing.sum()), 0
+        return lost, 0, odd
     truths, missing = parse.truths(column, place)
-    _refuse(missing, declared, place)
-    truths[missing] = declared.missing is True
+    gone, lost, odd = _gone(missing, declared, place)
+    truths[gone] = declared.missing is True
     out[:, 0] = truths
-    return int(missing.sum()), 0
+    return lost, 0, odd
+
+
+def as_label(encoded: Matrix, declared: Column) -> Matrix:
+    """The encoding of a column that serves as a label: a category that lists none of its cells' values has the first.
+
+    Only where misfits are mapped are there such cells, unless the schema says ``missing = "none"``, which stays.
+    """
+    if not isinstance(declared, Category) or declared.missing == NOWHERE:
+        return encoded
+    settled = encoded.copy()
+    settled[~encoded.any(axis=1), 0] = 1.0
+    return settled
 
 
 def shorten(matrix: Matrix, schema: Schema) -> int:
@@ -129,23 +164,23 @@ def scale_down(matrix: Matrix, clip: float) -> int:
     return len(long)
 
 
-def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> tuple[int, int]:
+def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> tuple[int, int, int]:
     values, missing = parse.numbers(column, place)
-    _refuse(missing, declared, place)
-    outside = ((values < declared.low) | (values > declared.high)) & ~missing
+    gone, lost, odd = _gone(missing, declared, place)
+    outside = ((values < declared.low) | (values > declared.high)) & ~gone
     np.clip(values, declared.low, declared.high, out=values)
     if isinstance(declared.missing, float):
-        values[missing] = declared.missing
+        values[gone] = declared.missing
     elif declared.missing in ("low", "high"):
-        values[missing] = declared.low if declared.missing == "low" else declared.high
+        values[gone] = declared.low if declared.missing == "low" else declared.high
     if declared.transform == "log1p":
         np.log1p(values, out=values)
     start, end = declared.ends
     share = np.clip((values - start) / (end - start), 0.0, 1.0)
-    if declared.missing == "middle":
-        share[missing] = 0.5
+    if declared.missing in ("middle", REFUSE):
+        share[gone] = 0.5
     out[:, 0] = 2 * share - 1 if declared.scale == "signed" else share
-    return int(missing.sum()), int(outside.sum())
+    return lost, int(outside.sum()), odd
 
 
 def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matrix) -> dict[str, int]:
@@ -185,13 +220,16 @@ def _encode_numbers(values: Matrix, declared: Sequence[Number]) -> NDArray[np.in
     return outside
 
 
-def _refuse(missing: Mask, declared: Column, place: Place) -> None:
-    if declared.missing == REFUSE and missing.any():
+def _gone(missing: Mask, declared: Column, place: Place) -> tuple[Mask, int, int]:
+    """The cells without a value of their own, how many of them are missing by the schema's rule, and the misfits."""
+    if declared.missing == REFUSE:
         example = {"number": '"middle"', "category": '"none"', "flag": "false"}[declared.kind]
-        raise place.fail(
-            missing,
-            f"the cell is missing; fill it or let the schema say what it becomes (missing = {example})",
+        place.refuse(
+            missing, f"the cell is missing; fill it or let the schema say what it becomes (missing = {example})"
         )
+    if place.unfit is None:
+        return missing, int(missing.sum()), 0
+    return missing | place.unfit, int((missing & ~place.unfit).sum()), int(place.unfit.sum())
 
 
 def _summed(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:

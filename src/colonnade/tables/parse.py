@@ -1,7 +1,7 @@
 """Cells of Arrow columns, read as numbers, values of a category or flags, as the schema says.
 
-A cell is missing when it is null, NaN, empty, or one of a few words such as ``NA``. A cell that cannot be read is
-reported by its place; no message here shows a value.
+A cell is missing when it is null, NaN, empty, or one of a few words such as ``NA``. A cell that fits nothing is an
+error that names its place, or is noted there so that the encoder maps it; no message here shows a value.
 """
 
 from __future__ import annotations
@@ -33,6 +33,16 @@ class Place:
     source: str
     column: str
     rows: NDArray[np.int64] | range
+    unfit: Mask | None = None
+    """Where cells that fit nothing are noted; ``None`` where they are an error."""
+
+    def refuse(self, bad: Mask, what: str) -> None:
+        """Note the cells marked ``bad``, or raise the error for them."""
+        if not bad.any():
+            return
+        if self.unfit is None:
+            raise self.fail(bad, what)
+        np.logical_or(self.unfit, bad, out=self.unfit)
 
     def fail(self, bad: Mask, what: str) -> DataError:
         """The error for the cells marked ``bad``."""
@@ -57,7 +67,7 @@ def plain(column: Any) -> Any:
 
 
 def numbers(column: Any, place: Place) -> tuple[NDArray[np.float64], Mask]:
-    """Values and the mask of missing ones, which hold 0."""
+    """Values and the mask of missing ones; these hold 0, and so do those that fit nothing."""
     array = plain(column)
     kind = array.type
     if is_text(kind):
@@ -70,9 +80,8 @@ def numbers(column: Any, place: Place) -> tuple[NDArray[np.float64], Mask]:
     values = np.array(filled.to_numpy(zero_copy_only=False), dtype=np.float64)
     missing = np.isnan(values)
     infinite = np.isinf(values)
-    if infinite.any():
-        raise place.fail(infinite, "the number is infinite; correct it or leave the cell empty")
-    values[missing] = 0.0
+    place.refuse(infinite, _INFINITE_HELP)
+    values[missing | infinite] = 0.0
     return values, missing
 
 
@@ -90,23 +99,24 @@ def ready_numbers(column: Any) -> NDArray[Any] | None:
 
 
 def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int64], Mask]:
-    """The position of each cell in the declared values, and the mask of missing ones, which hold -1."""
+    """The position of each cell in the declared values, and the mask of missing ones.
+
+    Those hold -1, and so do the cells that fit nothing.
+    """
     array = _labels(plain(column), place)
     found = pc.index_in(array, pa.array(declared.values, pa.large_string()), skip_nulls=True)
     positions = np.array(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
     missing = _missing(array) & (positions < 0)  # a word such as NA may be a declared value
-    unknown = (positions < 0) & ~missing
-    if unknown.any():
-        raise place.fail(
-            unknown,
-            "the value is not in the schema's list (capitals and blanks count); correct the cell or, if "
-            "everybody may know that the value exists, add it to the list",
-        )
+    place.refuse(
+        (positions < 0) & ~missing,
+        "the value is not in the schema's list (capitals and blanks count); correct the cell or, if "
+        "everybody may know that the value exists, add it to the list",
+    )
     return positions, missing
 
 
 def truths(column: Any, place: Place) -> tuple[Mask, Mask]:
-    """Which cells are true, and the mask of missing ones, which hold False."""
+    """Which cells are true, and the mask of missing ones; these are not true, nor are those that fit nothing."""
     array = plain(column)
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -116,9 +126,7 @@ def truths(column: Any, place: Place) -> tuple[Mask, Mask]:
     if pa.types.is_date(kind) or pa.types.is_temporal(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise place.wrong_type(kind, "flag")
     values, missing = numbers(array, place)
-    odd = (values != 0) & (values != 1)
-    if odd.any():
-        raise place.fail(odd, _FLAG_HELP)
+    place.refuse((values != 0) & (values != 1), _FLAG_HELP)
     return values == 1, missing
 
 
@@ -128,16 +136,18 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def as_whole_numbers(array: Any) -> tuple[Any, Mask]:
-    """Floats as whole numbers, and a mask of those that are whole or missing.
+    """Floats as whole numbers, and a mask of those that are whole or missing; the others become missing.
 
     pandas turns whole numbers into floats as soon as one of them is missing.
     """
     values = np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
     absent = np.isnan(values)
     fits = absent | ((np.abs(values) < 2.0**53) & (values == np.rint(values)))
-    return pa.array(np.where(fits & ~absent, values, 0).astype(np.int64), mask=absent), fits
+    whole = fits & ~absent
+    return pa.array(np.where(whole, values, 0).astype(np.int64), mask=~whole), fits
 
 
+_INFINITE_HELP = "the number is infinite; correct it or leave the cell empty"
 _FLAG_HELP = "the cell is neither true nor false; write true/false, yes/no or 1/0"
 
 
@@ -147,10 +157,9 @@ def _numerals(array: Any, place: Place) -> Any:
     bad = ~_true(pc.fill_null(pc.match_substring_regex(trimmed, NUMERAL), False)) & ~missing
     if bad.any():
         infinite = _true(pc.fill_null(pc.match_substring_regex(trimmed, INFINITE), False))
-        if (bad & infinite).any():
-            raise place.fail(bad & infinite, "the number is infinite; correct it or leave the cell empty")
-        raise place.fail(bad, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
-    return pc.if_else(pa.array(missing), pa.scalar(None, pa.large_string()), trimmed)
+        place.refuse(bad & infinite, _INFINITE_HELP)
+        place.refuse(bad, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
+    return pc.if_else(pa.array(missing | bad), pa.scalar(None, pa.large_string()), trimmed)
 
 
 def _labels(array: Any, place: Place) -> Any:
@@ -158,8 +167,7 @@ def _labels(array: Any, place: Place) -> Any:
     kind = array.type
     if pa.types.is_floating(kind):
         array, fits = as_whole_numbers(array)
-        if not fits.all():
-            raise place.fail(~fits, "the code is not a whole number; correct the cell or declare a number")
+        place.refuse(~fits, "the code is not a whole number; correct the cell or declare a number")
     elif pa.types.is_null(kind):
         return array.cast(pa.large_string())
     elif not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
@@ -173,9 +181,7 @@ def _spelled(array: Any, place: Place) -> tuple[Mask, Mask]:
     lowered = pc.utf8_lower(trimmed)
     yes = _true(pc.is_in(lowered, pa.array(YES, pa.large_string())))
     no = _true(pc.is_in(lowered, pa.array(NO, pa.large_string())))
-    odd = ~(yes | no | missing)
-    if odd.any():
-        raise place.fail(odd, _FLAG_HELP)
+    place.refuse(~(yes | no | missing), _FLAG_HELP)
     return yes, missing
 
 

@@ -13,6 +13,7 @@ from colonnade.errors import DataError, SchemaError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
 from colonnade.tables.cells import Cells, DataFile, InMemory, OnDisk
+from colonnade.tables.encode import Misfits
 from colonnade.tables.ids import called, checked_ids
 from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns
 from colonnade.tables.parse import Place
@@ -32,6 +33,7 @@ def read_table(
     keys: KeyPlan | None = None,
     columns: Mapping[str, KeyColumn] | None = None,
     on_disk: bool | None = None,
+    misfits: Misfits = "refuse",
 ) -> Table:
     """A party's table from a CSV or Parquet path, a ``pyarrow.Table`` or a pandas frame.
 
@@ -47,6 +49,9 @@ def read_table(
     A file whose columns would take more than 256 MiB of memory is not loaded: its cells stay on disk and are read
     again, some rows at a time, whenever they are needed. ``on_disk=True`` does this for any file, ``on_disk=False`` for
     none.
+
+    A cell that the schema has no place for is an error when it is read; with ``misfits="map"`` it is encoded by the
+    public rules of :mod:`~colonnade.tables.encode` and counted in the table's report.
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
     said = name or (str(source) if isinstance(source, str | Path) else "table")
@@ -67,11 +72,13 @@ def read_table(
     if keys is not None:
         found = collect_keys(named, keys, held, said)
         ids = called({column: named[column] for column in naming or parts}, said)
-        return Table(cells, ids, declared, source=said, keys=found)
+        return Table(cells, ids, declared, source=said, keys=found, misfits=misfits)
     numbers = range(1, named.num_rows + 1)
     if id is None:
-        return Table(cells, pa.array(np.asarray(numbers)).cast(pa.large_string()), declared, source=said)
-    return Table(cells, checked_ids(named[id], Place(said, id, numbers)), declared, source=said)
+        ids = pa.array(np.asarray(numbers)).cast(pa.large_string())
+    else:
+        ids = checked_ids(named[id], Place(said, id, numbers))
+    return Table(cells, ids, declared, source=said, misfits=misfits)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.cells import Cells
-from colonnade.tables.encode import Matrix, Report, encode_column, encode_columns
+from colonnade.tables.encode import Matrix, Misfits, Report, encode_column, encode_columns, place_of
 from colonnade.tables.ids import Ids, sorted_positions
 from colonnade.tables.keys import Keys
-from colonnade.tables.parse import Place
 from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
 
@@ -29,7 +28,8 @@ class Table:
     on disk (:func:`~colonnade.tables.reading.read_table`).
 
     An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``places`` are the
-    slots of the rows after an alignment that tells nobody who matched.
+    slots of the rows after an alignment that tells nobody who matched. ``misfits`` says what becomes of cells that the
+    schema has no place for: they are an error, or are mapped by public rules and counted in the report.
     """
 
     def __init__(
@@ -43,8 +43,10 @@ class Table:
         keys: Keys | None = None,
         common: pa.LargeStringArray | None = None,
         places: Places | None = None,
+        misfits: Misfits = "refuse",
     ) -> None:
         self.schema = schema
+        self.misfits = misfits
         self.source = source
         self.keys = keys
         self.places = places
@@ -83,7 +85,7 @@ class Table:
         return self._report if self._report is not None else self.check()
 
     def check(self) -> Report:
-        """Encode every row once without keeping it, and return the report; raises if a cell does not fit the schema."""
+        """Encode every row once without keeping it, and return the report; raises for a misfit that is not mapped."""
         total = Report()
         for _, part in self._encoded(None):
             total += part
@@ -110,7 +112,7 @@ class Table:
         out = np.zeros((self.rows, len(declared.parts)))
         for start, cells in _numbered(self._cells.select([name]), max(1, _BLOCK_CELLS // len(declared.parts))):
             stop = start + cells.num_rows
-            place = Place(self.source, name, self._index(start, stop) + 1)
+            place = place_of(self.source, name, self._index(start, stop) + 1, self.misfits)
             encode_column(cells[name], declared, place, out[start:stop])
         return out
 
@@ -180,7 +182,7 @@ class Table:
         step = rows or max(1, _BLOCK_CELLS // self.schema.encoded_width)
         for start, cells in _numbered(self._cells, step):
             numbers = self._index(start, start + cells.num_rows) + 1
-            yield encode_columns(cells, self.schema, source=self.source, rows=numbers)
+            yield encode_columns(cells, self.schema, source=self.source, rows=numbers, misfits=self.misfits)
 
     def _index(self, start: int, stop: int) -> NDArray[np.int64]:
         return np.arange(start, stop) if self._order is None else self._order[start:stop]
@@ -203,8 +205,16 @@ class Table:
         self, wanted: NDArray[np.int64], *, common: pa.LargeStringArray | None = None, places: Places | None = None
     ) -> Table:
         order = wanted if self._order is None else self._order[wanted]
-        cells = self._cells.ordered(order)
-        return Table(cells, self._ids, self.schema, source=self.source, order=order, common=common, places=places)
+        return Table(
+            self._cells.ordered(order),
+            self._ids,
+            self.schema,
+            source=self.source,
+            order=order,
+            common=common,
+            places=places,
+            misfits=self.misfits,
+        )
 
 
 def _numbered(cells: Cells, rows: int) -> Iterator[tuple[int, pa.Table]]:

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-_CLOCK_SKEW = timedelta(hours=24)
+CLOCK_SKEW = timedelta(hours=24)
+"""By how much clocks may differ: what is issued is valid from so long before."""
 
 
 def read(pem: bytes) -> x509.Certificate:
@@ -108,7 +109,7 @@ def _builder(name: str, subject: x509.Name, issuer: x509.Name, days: int) -> x50
         .subject_name(subject)
         .issuer_name(issuer)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import ssl
+from datetime import UTC, datetime
 from time import sleep
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError
-from colonnade.wire.identity import Certificate, Identity, private_file
+from colonnade.wire.identity import Certificate, Identity, certificates, private_file
+from colonnade.wire.tls import clock, out_of_date
 
 _PAUSE = 0.3
 _REFUSALS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
@@ -27,17 +29,32 @@ def probe(address: str, identity: Identity, hub: Certificate, timeout: float) ->
     hub.check_dates()
     # If gRPC refuses a certificate it only closes the connection. A hub that is just stopping does the same, so try
     # twice.
-    if not _try(address, identity, hub, timeout):
+    if _try(address, identity, hub, timeout) is not None:
         sleep(_PAUSE)
-        if not _try(address, identity, hub, timeout):
+        if (since := _try(address, identity, hub, timeout)) is not None:
             raise IdentityError(
                 f"{hub.name} at {address} does not accept the certificate of {identity.name} "
-                f"({identity.fingerprint}); is that the one in the coordinator's study file?"
+                f"({identity.fingerprint}); {_look_at(since)}"
             )
 
 
-def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> bool:
-    """Whether the hub accepts our certificate; an error if it is not the right hub."""
+def _look_at(since: datetime) -> str:
+    """What to compare; ``since`` is when the hub began, by its own clock.
+
+    What we issued is valid from a day before our time. So the hub's clock can be to blame, or ours, only where it began
+    earlier than that.
+    """
+    other = "is that the one in the coordinator's study file?"
+    if datetime.now(UTC) - certificates.CLOCK_SKEW <= since:
+        return other
+    return (
+        f"by its own clock it began at {since:%Y-%m-%d %H:%M} UTC, and this machine's clock says {clock()}: compare "
+        f"the clocks first, and set the wrong one right; if both are right, {other}"
+    )
+
+
+def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> datetime | None:
+    """``None`` if the hub accepts our certificate, else when it began; an error if it is not the right hub."""
     try:
         with socket.create_connection(split_address(address), timeout=timeout) as plain:
             plain.settimeout(timeout)
@@ -56,7 +73,7 @@ def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> 
         raise ConnectError(f"{address} cannot be reached: {error.strerror or error}") from None
 
 
-def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Certificate) -> bool:
+def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Certificate) -> datetime | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=hub.der)
@@ -64,18 +81,21 @@ def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Ce
     own = identity.issue_connection_certificate()
     with private_file(own.key_pem + own.chain_pem) as path:
         context.load_cert_chain(path)
+    since = datetime.now(UTC)
     try:
         with context.wrap_socket(plain, server_hostname=hub.name) as sealed:
+            shown = str((sealed.getpeercert() or {})["notBefore"])
+            since = datetime.fromtimestamp(ssl.cert_time_to_seconds(shown), UTC) + certificates.CLOCK_SKEW
             # The server checks the client only after the client has finished its part of the handshake.
-            return bool(sealed.recv(1))
+            return None if sealed.recv(1) else since
     except ssl.SSLEOFError:
         raise ConnectError(f"{address} hangs up") from None
     except ssl.SSLCertVerificationError as error:
-        raise IdentityError(
+        raise out_of_date(hub.name, error) or IdentityError(
             f"whoever answers at {address} is not {hub.name} as the study names it "
             f"(expected {hub.fingerprint}): {error.verify_message}"
         ) from None
     except ssl.SSLError as error:
         if any(refusal in (error.reason or "") for refusal in _REFUSALS):
-            return False
+            return since
         raise ConnectError(f"{address} does not speak TLS as a hub does ({error.reason})") from None

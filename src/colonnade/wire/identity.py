@@ -97,8 +97,8 @@ class Certificate:
         now = now or datetime.now(UTC)
         if now > self.parsed.not_valid_after_utc:
             raise IdentityError(
-                f"the certificate of {self.name} expired on {self.parsed.not_valid_after_utc:%Y-%m-%d}; "
-                "make a new identity and pin it in the study"
+                f"the certificate of {self.name} expired on {self.parsed.not_valid_after_utc:%Y-%m-%d}, and this "
+                f"machine's clock says {now:%Y-%m-%d}; set the clock right, or make a new identity and pin it"
             )
         if now < self.parsed.not_valid_before_utc:
             raise IdentityError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, StudyError
@@ -11,6 +12,8 @@ from colonnade.wire.identity import Certificate, Identity, fingerprint_of, priva
 
 _VERSION = b"colonnade wire 2"
 _ONE_RECORD = 1 << 14
+_OUT_OF_DATE = (9, 10)
+"""OpenSSL's codes for a certificate that is not valid yet and for one that is not valid any more."""
 _REFUSALS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
 
 
@@ -113,23 +116,47 @@ class TlsSession:
         if not self._greeting.startswith(_VERSION):
             raise ProtocolError(f"{self._peer.name} speaks another version of the wire protocol")
         if self._greeting != self._own_greeting:
-            raise StudyError(
+            error = StudyError(
                 f"{self._peer.name} holds another version of the study: give everyone the same study file, the same "
                 "schemas and the same release of Colonnade, and start again"
             )
+            error.public = True  # both sides see it in the greeting
+            raise error
 
     def _translate(self, error: ssl.SSLError) -> ColonnadeError:
         peer, reason = self._peer, error.reason or ""
         if isinstance(error, ssl.SSLCertVerificationError):
+            if (dated := out_of_date(peer.name, error)) is not None:
+                return dated
             return IdentityError(
                 f"whoever answers as {peer.name} does not hold the certificate that the study names for it "
                 f"(expected {peer.fingerprint}): {error.verify_message}"
+            )
+        if "ALERT" in reason and "EXPIRED" in reason:
+            return IdentityError(
+                f"by the clock of {peer.name} our certificate is not valid; this machine's clock says {clock()}: "
+                "compare the two, and set the wrong one right"
             )
         if "ALERT" in reason and any(refusal in reason for refusal in _REFUSALS):
             return IdentityError(
                 f"{peer.name} does not accept our certificate; compare the fingerprints in both study files"
             )
         return ProtocolError(f"the sealed session with {peer.name} was damaged on its way ({reason})")
+
+
+def out_of_date(name: str, error: ssl.SSLCertVerificationError) -> IdentityError | None:
+    """The error for a certificate that is not valid at this time, by which a wrong clock shows; else ``None``."""
+    if error.verify_code not in _OUT_OF_DATE:
+        return None
+    return IdentityError(
+        f"this machine's clock says {clock()}, and at that time the certificate with which {name} answers is not valid "
+        f"({error.verify_message}): compare the clocks of both machines, and set the wrong one right"
+    )
+
+
+def clock() -> str:
+    """What this machine takes the time to be, for a person who compares it."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _context(identity: Identity, peer: Certificate, is_client: bool) -> ssl.SSLContext:

@@ -233,4 +233,6 @@ def stopped_by(name: str, reason: str) -> PeerStopped:
 
 def raise_anew(error: ColonnadeError) -> NoReturn:
     """Raise a copy of an error: one object raised in several threads would collect all their tracebacks."""
-    raise type(error)(*error.args)
+    anew = type(error)(*error.args)
+    anew.public = error.public
+    raise anew

@@ -74,7 +74,7 @@ def test_only_the_planned_scores_are_told_and_only_to_the_party_with_the_label()
 
 def test_other_people_too_many_people_and_rows_that_do_not_fit_are_refused():
     task, new = kept_scores_task(*SENDERS, rows_at_most=20), new_people(20)
-    with pytest.raises(StudyError, match="different ids"):
+    with pytest.raises(StudyError, match="do not hold the same people"):
         execute(task, new | {"mid": replace(new["mid"], ids=[f"x{i}" for i in range(20)])})
     with pytest.raises(CapacityError, match="raise rows_at_most"):
         execute(task, new_people(21))

@@ -120,7 +120,7 @@ def test_scores_that_are_no_numbers_are_refused():
 def test_different_people_and_too_many_people_are_refused():
     task = make_task(3)
     parts = random_parts(task, 3, 0)
-    with pytest.raises(StudyError, match="different ids"):
+    with pytest.raises(StudyError, match="do not hold the same people"):
         execute(task, parts | {"o2": Parts(("x", "y", "z"), parts["o2"].values)})
     with pytest.raises(CapacityError, match="raise rows_at_most"):
         execute(replace(task, rows_at_most=2), parts)

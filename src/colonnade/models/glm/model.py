@@ -173,14 +173,14 @@ class GLM(FittedGLM):
         if party != owner:
             return Centred(table.schema), None
         centred, declared = Centred(table.schema, column), table.schema.columns[column]
-        where, alone = f"{table.source}: column {column!r}", table.select([column])
-        if beyond := alone.report.total_clipped:
+        where, alone, mapped = f"{table.source}: column {column!r}", table.select([column]), table.misfits == "map"
+        if (beyond := alone.report.total_clipped) and not mapped:
             raise DataError(
                 f"{where}, row {_first_clipped(alone)}: the value lies outside the bounds of its schema, the first of "
                 f"{beyond}; correct the table or its schema"
             )
-        labels = labels_for(task.family, declared, centred.labels(table), where=where, rows=table.row_numbers)
-        return centred, labels
+        encoded = centred.labels(table)
+        return centred, labels_for(task.family, declared, encoded, where=where, rows=table.row_numbers, rounded=mapped)
 
     def conclude(self, roster: Roster, task: Exchange, result: Outcome | Everyone) -> Self:
         """Make this model a fitted one, from what the parties keep and release."""

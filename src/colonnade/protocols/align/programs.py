@@ -236,5 +236,6 @@ def _too_few(count: int, task: Aligning, keys: Keys | None = None) -> AlignmentE
         f"{found} common to {', '.join(task.owners)} (at_least = {task.at_least}): check that all compare the same "
         f"thing under {', '.join(key.name for key in task.keys)}, written the same way; nothing was spent"
     )
+    error.public = True  # it was told to everyone as the verdict
     error.examples = keys.examples if keys is not None else ()
     return error

@@ -99,14 +99,12 @@ class Aligning(Playable):
         return ROWS_AT_MOST if self.mode == "fuzzy" else self.pad_to
 
     def check_length(self, keys: int) -> None:
-        """Refuse a list that is too long; the others do not learn how long it is."""
+        """Refuse a list that is too long; the others do not learn that it is."""
         if self.mode == "fuzzy":
             need_library()
         most, change = self.longest, "use exact keys" if self.mode == "fuzzy" else "raise pad_to"
         if most is not None and keys > most:
-            error = CapacityError(f"there are {keys} keys, and this alignment takes at most {most} a party: {change}")
-            error.told = f"it has more keys than this alignment takes ({most})"
-            raise error
+            raise CapacityError(f"there are {keys} keys, and this alignment takes at most {most} a party: {change}")
 
     @property
     def committee(self) -> Committee:

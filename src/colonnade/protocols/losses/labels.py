@@ -68,10 +68,12 @@ def labels_for(
     *,
     where: str = "the label",
     rows: NDArray[np.int64] | None = None,
+    rounded: bool = False,
 ) -> NDArray[np.float64]:
     """The label as the family takes it, from the columns that the schema encodes it to.
 
-    Errors name it ``where``, and its rows by the numbers in ``rows``, or else counted from 1.
+    Errors name it ``where``, and its rows by the numbers in ``rows``, or else counted from 1. With ``rounded``, a count
+    that is no whole number becomes the nearest one instead of an error.
     Logistic: 0 or 1; svm: -1 or 1; linear: in [-1, 1]; poisson and gamma: in the label's own units.
     """
     values = np.asarray(encoded, dtype=np.float64)
@@ -81,14 +83,14 @@ def labels_for(
     refuse = partial(_refuse, where, np.arange(1, len(values) + 1) if rows is None else rows)
     refuse(np.any(~np.isfinite(values), axis=1), "is not a finite number")
     if isinstance(column, Number):
-        return _numbers(family, column, values[:, 0], refuse)
+        return _numbers(family, column, values[:, 0], refuse, rounded)
     if isinstance(column, Category):
         refuse(values.sum(axis=1) != 1, "has none of the label's values")
     refuse((values[:, -1] != 0) & (values[:, -1] != 1), "is neither 0 nor 1")
     return 2 * values[:, -1] - 1 if family.name == "svm" else values[:, -1].copy()
 
 
-def _numbers(family: Family, column: Number, encoded: Vector, refuse: Refuse) -> Vector:
+def _numbers(family: Family, column: Number, encoded: Vector, refuse: Refuse, rounded: bool) -> Vector:
     signed = encoded if column.scale == "signed" else 2 * encoded - 1
     refuse(np.abs(signed) > 1 + _ROUNDING, "lies outside the bounds of its schema")
     if family.name == "linear":
@@ -96,7 +98,8 @@ def _numbers(family: Family, column: Number, encoded: Vector, refuse: Refuse) ->
     values = np.clip(decode_number(encoded, column), column.low, column.high)
     if family.name == "poisson":
         counts = np.rint(values)
-        refuse(np.abs(values - counts) > _ROUNDING * max(1.0, column.high), "is not a whole number")
+        if not rounded:
+            refuse(np.abs(values - counts) > _ROUNDING * max(1.0, column.high), "is not a whole number")
         return counts
     return values
 

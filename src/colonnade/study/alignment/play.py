@@ -18,7 +18,10 @@ from colonnade.tables import Table
 
 
 class Matching:
-    """An owner's part: it uses an earlier alignment that it kept, or runs a new one."""
+    """An owner's part: it uses an earlier alignment that it kept, or runs a new one.
+
+    Where members are hidden it keeps none and always runs a new one.
+    """
 
     def __init__(self, study: Study, config: PartyConfig, table: Table, record: RunRecord) -> None:
         self._task, self._table, self._record = study.aligning, table, record
@@ -26,7 +29,7 @@ class Matching:
         self._kept: Aligned | None = None
         if self._task is not None and table.keys is not None:
             self._task.check_length(len(table.keys))
-        if study.content.align is not None and study.content.align.reuse and table.keys is not None:
+        if study.content.align is not None and study.content.align.used_again and table.keys is not None:
             self._store = Store(config.alignments, study, config.name)
             self._kept = self._store.find(table.keys, record.note)
 

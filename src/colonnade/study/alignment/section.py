@@ -75,6 +75,15 @@ class AlignPart(Part):
             raise ValueError("has an at_least above pad_to, so too few people would always be common: lower it")
         return self
 
+    @property
+    def used_again(self) -> bool:
+        """Whether the alignment is kept for later studies; never where members are hidden.
+
+        That an earlier one can be used tells every owner that no set of keys has changed, its members' or not, which
+        the figure of an owner after a hidden alignment promises not to tell.
+        """
+        return self.reuse and not self.hidden
+
     def check_parties(self, parties: int) -> None:
         """Raise an error if the mode does not work with this number of parties."""
         if self.mode == "fuzzy" and parties != 2:
