@@ -10,8 +10,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from colonnade.errors import ColonnadeError, Interrupted, PeerLost
 from colonnade.mpc import Link, accelerator
 from colonnade.privacy.events import Event
+from colonnade.protocols import vocabulary
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
 from colonnade.protocols.task import Playable
+from colonnade.received import received
 from colonnade.wire import Counters
 
 Result = TypeVar("Result")
@@ -131,10 +133,10 @@ def _assemble(me: Role, owners: Sequence[str]) -> None:
     """Wait until everyone has said that it is ready; before that nothing is spent."""
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("ready")
-        me.link(COORDINATOR).recv("go")
+        received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO)
         return
     for owner in owners:
-        me.link(owner).recv("ready")
+        received(me.link(owner), owner, vocabulary.READY)
     for owner in owners:
         me.link(owner).send("go")
 
@@ -151,7 +153,7 @@ def _dismiss(me: Role, owners: Sequence[str], *, lasting: bool) -> None:
         return
     for owner in owners:
         try:
-            me.link(owner).recv("done")
+            received(me.link(owner), owner, vocabulary.DONE)
         except PeerLost as error:
             if error.spare is None:
                 raise

@@ -494,13 +494,24 @@ def test_an_alignment_that_all_still_hold_is_not_run_again():
         ("align-plan", {"again": False, "leader": None}),
         ("align-plan", {"again": True}),
         ("pair-key", {"key": 5}),
-        ("aligning", {"done": "all", "total": 2}),
+        ("aligning", {"done": "all"}),
+        ("aligning", {"done": 5}),
+        ("waiting", {"more": 1}),
+        ("list", {"size": 1 << 29}),
+        ("common", {"count": 3}),
+        ("enough", {"count": 1}),
+        ("align-plan", {"leader": ""}),
+        ("blinded twice", {"points": np.zeros((3, 32), np.uint8)}),
+        ("cells-size", {"size": 1 << 20}),
+        ("index", {"words": np.zeros((2, 2), np.uint64)}),
         ("align-plan", {"again": False, "leader": "eve"}),
     ],
 )
 def test_what_does_not_belong_there_is_refused(monkeypatch, kind, change):
     real = kit.Watched.recv
-    monkeypatch.setattr(kit.Watched, "recv", lambda self, k, /: real(self, k) | (change if k == kind else {}))
+    monkeypatch.setattr(
+        kit.Watched, "recv", lambda self, k, *most: real(self, k, *most) | (change if k == kind else {})
+    )
     lists = {name: plain_keys(["1", "2"]) for name in "ab"}
     with pytest.raises(ProtocolError):
         execute(make_task(("a", "b")), lists, log={})
