@@ -344,7 +344,8 @@ def mutations(scene: Scene) -> Iterator[tuple[str, int, str, Change]]:
 
 NEVER = re.compile(
     "another kind|a kind of|an extra|many fields|no message|a number$|deep|fields in|nothing$|cut|longer than|without"
-    "|not UTF|.* is (None|-2|2.63|1.5|NaN|infinite|escape|a long|3 MB|an empty dict|a dict|many axes|of .* axis|a number in)"
+    "|not UTF"
+    "|.* is (None|-2|2.63|1.5|NaN|infinite|escape|a long|3 MB|an empty dict|a dict|many axes|of .* axis|a number in)"
 )
 """Changes after which a message is never one that could be meant."""
 
