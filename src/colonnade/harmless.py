@@ -14,10 +14,10 @@ _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 _CUT = " [...]"
 
 
-def harmless(text: object, longest: int = LONGEST) -> str:
+def harmless(text: object, longest: int = LONGEST, keep: str = "") -> str:
     """One line of text: whatever cannot be seen is replaced by a sign that can, and what is too long is cut."""
     whole = str(text)
-    shown = visible(whole[: longest + 1])
+    shown = visible(whole[: longest + 1], keep)
     return shown if len(whole) <= longest else shown[: max(0, longest - len(_CUT))] + _CUT
 
 

@@ -166,6 +166,35 @@ def test_every_message_that_is_sent_is_declared_in_a_vocabulary() -> None:
     assert sent - declared == {"blinded", "blinded twice"}, "pieces of lists, declared as points"
 
 
+PRINTED = {
+    ("cli/output.py", "console.print(harmless_lines("),
+    ("cli/output.py", "sys.stdout.write(text)"),
+    ("cli/output.py", "sys.stderr.write(harmless_lines("),
+    ("cli/output.py", 'sys.stderr.write("".join(f"{line}'),
+    ("cli/approve.py", 'sys.stderr.write(f"{harmless('),
+}
+"""Where something is printed: through ``harmless``, or JSON in ASCII and exports of one's own ledger as they are."""
+
+
+def test_text_of_others_is_printed_through_one_function() -> None:
+    printing = re.compile(r"\bprint\(|\bstd(?:out|err)\.write\(|\becho\(|\.print_exception\(|\bwrite_through\b")
+    lines = [
+        (path.relative_to(SOURCE).as_posix(), line.strip())
+        for path in MODULES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if printing.search(line) and "fingerprint(" not in line
+    ]
+    known = {
+        line: [place for place in PRINTED if place[0] == line[0] and line[1].startswith(place[1])] for line in lines
+    }
+    assert len(lines) == len(PRINTED)
+    assert all(known.values()), known
+    shown = {"cli/show.py", "cli/output.py", "study/record.py", "report/markup.py", "models/notebook.py"}
+    assert shown | {"wire/watch.py", "wire/channel.py", "wire/hub_carrier.py", "protocols/rows.py"} <= {
+        path.relative_to(SOURCE).as_posix() for path in MODULES if "harmless" in imported(path)
+    }
+
+
 def test_every_module_has_its_place_in_the_page() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for path in MODULES:

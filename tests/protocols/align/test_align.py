@@ -332,7 +332,7 @@ def test_hidden_slots_do_not_depend_on_who_matches(mode):
         assert found["a"].size == 80
         assert sorted(found["a"].rows.tolist()) == list(range(40))
         kinds = set(received(logs, "a"))
-        told = {"align-plan", "slots", "align-key", "list", "blinded", "blinded twice", "waiting", "aligning"}
+        told = {"align-plan", "slots", "align-key", "lengths", "list", "blinded", "blinded twice", "waiting"}
         assert kinds <= told, "there is no verdict"
         means.append(found["a"].slots.mean())
     # 40 of 80 slots: the deviation of their mean is about 2.6
@@ -539,6 +539,8 @@ def test_an_alignment_that_all_still_hold_is_not_run_again():
         ("aligning", {"done": 5}),
         ("waiting", {"more": 1}),
         ("list", {"size": 1 << 29}),
+        ("list", {"size": 3}),
+        ("lengths", {"lengths": [3]}),
         ("common", {"count": 3}),
         ("enough", {"count": 1}),
         ("align-plan", {"leader": ""}),

@@ -78,7 +78,7 @@ def leader_blinded(
     for other in others:
         me.link(other).send("list", size=len(keys))
     secrets = {other: Blind.fresh(Stream.fresh()) for other in others} if both else {}
-    theirs = {other: _size_of(me, other, lengths) for other in others}
+    theirs = _sizes_of(me, others, lengths)
     waiting = _turns(theirs, 0 if both else len(keys))
     step = _ReportedSteps(me, len(keys) + sum(size for _, size in waiting))
     found = _blinded_by_peers(me, keys, theirs, secrets, step)
@@ -95,7 +95,7 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole,
     """Another owner's side of ``dh``: blind the leader's list a second time, and make the own tags."""
     secret = Blind.fresh(Stream.fresh())
     me.link(leader).send("list", size=len(keys))
-    size = _size_of(me, leader, lengths)
+    size = _sizes_of(me, [leader], lengths)[leader]
     step = Steps(me, "align", size + len(keys))
     own = Tags.empty(len(keys))
     for start in range(0, size if both else max(size, len(keys)), _PIECE):
@@ -166,12 +166,15 @@ class _ReportedSteps(Steps):
 
 
 def follow(me: Coordinator, leader: str, sizes: Mapping[str, int], *, both: bool) -> None:
-    """The coordinator shows how far the leader is, and tells the others that it is at work.
+    """The coordinator tells lengths to whom may know them, shows how far the leader is, and says that it is at work.
 
     The others get no numbers, which would tell them the lengths of lists. How many signs of life they get depends on
     the time alone, and that they see anyway: at most one in ``_PAUSE`` seconds, and one at the end.
     """
     theirs = {name: size for name, size in sizes.items() if name != leader}
+    me.link(leader).send("lengths", lengths=list(theirs.values()))
+    for other in theirs:
+        me.link(other).send("lengths", lengths=[sizes[leader]])
     waiting = _turns(theirs, 0 if both else sizes[leader])
     total = sizes[leader] + sum(size for _, size in waiting)
     done, told = 0, monotonic()
@@ -225,9 +228,14 @@ def keyed(keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Words:
     return found
 
 
-def _size_of(me: Owner, peer: str, lengths: Whole) -> int:
-    size: int = received(me.link(peer), peer, vocabulary.list_size(lengths))["size"]
-    return size
+def _sizes_of(me: Owner, peers: Sequence[str], lengths: Whole) -> dict[str, int]:
+    """How long the lists of these peers are, as each says itself and as it said to the coordinator."""
+    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.told_lengths(len(peers), lengths))["lengths"]
+    sizes = {peer: received(me.link(peer), peer, vocabulary.list_size(lengths))["size"] for peer in peers}
+    for peer, length in zip(peers, told, strict=True):
+        if sizes[peer] != length:
+            raise ProtocolError(f"{peer} sent another length in 'list' than the {COORDINATOR} in 'lengths'")
+    return sizes
 
 
 def _received(me: Owner, peer: str, kind: str, size: int) -> Points:

@@ -1,7 +1,7 @@
 """Every message of an alignment.
 
-Lengths of lists are declared once, by ``align`` to the coordinator and by ``list`` between the leader and the others;
-from then on every list has the length that was declared, so no message asks for more memory than that.
+An owner declares the length of its list in ``align``; from then on its list has that length in every message, so none
+asks for more memory than that. In ``dh`` an owner hears a length that it may know from two sides, which must agree.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from colonnade.mpc.blinding import POINT_BYTES
 from colonnade.mpc.keyvalue import WORDS
 from colonnade.randomness import KEY_BYTES
-from colonnade.received import Array, Message, Octets, OneOf, Truth, UpTo, Whole
+from colonnade.received import Array, Items, Message, Octets, OneOf, Truth, UpTo, Whole
 
 LONGEST = 1 << 28
 """No list is longer."""
@@ -51,6 +51,11 @@ HEARD, END = Message("heard"), Message("end")
 def list_size(lengths: Whole) -> Message:
     """How long a list is, between the leader and another owner."""
     return Message("list", size=lengths)
+
+
+def told_lengths(count: int, lengths: Whole) -> Message:
+    """The same as the coordinator was told: those of all others for the leader, and the leader's for the others."""
+    return Message("lengths", lengths=Items(*[lengths] * count))
 
 
 def words_size(kind: str, least: int, most: int) -> Message:
