@@ -66,7 +66,7 @@ class Line:
         self._count.sent += sum(value.nbytes for value in fields.values() if isinstance(value, np.ndarray))
         self._out.put(fields)
 
-    def recv(self, kind: str, /) -> dict[str, Any]:
+    def recv(self, kind: str, most: int, /) -> dict[str, Any]:
         self._count.rounds += self._count.waiting
         self._count.waiting = False
         fields: dict[str, Any] = self._into.get(timeout=60)

@@ -262,9 +262,9 @@ class TimedLink:
         with self._meter.message():
             self._link.send(kind, **fields)
 
-    def recv(self, kind: str, /) -> dict[str, Any]:
+    def recv(self, kind: str, most: int, /) -> dict[str, Any]:
         with self._meter.message():
-            found: dict[str, Any] = self._link.recv(kind)
+            found: dict[str, Any] = self._link.recv(kind, most)
         return found
 
 

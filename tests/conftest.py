@@ -70,7 +70,7 @@ class QueueLink:
         self.sent.append(fields)
         self._out.put((kind, fields))
 
-    def recv(self, kind: str, /) -> dict[str, Any]:
+    def recv(self, kind: str, most: int, /) -> dict[str, Any]:
         got, fields = self._into.get(timeout=20)
         if got is None:
             raise ConnectionError("the peer failed")

@@ -15,10 +15,11 @@ from colonnade.models import kinds
 from .book import ROOT
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"errors", "lazy", "randomness"}
+GROUND = {"errors", "harmless", "lazy", "randomness", "received"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
     **{name: set() for name in GROUND},
+    "received": {"errors"},
     **dict.fromkeys(PILLARS, GROUND),
     "testing": GROUND | {"privacy", "audit"},
     "protocols": GROUND | PILLARS,
@@ -139,6 +140,59 @@ def test_noised_numbers_leave_a_party_in_the_places_listed_here_only() -> None:
             place = (path.relative_to(SOURCE).as_posix(), match)
             found[place] = found.get(place, 0) + 1
     assert found == TOLD
+
+
+def test_what_a_peer_sends_comes_in_through_one_door() -> None:
+    """A channel is read by ``received`` alone; what opens a socket of its own is the wire."""
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in MODULES
+        if re.search(r"\brecv\b(?!\(self)", path.read_text(encoding="utf-8")) and room(path) != "wire"
+    }
+    assert found == {"received.py"}
+
+
+def test_every_message_that_is_sent_is_declared_in_a_vocabulary() -> None:
+    """Whoever adds a message says what it may hold; the kinds of lists stand where they are sent."""
+    declared = set()
+    for path in MODULES:
+        if path.stem == "vocabulary":
+            declared |= set(re.findall(r'"([a-z-]+(?: [a-z]+)*)"', path.read_text(encoding="utf-8")))
+    sent = set()
+    for path in MODULES:
+        if room(path) in ("mpc", "protocols"):
+            sent |= set(re.findall(r'\.send\("([^"]+)"', path.read_text(encoding="utf-8")))
+    assert len(sent) > 25
+    assert sent - declared == {"blinded", "blinded twice"}, "pieces of lists, declared as points"
+
+
+PRINTED = {
+    ("cli/output.py", "console.print(harmless_lines("),
+    ("cli/output.py", "sys.stdout.write(text)"),
+    ("cli/output.py", "sys.stderr.write(harmless_lines("),
+    ("cli/output.py", 'sys.stderr.write("".join(f"{line}'),
+    ("cli/approve.py", 'sys.stderr.write(f"{harmless('),
+}
+"""Where something is printed: through ``harmless``, or JSON in ASCII and exports of one's own ledger as they are."""
+
+
+def test_text_of_others_is_printed_through_one_function() -> None:
+    printing = re.compile(r"\bprint\(|\bstd(?:out|err)\.write\(|\becho\(|\.print_exception\(|\bwrite_through\b")
+    lines = [
+        (path.relative_to(SOURCE).as_posix(), line.strip())
+        for path in MODULES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if printing.search(line) and "fingerprint(" not in line
+    ]
+    known = {
+        line: [place for place in PRINTED if place[0] == line[0] and line[1].startswith(place[1])] for line in lines
+    }
+    assert len(lines) == len(PRINTED)
+    assert all(known.values()), known
+    shown = {"cli/show.py", "cli/output.py", "study/record.py", "report/markup.py", "models/notebook.py"}
+    assert shown | {"wire/watch.py", "wire/channel.py", "wire/hub_carrier.py", "protocols/rows.py"} <= {
+        path.relative_to(SOURCE).as_posix() for path in MODULES if "harmless" in imported(path)
+    }
 
 
 def test_every_module_has_its_place_in_the_page() -> None:

@@ -118,7 +118,7 @@ class Gone:
     def send(self, kind, /, **fields):
         """Nobody takes it."""
 
-    def recv(self, kind, /):
+    def recv(self, kind, most, /):
         error = PeerLost("it has not been heard of; the study cannot go on")
         error.spare = self.spare
         raise error

@@ -6,7 +6,8 @@ from hypothesis import given, strategies as st
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, ResidueSystem
-from colonnade.mpc.packing import SMALL, pack, unpack
+from colonnade.mpc.packing import SMALL, pack, packed, unpack
+from colonnade.received import Message
 
 SYSTEM = ResidueSystem(PRIMES[:3])
 
@@ -46,8 +47,12 @@ def test_the_extremes_fit(prime, count):
     ],
 )
 def test_what_is_not_packed_residues_is_refused(words, count):
-    with pytest.raises(ProtocolError, match="bank sent"):
+    def receive():
+        Message("share", words=packed((count,), 3)).check({"words": words}, "bank")
         unpack(words, (count,), SYSTEM, "bank")
+
+    with pytest.raises(ProtocolError, match="bank sent"):
+        receive()
 
 
 def test_padding_must_be_empty():

@@ -276,8 +276,8 @@ class Watched:
     def send(self, kind: str, /, **fields: Any) -> None:
         self.link.send(kind, **fields)
 
-    def recv(self, kind: str, /) -> dict[str, Any]:
-        fields = self.link.recv(kind)
+    def recv(self, kind: str, *most: int) -> dict[str, Any]:
+        fields = self.link.recv(kind, *most)
         if self.on:
             self.log.append((kind, fields))
         return fields

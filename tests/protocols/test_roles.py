@@ -35,7 +35,7 @@ class Wire:
     def send(self, kind: str, **fields: object) -> None:
         self.log.append((self.peer, kind, fields.get("values")))
 
-    def recv(self, kind: str) -> dict[str, object]:
+    def recv(self, kind: str, most: int) -> dict[str, object]:
         raise AssertionError(f"nothing is received here: {kind}")
 
 

@@ -142,7 +142,9 @@ def test_names_of_others_stay_text(run, evaluation):
 
 def test_lone_surrogates_do_not_stop_the_file(tmp_path, run, statement, model):
     run["study"] = "a \ud800 name"
-    assert "a ? name" in write_report(tmp_path, run, statement, model, SECTION).read_text("utf-8")
+    assert "a \N{REPLACEMENT CHARACTER} name" in write_report(tmp_path, run, statement, model, SECTION).read_text(
+        "utf-8"
+    )
 
 
 def _without(value, path):

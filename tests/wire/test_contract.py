@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from concurrent.futures import wait
 from typing import Any
 
@@ -101,6 +102,43 @@ def test_wrong_kind(world: Any) -> None:
     bank.channel("shop").send("shares", x=1)
     with pytest.raises(ProtocolError, match="expected 'noise' from bank, got 'shares'"):
         shop.channel("bank").recv("noise")
+
+
+def test_what_is_longer_than_it_may_be_is_refused(world: Any) -> None:
+    bank, _, shop = world.all_join()
+    bank.channel("shop").send("key", key=bytes(1000))
+    assert shop.channel("bank").recv("key", 1100) == {"key": bytes(1000)}
+    bank.channel("shop").send("key", key=bytes(1000))
+    with pytest.raises(ProtocolError, match="bank sent something longer than the message 'key' that was due can be"):
+        shop.channel("bank").recv("key", 1000)
+
+
+def test_no_memory_is_taken_for_what_is_too_long(sealed_world: Any) -> None:
+    """The length alone is enough to refuse a message: nothing is set aside for it, and the rest is not waited for."""
+    bank, _, shop = sealed_world.all_join(window=1 << 20)
+    long = bytes(200 << 20)  # is sent without a copy
+    sending = sealed_world.go(lambda: bank.channel("shop").send("key", key=long))
+    shop.channel("bank").open()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="bank sent something longer than the message 'key'"):
+            shop.channel("bank").recv("key", 1000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 << 20, "the 200 MB were not even begun"
+    shop.abort("that is enough")
+    with pytest.raises(PeerStopped):
+        sending.result(20)
+
+
+def test_an_error_about_a_message_is_short_and_harmless(world: Any) -> None:
+    bank, _, shop = world.all_join()
+    bank.channel("shop").send("\x1b]0;owned\x07\u202e" + "x" * 10_000)
+    with pytest.raises(ProtocolError) as caught:
+        shop.channel("bank").recv("go")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 120
 
 
 def test_unknown_peer(world: Any) -> None:

@@ -221,7 +221,7 @@ def party(
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
         record = read_record(folder)
-        told = model.summary() if model.recipient else []  # a result for everybody is in the coordinator's report
+        told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / KEPT
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from colonnade.cli import ledger as book
 from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
+from colonnade.harmless import harmless
 from colonnade.privacy import Statement
 from colonnade.study import PartyConfig, Study
 from colonnade.study.policy import Approve, ByDigest
@@ -48,7 +49,7 @@ def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
 
 def answered(question: str) -> bool:
     """Whether a person at the terminal says yes."""
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{harmless(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -22,6 +22,7 @@ from rich.table import Column
 from rich.text import Text
 
 from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError
+from colonnade.harmless import harmless, harmless_lines
 
 if TYPE_CHECKING:
     from colonnade.protocols.roles import Progress as Report
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 INTERNAL_ERROR = 70
 _FEW = 10  # with fewer steps no rate is shown
 _BAR_WIDTH = 20
+_LONGEST_SENTENCE = 2000
+_LONGEST_LINE = 4000
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EROFS)
 """Errors of a machine that cannot write; they are neither a user's mistake nor a fault of Colonnade."""
 
@@ -69,7 +72,7 @@ def say(text: str) -> None:
     """Print text for a person, unless this process prints JSON."""
     if not _State.json:
         with _standard_output():
-            console.print(text, markup=False)
+            console.print(harmless_lines(text, _LONGEST_LINE), markup=False)
 
 
 def pour(text: str) -> None:
@@ -115,17 +118,17 @@ def _give_up_standard_output() -> None:
 def complain(error: BaseException) -> int:
     """Report a failure in one sentence and return the exit code."""
     if isinstance(error, ColonnadeError):
-        message, code = str(error), error.exit_code
+        message, code = harmless(error, _LONGEST_SENTENCE), error.exit_code
     elif isinstance(error, Interrupted):
         message, code = "interrupted", error.exit_code
     elif isinstance(error, OSError) and (error.errno in _NO_ROOM or error.filename is not None):
-        message = f"{error.filename or 'a file'} cannot be used: {error.strerror}"
+        message = harmless(f"{error.filename or 'a file'} cannot be used: {error.strerror}")
         code = StorageError.exit_code if error.errno in _NO_ROOM else StudyError.exit_code
     else:
         message = f"this is a fault of Colonnade ({type(error).__name__}); set COLONNADE_DEBUG=1 to see where"
         code = INTERNAL_ERROR
     if os.environ.get("COLONNADE_DEBUG") and not isinstance(error, Interrupted):
-        traceback.print_exception(error)
+        sys.stderr.write(harmless_lines("".join(traceback.format_exception(error)), _LONGEST_SENTENCE))
     if _State.json:
         try:
             emit({"error": type(error).__name__, "message": message, "exit_code": code, **_looking(error)})

@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.cli.keys import rules
+from colonnade.harmless import harmless
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
 from colonnade.privacy.additive import USUAL
@@ -38,7 +39,7 @@ def preflight(answer: Preflight) -> str:
     """What a study would cost."""
     lines = [
         f"study {answer.study!r}, digest {answer.digest}",
-        *([f"method: {answer.details.method}"] if answer.details.method else []),
+        *([harmless(f"method: {answer.details.method}")] if answer.details.method else []),
         "",
         str(answer.statement),
         "",
@@ -46,9 +47,10 @@ def preflight(answer: Preflight) -> str:
         if answer.binding
         else "the study states no budget for observers: the task sets its price",
     ]
-    lines += list(answer.details.brief) if answer.run is None else _run(answer.run, answer.details.brief)
+    brief = [harmless(line) for line in answer.details.brief]
+    lines += brief if answer.run is None else _run(answer.run, brief)
     if answer.details.section:
-        lines += ["", *answer.details.section]
+        lines += ["", *map(harmless, answer.details.section)]
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
     return "\n".join(lines)
@@ -57,7 +59,7 @@ def preflight(answer: Preflight) -> str:
 def asked(name: str, answer: Preflight) -> str:
     """What a party reads before it approves a study: the cost, and who learns what from the alignment."""
     matched = [] if answer.alignment is None else [*_alignment(answer.alignment), ""]
-    promised = [*answer.details.section, ""] if answer.details.section else []
+    promised = [*map(harmless, answer.details.section), ""] if answer.details.section else []
     head = f"{name} in {answer.study!r}: this is what it costs"
     return "\n".join([head, str(answer.statement), "", *promised, *matched])
 
@@ -134,7 +136,7 @@ def _alignment(found: Alignment) -> list[str]:
     again = "; next to nothing where an earlier alignment is used again" if found.reuse else ""
     lines = [
         f"ALIGNMENT, mode {found.mode}: first the parties {_found(found)}",
-        *(f"  {key.name}, {rules(key)}" for key in found.keys),
+        *(harmless(f"  {key.name}, {rules(key)}") for key in found.keys),
         f"{_DUPLICATES[found.duplicates]}; {_few(found)}",
         f"for {lists}: {_about(found.seconds)} and {size(found.bytes_total)} on the wire{again}",
         _other_mode(found),
@@ -189,8 +191,13 @@ def _noise(answer: RunFigures) -> str:
 def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
     """The result of a run as text."""
     model = Estimator.load(folder / "model.json")
-    told = [*common(study, run), *lost(run), *model.summary()]
+    told = [*common(study, run), *lost(run), *summary(model)]
     return "\n".join([str(study.statement), "", *told, "", f"report: {folder / 'report.html'}"])
+
+
+def summary(model: Estimator) -> list[str]:
+    """What a model has learned; names of columns and categories are those that a schema gives."""
+    return [harmless(line) for line in model.summary()]
 
 
 def common(study: Study, run: Mapping[str, Any]) -> list[str]:
@@ -218,7 +225,7 @@ def misfits(run: Mapping[str, Any]) -> list[str]:
 
 def checks(found: Sequence[Check]) -> str:
     """The checks of the doctor as text."""
-    return "\n".join(f"{_MARKS[check.level]} {check.what}: {check.detail}" for check in found)
+    return "\n".join(harmless(f"{_MARKS[check.level]} {check.what}: {check.detail}") for check in found)
 
 
 def identity(made: Mapping[str, str]) -> str:

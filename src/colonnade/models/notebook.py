@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as escaped
 from typing import Any
 
+from colonnade.harmless import harmless
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.statement import rounded_up
 from colonnade.tables import Schema
@@ -74,3 +75,8 @@ def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
 def _box(title: str, state: str, parts: Iterable[str]) -> str:
     summary = f"<summary><strong>{escape(title)}</strong> <em>{escape(state)}</em></summary>"
     return f'<div style="{_BOX}"><details open>{summary}{"".join(parts)}</details></div>'
+
+
+def escape(text: str) -> str:
+    """Markup that shows any text, also one that another wrote."""
+    return escaped(harmless(text))

@@ -17,8 +17,8 @@ class Link(Protocol):
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message to the peer."""
 
-    def recv(self, kind: str) -> dict[str, Any]:
-        """The fields of the next message from the peer, which must be of this kind."""
+    def recv(self, kind: str, most: int) -> dict[str, Any]:
+        """The fields of the next message, which must be of this kind and of at most so many bytes."""
 
 
 @dataclass(frozen=True)

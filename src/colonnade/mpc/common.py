@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
-from colonnade.errors import ProtocolError
+from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.shamir import weights
-from colonnade.randomness import KEY_BYTES, Stream, new_key
+from colonnade.randomness import Stream, new_key
+from colonnade.received import received
 
 Group = tuple[str, ...]
 
@@ -57,7 +57,7 @@ class CommonKeys:
             links[peer].send("keys", keys=[pairs[peer], *(key for group, key in keys.items() if peer in group)])
         for peer in committee.seats[:place]:
             due = [group for group in groups(committee) if group[0] == peer and name in group]
-            pairs[peer], *found = _keys(links[peer].recv("keys").get("keys"), len(due) + 1, peer)
+            pairs[peer], *found = received(links[peer], peer, vocabulary.keys(len(due) + 1))["keys"]
             keys.update(zip(due, found, strict=True))
         return cls(name, committee, keys, pairs)
 
@@ -102,11 +102,3 @@ class CommonKeys:
         absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.streams]
         known, me = [(0, *points) for points in absent], committee.point(self.name)
         return [np.array([float(weights(prime, at, me)[0]) for prime in self.system.primes]) for at in known]
-
-
-def _keys(found: Any, count: int, peer: str) -> list[bytes]:
-    if not isinstance(found, list) or len(found) != count:
-        raise ProtocolError(f"{peer} sent other keys than were due")
-    if not all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in found):
-        raise ProtocolError(f"{peer} sent something that is no key")
-    return list(found)

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import PeerLost, ProtocolError, ShareError
+from colonnade.errors import PeerLost, ShareError
+from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues
 from colonnade.mpc.shamir import combine, complete, differing, interpolate
 from colonnade.randomness import Stream, new_key
+from colonnade.received import received
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,12 @@ class Hand:
             stream = self.common.pair_stream(dealer, self.name)
             if drawn:
                 return Shares(self.system.uniform(tuple(shape), stream), degree)
-        message = self.links[dealer].recv("share")
+        due, link = tuple(shape), self.links[dealer]
         if drawn:
-            seed = message.get("seed")
-            if not isinstance(seed, bytes) or message.get("shape") != list(shape):
-                raise ProtocolError(f"{dealer} dealt something else than the array that was due")
-            return Shares(self.system.uniform(tuple(shape), Stream(seed)), degree)
-        return Shares(unpack(message.get("words"), shape, self.system, dealer), degree)
+            seed = received(link, dealer, vocabulary.seed(due))["seed"]
+            return Shares(self.system.uniform(due, Stream(seed)), degree)
+        words = received(link, dealer, vocabulary.share(due, len(self.system.primes)))["words"]
+        return Shares(unpack(words, shape, self.system, dealer), degree)
 
     def inner(self, left: Shares, right: Shares) -> Shares:
         """Left' right, for two shared matrices with the same rows. Sends nothing; the degrees are added."""
@@ -225,17 +226,18 @@ class Hand:
     def _gathered(self, shape: Sequence[int], degree: int, own: Shares | None) -> dict[str, Residues]:
         """The shares of all seats except those that are lost."""
         shares: dict[str, Residues] = {}
+        due = vocabulary.opening(tuple(shape), len(self.system.primes))
         for seat in self.committee.seats:
             if seat == self.name and own is not None:
                 shares[seat] = own.values
             elif seat not in self.lost:
                 try:
                     # Wait for every seat that is alive, even if fewer are enough: additional shares reveal a wrong one.
-                    message = self.links[seat].recv("opening")
+                    words = received(self.links[seat], seat, due)["words"]
                 except PeerLost as error:
                     self._go_on_without(seat, degree, error)
                 else:
-                    shares[seat] = unpack(message.get("words"), shape, self.system, seat)
+                    shares[seat] = unpack(words, shape, self.system, seat)
         self._check_left(degree)
         return shares
 
@@ -276,14 +278,11 @@ class Hand:
 
     def receive_opened(self, opener: str, shape: Sequence[int], bound: int) -> Integers:
         """The values that ``opener`` opened, which must have this shape and be at most ``bound`` in magnitude."""
-        values: Any = self.links[opener].recv("opened").get("values")
-        try:
-            if not isinstance(values, np.ndarray):
-                values = np.array([int(value) for value in values], dtype=object).reshape(shape)
-        except (TypeError, ValueError):
-            raise ProtocolError(f"{opener} sent something else than the opened array") from None
-        if values.shape != tuple(shape) or values.dtype not in (np.int64, object):
-            raise ProtocolError(f"{opener} sent something else than the opened array")
+        narrow, due = bound < 2**63, tuple(shape)
+        message = vocabulary.opened(due) if narrow else vocabulary.opened_wide(due, self._longest_number)
+        values: Any = received(self.links[opener], opener, message)["values"]
+        if not narrow:
+            values = np.array([int(value) for value in values], dtype=object).reshape(due)
         if values.size and max(int(values.max()), -int(values.min())) > bound:
             raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
         opened: Integers = values

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc.residues import Residues, ResidueSystem
+from colonnade.received import Array
 
 Words = NDArray[np.uint32] | NDArray[np.int32]
 SMALL = 1 << 14
@@ -38,15 +38,21 @@ def pack(residues: Residues, system: ResidueSystem) -> Words:
     return words.reshape(len(system.primes), -1)
 
 
-def unpack(words: Any, shape: Sequence[int], system: ResidueSystem, sender: str) -> Residues:
-    """The residues in words that :func:`pack` made; anything else is refused, in the name of ``sender``."""
+def packed(shape: Sequence[int], primes: int) -> Array:
+    """What :func:`pack` makes of an array of this shape, modulo so many primes."""
+    count = prod(shape)
+    if primes * count <= SMALL:
+        return Array(np.int32, (primes, count))
+    return Array(np.uint32, (primes, 3 * _quarter(count)))
+
+
+def unpack(words: Words, shape: Sequence[int], system: ResidueSystem, sender: str) -> Residues:
+    """The residues in words of the form :func:`packed`; other numbers are refused, in the name of ``sender``."""
     count = prod(shape)
     quarter = _quarter(count)
     primes = len(system.primes)
     if primes * count <= SMALL:
-        return _plain(words, count, system, sender).reshape(primes, *shape)
-    if not isinstance(words, np.ndarray) or words.dtype != np.uint32 or words.shape != (primes, 3 * quarter):
-        raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
+        return _plain(words, system, sender).reshape(primes, *shape)
     residues = np.empty((primes, count))
     numbers = np.empty((4, quarter), dtype=np.uint32)
     for prime, out, (first, second, third) in zip(
@@ -63,11 +69,8 @@ def unpack(words: Any, shape: Sequence[int], system: ResidueSystem, sender: str)
     return residues.reshape(primes, *shape)
 
 
-def _plain(numbers: Any, count: int, system: ResidueSystem, sender: str) -> Residues:
+def _plain(numbers: Words, system: ResidueSystem, sender: str) -> Residues:
     """Residues that were sent unpacked."""
-    primes = len(system.primes)
-    if not isinstance(numbers, np.ndarray) or numbers.dtype != np.int32 or numbers.shape != (primes, count):
-        raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
     # Nearly always all are below half of the smallest prime, which is fast to check. If not: with half of p added, a
     # residue is a number from 0 to p - 1, and a negative number read as unsigned is larger than that.
     near = not numbers.size or max(int(numbers.max()), -int(numbers.min())) <= system.smallest_half

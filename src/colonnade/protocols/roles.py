@@ -18,6 +18,8 @@ from colonnade.errors import PrivacyError, ProtocolError
 from colonnade.mpc import Committee, Hand, Link, Shares
 from colonnade.mpc.residues import Integers
 from colonnade.privacy.events import Event, innermost
+from colonnade.protocols import vocabulary
+from colonnade.received import received
 from colonnade.wire import Tally
 
 COORDINATOR = "coordinator"
@@ -180,12 +182,10 @@ class Role:
             if name != self.name:
                 self._links[name].send(kind, values=values)
 
-    def receive_told(self, peer: str, kind: str, size: int) -> Integers:
-        """Receive ``size`` integers that a peer sends by :meth:`tell`."""
+    def receive_told(self, peer: str, kind: str, size: int, bound: int) -> Integers:
+        """Receive ``size`` integers of at most ``bound`` in magnitude, which a peer sends by :meth:`tell`."""
         with self.meter.phase("receive"):
-            values = self._links[peer].recv(kind).get("values")
-        if not isinstance(values, np.ndarray) or values.shape != (size,) or values.dtype != np.int64:
-            raise ProtocolError(f"{peer} sent {kind} of another shape than was due")
+            values: Integers = received(self._links[peer], peer, vocabulary.told(kind, size, bound))["values"]
         return values
 
     @property

@@ -19,14 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ColonnadeError, StudyError
+from colonnade.harmless import harmless
+from colonnade.protocols import vocabulary
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
+from colonnade.received import received
 from colonnade.tables.ids import packed
 from colonnade.tables.places import Places
 
 _CHUNK = 1 << 14
-_LONGEST_VERDICT = 500
 
 
 class Listed(Protocol):
@@ -121,24 +123,24 @@ def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) 
         for owner in rest:
             me.link(owner).send("rows-salt", salt=salt)
     else:
-        salt = me.link(first).recv("rows-salt")["salt"]
+        salt = received(me.link(first), first, vocabulary.SALT)["salt"]
     me.link(COORDINATOR).send("rows", rows=size, digest=digest(salt, ids))
-    problem = str(me.link(COORDINATOR).recv("rows-verdict")["problem"])
+    problem = received(me.link(COORDINATOR), COORDINATOR, vocabulary.VERDICT)["problem"]
     if problem:
-        raise _known_to_all(StudyError(problem[:_LONGEST_VERDICT]))
+        raise _known_to_all(StudyError(harmless(problem)))
     return _checked(size, task.rows_limit, hidden)
 
 
 def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
-    answers = {owner: me.link(owner).recv("rows") for owner in task.owners}
+    answers = {owner: received(me.link(owner), owner, vocabulary.ROWS) for owner in task.owners}
     first = task.owners[0]
     problem = next((mismatch(first, owner) for owner, answer in answers.items() if answer != answers[first]), "")
     for owner in task.owners:
-        me.link(owner).send("rows-verdict", problem=problem)
+        me.link(owner).send("rows-verdict", problem=problem[: vocabulary.LONGEST_VERDICT])
     if problem:
         raise _known_to_all(StudyError(problem))
-    return _checked(int(answers[first]["rows"]), task.rows_limit, hidden)
+    return _checked(answers[first]["rows"], task.rows_limit, hidden)
 
 
 def _described(rows: Listed) -> tuple[int, Sequence[str]]:

@@ -15,8 +15,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from colonnade.errors import CANNOT_GO_ON, NO_PART, ColonnadeError, Interrupted, PeerLost
 from colonnade.mpc import Link, accelerator
 from colonnade.privacy.events import Event
+from colonnade.protocols import vocabulary
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
 from colonnade.protocols.task import Playable
+from colonnade.received import received
 from colonnade.wire import Counters
 
 Result = TypeVar("Result")
@@ -139,10 +141,10 @@ def _assemble(me: Role, owners: Sequence[str]) -> None:
     """Wait until everyone has said that it is ready; before that nothing is spent."""
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("ready")
-        me.link(COORDINATOR).recv("go")
+        received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO)
         return
     for owner in owners:
-        me.link(owner).recv("ready")
+        received(me.link(owner), owner, vocabulary.READY)
     for owner in owners:
         me.link(owner).send("go")
 
@@ -155,12 +157,12 @@ def _end_together(me: Role, owners: Sequence[str]) -> None:
     """
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("done")
-        me.link(COORDINATOR).recv("all-done")
+        received(me.link(COORDINATOR), COORDINATOR, vocabulary.ALL_DONE)
         return
     there = []
     for owner in owners:
         try:
-            me.link(owner).recv("done")
+            received(me.link(owner), owner, vocabulary.DONE)
             there.append(owner)
         except PeerLost as error:
             if error.spare is None:

@@ -6,9 +6,10 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from colonnade.harmless import harmless, visible
+
+_LONGEST = 4000
 _VOID = frozenset({"meta", "wbr"})
-# Control characters, and those that turn the direction of the text around them.
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 class Html(str):
@@ -21,8 +22,7 @@ def escape(text: object) -> Html:
     """Markup that shows any text."""
     if isinstance(text, Html):
         return text
-    whole = str(text).encode("utf-8", "replace").decode("utf-8")
-    return Html(html.escape(_UNSEEN.sub("\N{REPLACEMENT CHARACTER}", whole)))
+    return Html(html.escape(harmless(text, _LONGEST, keep="\n\r\t")))
 
 
 def tag(name: str, /, *inside: object, **attributes: object) -> Html:
@@ -89,4 +89,8 @@ def _cell(name: str, role: str, inside: object, right: bool, **more: object) -> 
 
 
 def _value(value: object) -> str:
-    return escape(f"{round(value, 2):g}" if isinstance(value, float) else value)
+    if isinstance(value, float):
+        return f"{round(value, 2):g}"
+    if isinstance(value, Html):
+        return value
+    return html.escape(visible(str(value), keep="\n\r\t"))  # not cut: it may be the path of a curve

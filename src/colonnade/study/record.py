@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import StorageError
+from colonnade.harmless import harmless
 from colonnade.models import files
 from colonnade.privacy import Statement
 
 KEPT = "kept.json"
+_LONGEST = 2000
 FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "model.npz", KEPT, "report.html")
 
 
@@ -64,7 +66,7 @@ class RunRecord:
 
     def note(self, what: str, **details: Any) -> None:
         """Append one line to ``events.jsonl``; it is on disk when this returns."""
-        line = {"time": _now(), "what": what, **details}
+        line = {"time": _now(), "what": what, **_harmless(details)}
         with self._written("events.jsonl"), (self.folder / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
@@ -85,6 +87,7 @@ class RunRecord:
     def fail(self, error: str, message: str, exit_code: int) -> None:
         """Record that the run failed, with the sentence that the user saw; raises no error of its own."""
         self.paid()
+        message = harmless(message, _LONGEST)
         self.note("failed", error=error, message=message, exit_code=exit_code)
         self._end("failed", {"error": error, "message": message, "exit_code": exit_code})
 
@@ -118,6 +121,15 @@ class RunRecord:
             self.lost = f"{self.folder / name} cannot be written: {error.strerror}"
             if not self._paid:
                 raise StorageError(self.lost) from None
+
+
+def _harmless(value: Any) -> Any:
+    """The same value; texts in it may come from another participant, or from a file that another wrote."""
+    if isinstance(value, Mapping):
+        return {harmless(key): _harmless(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_harmless(item) for item in value]
+    return harmless(value, _LONGEST) if isinstance(value, str) else value
 
 
 def _now() -> str:

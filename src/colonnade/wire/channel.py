@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ColonnadeError, ProtocolError
+from colonnade.harmless import harmless
 from colonnade.wire import codec
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
@@ -20,6 +21,7 @@ from colonnade.wire.values import MAX_FRAME
 
 _LENGTH = struct.Struct("<Q")
 _RECORD = 1 << 14
+_LONGEST_KIND = 40
 _OVERHEAD = 64
 _MAX_PIECE = MAX_PACKET - (MAX_PACKET // _RECORD + 4) * _OVERHEAD
 """The most bytes whose sealed records always fit into one packet."""
@@ -58,11 +60,11 @@ class Channel:
         self._traffic.payload_sent += size
         self._tally.sent(size)
 
-    def recv(self, kind: str) -> dict[str, Any]:
-        """The fields of the next message, which must be of this kind."""
+    def recv(self, kind: str, most: int = MAX_FRAME) -> dict[str, Any]:
+        """The fields of the next message, which must be of this kind and of at most so many bytes."""
         session = self._open_session()
         self._tally.waits()
-        frame = self._next_frame(session)
+        frame = self._next_frame(session, kind, most)
         self._post.check(self.peer)
         self._traffic.messages_received += 1
         self._traffic.payload_received += len(frame)
@@ -123,21 +125,22 @@ class Channel:
         assert session is not None  # noqa: S101 - because is_ready is true
         return session
 
-    def _next_frame(self, session: TlsSession) -> bytes | memoryview:
+    def _next_frame(self, session: TlsSession, kind: str, most: int) -> bytes | memoryview:
         """The next frame; if one small record holds all of it, no other is read."""
         while not self._left:
             self._receive(session, None)
         if len(self._left) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(self._left)[0]
             if end <= len(self._left):
+                check_size(end - _LENGTH.size, kind, self.peer, most)
                 frame = bytes(self._left[_LENGTH.size : end])
                 self._left = self._left[end:]
                 return frame
-        return self._read(session, _LENGTH.unpack(self._read(session, _LENGTH.size))[0])
+        size = _LENGTH.unpack(self._read(session, _LENGTH.size))[0]
+        check_size(size, kind, self.peer, most)  # before there is any memory for it
+        return self._read(session, size)
 
     def _read(self, session: TlsSession, size: int) -> memoryview:
-        if size > MAX_FRAME:
-            raise ProtocolError(f"{self.peer} announces a message of {size} bytes, above the limit")
         # Not a bytearray, which would be filled with zeros first.
         target = np.empty(size, np.uint8).data
         filled = self._from_record(target)
@@ -206,13 +209,22 @@ def _cut(parts: Iterable[bytes | memoryview], limit: int) -> Iterator[list[memor
         yield batch
 
 
+def check_size(size: int, kind: str, peer: str, most: int) -> None:
+    """Refuse a frame that is longer than the message that is due."""
+    if size > min(most, MAX_FRAME):
+        raise ProtocolError(f"{peer} sent something longer than the message {kind!r} that was due can be")
+
+
 def message_in(frame: bytes | memoryview, kind: str, peer: str) -> dict[str, Any]:
     """The fields of the message in a frame from this peer, which must be of this kind."""
-    value = codec.decode(frame)
+    try:
+        value = codec.decode(frame)
+    except ProtocolError as error:
+        raise ProtocolError(f"{peer} sent something else than the message {kind!r}: {error}") from None
     if type(value) is not list or len(value) != 2 or type(value[0]) is not str or type(value[1]) is not dict:
-        raise ProtocolError(f"{peer} sent something that is not a message")
+        raise ProtocolError(f"{peer} sent something that is not a message, and {kind!r} was due")
     got: str = value[0]
     fields: dict[str, Any] = value[1]
     if got != kind:
-        raise ProtocolError(f"expected {kind!r} from {peer}, got {got!r}")
+        raise ProtocolError(f"expected {kind!r} from {peer}, got {harmless(got, _LONGEST_KIND)!r}")
     return fields

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from colonnade.errors import ConnectError, IdentityError
+from colonnade.harmless import harmless
 from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.carrier import Receiver, failing_loudly
@@ -138,7 +139,7 @@ class _HubCarrier:
                     _pass_on(one, receiver)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.ABORTED:
-                text = f"the hub disconnected {self._identity.name}: {error.details()}"
+                text = f"the hub disconnected {self._identity.name}: {harmless(error.details())}"
                 receiver.carrier_failed(ConnectError(text))
                 return None
         return f"the connection to {self._address} broke"
@@ -184,8 +185,8 @@ class _Line:
             raise ConnectError(f"the hub at {self._address} hung up") from None
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-                raise IdentityError(f"the hub at {self._address} refuses: {error.details()}") from None
-            raise ConnectError(f"the hub at {self._address} does not answer ({error.details()})") from None
+                raise IdentityError(f"the hub at {self._address} refuses: {harmless(error.details())}") from None
+            raise ConnectError(f"the hub at {self._address} does not answer ({harmless(error.details())})") from None
         finally:
             timer.cancel()
 

@@ -19,10 +19,11 @@ from typing import Any, Self
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, PeerLost, ProtocolError, StudyError
 from colonnade.wire import codec
-from colonnade.wire.channel import message_in
+from colonnade.wire.channel import check_size, message_in
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import check_name
 from colonnade.wire.stream import MAX_INBOX
+from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import Limits, marked_spare, not_joined, raise_anew, silent_peer, stopped_by
 
 
@@ -282,8 +283,8 @@ class RoomChannel:
         traffic.sealed_sent += size
         self._tally.sent(size)
 
-    def recv(self, kind: str) -> dict[str, Any]:
-        """The fields of the next message, which must be of this kind."""
+    def recv(self, kind: str, most: int = MAX_FRAME) -> dict[str, Any]:
+        """The fields of the next message, which must be of this kind and of at most so many bytes."""
         self._check()
         self._tally.waits()
         try:
@@ -306,6 +307,7 @@ class RoomChannel:
         traffic.messages_received += 1
         traffic.payload_received += len(frame)
         traffic.sealed_received += len(frame)
+        check_size(len(frame), kind, self.peer, most)
         return message_in(frame, kind, self.peer)
 
     def _check(self) -> None:

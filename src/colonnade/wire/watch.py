@@ -12,10 +12,11 @@ from time import monotonic
 from typing import NoReturn
 
 from colonnade.errors import ColonnadeError, ConnectError, PeerLost, PeerStopped, ProtocolError
+from colonnade.harmless import harmless
 
 _NEVER = float("inf")
 _STOPPED = " stopped the study: "
-_LONGEST_REASON = 1000
+_LONGEST_REASON = 800
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def marked_spare(error: PeerLost, name: str) -> PeerLost:
 
 def stopped_by(name: str, reason: str) -> PeerStopped:
     """The error that tells who stopped the study; a reason that names a participant already stays as it is."""
-    said = "".join(c if c.isprintable() else " " for c in reason[:_LONGEST_REASON])
+    said = harmless(reason, _LONGEST_REASON)
     return PeerStopped(said if _STOPPED in said else f"{name}{_STOPPED}{said}")
 
 

@@ -411,8 +411,8 @@ def views(play, operation, secret, committee, pool, count=1200):
         return result
 
     def spied(method, log, arrays):
-        def spy(argument):
-            found = method(argument)
+        def spy(*arguments):
+            found = method(*arguments)
             log.extend(array.copy() for array in arrays(found) if isinstance(array, np.ndarray))
             return found
 

@@ -278,6 +278,47 @@ def test_the_leader_cannot_tell_who_lacks_a_person(monkeypatch):
     assert told["common"] == [{"count": 50}]
 
 
+def told_in_shapes(logs, name):
+    """All that somebody receives, in order by sender: numbers, shapes and sizes, and nothing that is random.
+
+    How often it is told that the leader is at work depends on time alone; that the leader is done is told once.
+    """
+
+    def form(value):
+        return value.shape if isinstance(value, np.ndarray) else len(value) if isinstance(value, bytes) else value
+
+    return {
+        sender: [
+            (kind, {key: form(value) for key, value in fields.items()})
+            for kind, fields in messages
+            if (kind, fields) != ("waiting", {"more": True})
+        ]
+        for (sender, who), messages in logs.items()
+        if who == name
+    }
+
+
+@BOTH
+@SEEN_OR_NOT
+@pytest.mark.parametrize("who", ["b", "c"])
+def test_an_owner_that_does_not_lead_is_told_no_length_but_those_in_the_table(monkeypatch, mode, hidden, who):
+    """Everything that it receives, down to the number of messages, is the same whatever the others' lists are.
+
+    Hidden, the sum of all lengths is told; so there the lists change under the same sum.
+    """
+    monkeypatch.setattr("colonnade.protocols.align.tags._PIECE", 4)
+    monkeypatch.setattr("colonnade.protocols.align.lists._PIECE", 4)
+    told = []
+    for lengths in [(31, 9), (20, 20)] if hidden else [(9, 9), (9, 31), (40, 20)]:
+        sizes = {"a": 7, "b": 11, "c": 11} | dict(zip("de", lengths, strict=True))
+        lists = {name: plain_keys(["1", "2", *(f"{name}{n}" for n in range(2, size))]) for name, size in sizes.items()}
+        logs: dict = {}
+        execute(make_task(tuple(sizes), seats=("a", "b", "d"), mode=mode, hidden=hidden), lists, log=logs)
+        told.append(told_in_shapes(logs, who))
+    assert len(told[0][COORDINATOR]) >= 2
+    assert all(one == told[0] for one in told[1:])
+
+
 @BOTH
 def test_hidden_slots_do_not_depend_on_who_matches(mode):
     """An owner's slots are a random choice, whether the others hold all of its people or none but one."""
@@ -291,7 +332,7 @@ def test_hidden_slots_do_not_depend_on_who_matches(mode):
         assert found["a"].size == 80
         assert sorted(found["a"].rows.tolist()) == list(range(40))
         kinds = set(received(logs, "a"))
-        told = {"align-plan", "slots", "align-key", "list", "blinded", "blinded twice", "aligning"}
+        told = {"align-plan", "slots", "align-key", "lengths", "list", "blinded", "blinded twice", "waiting"}
         assert kinds <= told, "there is no verdict"
         means.append(found["a"].slots.mean())
     # 40 of 80 slots: the deviation of their mean is about 2.6
@@ -494,13 +535,26 @@ def test_an_alignment_that_all_still_hold_is_not_run_again():
         ("align-plan", {"again": False, "leader": None}),
         ("align-plan", {"again": True}),
         ("pair-key", {"key": 5}),
-        ("aligning", {"done": "all", "total": 2}),
+        ("aligning", {"done": "all"}),
+        ("aligning", {"done": 5}),
+        ("waiting", {"more": 1}),
+        ("list", {"size": 1 << 29}),
+        ("list", {"size": 3}),
+        ("lengths", {"lengths": [3]}),
+        ("common", {"count": 3}),
+        ("enough", {"count": 1}),
+        ("align-plan", {"leader": ""}),
+        ("blinded twice", {"points": np.zeros((3, 32), np.uint8)}),
+        ("cells-size", {"size": 1 << 20}),
+        ("index", {"words": np.zeros((2, 2), np.uint64)}),
         ("align-plan", {"again": False, "leader": "eve"}),
     ],
 )
 def test_what_does_not_belong_there_is_refused(monkeypatch, kind, change):
     real = kit.Watched.recv
-    monkeypatch.setattr(kit.Watched, "recv", lambda self, k, /: real(self, k) | (change if k == kind else {}))
+    monkeypatch.setattr(
+        kit.Watched, "recv", lambda self, k, *most: real(self, k, *most) | (change if k == kind else {})
+    )
     lists = {name: plain_keys(["1", "2"]) for name in "ab"}
     with pytest.raises(ProtocolError):
         execute(make_task(("a", "b")), lists, log={})

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError, ShareError
+from colonnade.errors import ShareError
+from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import differing
 from colonnade.randomness import Stream
+from colonnade.received import received
 
 Words = NDArray[np.uint64]
 """Public bits: an array (bits, words)."""
@@ -281,7 +282,7 @@ class BitHand:
         for stream in plan.drawn:
             total ^= stream.uint64(planes.shape)
         for dealer in plan.received:
-            total ^= _checked(self._links[dealer].recv("bits").get("words"), planes.shape, dealer)
+            total ^= received(self._links[dealer], dealer, vocabulary.bits(planes.shape))["words"]
         return total
 
     def _deal(self, planes: Planes, plan: _Reduction) -> Planes:
@@ -337,8 +338,8 @@ class BitHand:
             self._links[seat].send("opening", words=planes)
         found = {self.committee.point(self.name): planes}
         for seat in self._others:
-            words = self._links[seat].recv("opening").get("words")
-            found[self.committee.point(seat)] = _checked(words, planes.shape, seat)
+            words = received(self._links[seat], seat, vocabulary.opening_of_bits(planes.shape))["words"]
+            found[self.committee.point(seat)] = words
         opened = self.field.interpolate(found, shares.degree, self.committee.seats)
         if shares.count % WORD:
             opened[:, -1] &= np.uint64((1 << shares.count % WORD) - 1)
@@ -350,9 +351,3 @@ class BitHand:
         committee = self.committee
         absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.streams]
         return [self.field.weights((0, *points), committee.point(self.name))[0] for points in absent]
-
-
-def _checked(words: Any, shape: tuple[int, ...], sender: str) -> Planes:
-    if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.shape != shape:
-        raise ProtocolError(f"{sender} sent shares of another shape or type than was due")
-    return words

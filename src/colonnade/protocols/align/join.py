@@ -17,19 +17,22 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc.keyvalue import Store, Words, cells_for, stored
+from colonnade.protocols.align import vocabulary
 from colonnade.protocols.align.lists import (
     Step,
     Steps,
     positions,
     quietly,
+    receive_all_words,
+    receive_different_words,
     receive_words,
-    received_key,
     send_words,
     shuffled,
 )
 from colonnade.protocols.align.tags import Tags, keyed
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.randomness import Stream, new_key
+from colonnade.received import received
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def zero_shares(me: Owner, keys: Sequence[bytes], owners: Sequence[str], seats: 
         me.link(other).send("pair-key", key=secret)
     for other in pairs:
         if other not in secrets:
-            secrets[other] = received_key(me.link(other), "pair-key", other)
+            secrets[other] = received(me.link(other), other, vocabulary.PAIR_KEY)["key"]
     total = np.zeros((len(keys), 2), dtype=np.uint64)
     step = Steps(me, "match", len(keys) * len(pairs))
     for other in pairs:
@@ -66,7 +69,7 @@ def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words, at_least: i
     If there are too few matches, the others get empty lists.
     """
     for other, own in tags.items():
-        shares = shares ^ own.pads ^ _receive_store(me, other)[own.tags]
+        shares = shares ^ own.pads ^ _receive_store(me, other, own.theirs)[own.tags]
     rows, index = _common(shares)
     told = len(rows) if len(rows) >= at_least else 0
     for other, own in tags.items():
@@ -95,12 +98,10 @@ def coordinator_joins(me: Coordinator, leader: str, sizes: Mapping[str, int], at
     """
     others = [owner for owner in sizes if owner != leader]
     step = Steps(me, "align", 2 * sizes[leader] + sum(cells_for(sizes[owner]) for owner in others))
-    tags = receive_words(me.link(leader), "tags", leader, step)
-    shares = receive_words(me.link(leader), "shares", leader, step)
-    if len(tags) != len(shares):
-        raise ProtocolError(f"{leader} sent lists of different lengths")
+    tags = receive_different_words(me.link(leader), "tags", leader, sizes[leader], step)
+    shares = receive_all_words(me.link(leader), "shares", leader, sizes[leader], step)
     for owner in others:
-        shares = shares ^ _receive_store(me, owner, step)[tags]
+        shares = shares ^ _receive_store(me, owner, sizes[owner], step)[tags]
     rows, index = _common(shares)
     told = len(rows) if len(rows) >= at_least else 0
     for owner in sizes:
@@ -122,15 +123,13 @@ def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
 
 def receive_matches(me: Owner, joiner: str, tags: Words) -> Members:
     """Receive the matches from the participant that joined, and find them among the own tags."""
-    rows = positions(receive_words(me.link(joiner), "matched", joiner), tags)
-    index = receive_words(me.link(joiner), "index", joiner)
-    if len(rows) != len(index) or len(np.unique(rows)) != len(rows) or (rows < 0).any():
+    rows = positions(receive_words(me.link(joiner), "matched", joiner, len(tags)), tags)
+    if len(np.unique(rows)) != len(rows) or (rows < 0).any():
         raise ProtocolError(f"{joiner} named people that {me.name} never sent")
-    return Members(rows, index)
+    return Members(rows, receive_different_words(me.link(joiner), "index", joiner, len(rows)))
 
 
-def _receive_store(me: Role, owner: str, step: Step = quietly) -> Store:
-    seed = me.link(owner).recv("store").get("seed")
-    if not isinstance(seed, bytes) or len(seed) != 8:
-        raise ProtocolError(f"{owner} sent something else than a store")
-    return Store(int.from_bytes(seed, "little"), receive_words(me.link(owner), "cells", owner, step))
+def _receive_store(me: Role, owner: str, size: int, step: Step = quietly) -> Store:
+    seed = received(me.link(owner), owner, vocabulary.STORE)["seed"]
+    cells = receive_all_words(me.link(owner), "cells", owner, cells_for(size), step)
+    return Store(int.from_bytes(seed, "little"), cells)

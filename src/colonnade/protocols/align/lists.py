@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import CapacityError, ProtocolError
 from colonnade.mpc import Link
 from colonnade.mpc.keyvalue import WORDS, Words
+from colonnade.protocols.align import vocabulary
 from colonnade.protocols.roles import Role
-from colonnade.randomness import KEY_BYTES, Stream
+from colonnade.randomness import Stream
+from colonnade.received import received
 
-LONGEST = 1 << 28
 _PIECE = 1 << 16
 
 
@@ -46,43 +47,36 @@ def send_words(link: Link, kind: str, words: Words) -> None:
         link.send(kind, words=words[start : start + _PIECE])
 
 
-def receive_words(link: Link, kind: str, peer: str, step: Step = quietly) -> Words:
-    """Receive what :func:`send_words` sent; ``step`` gets how many more words have come."""
-    size = received_size(link, f"{kind}-size", peer)
-    found = np.empty((size, WORDS), dtype=np.uint64)
+def receive_words(link: Link, kind: str, peer: str, most: int, *, least: int = 0, step: Step = quietly) -> Words:
+    """Receive what :func:`send_words` sent, ``least`` to ``most`` words; ``step`` gets how many more have come."""
+    size: int = received(link, peer, vocabulary.words_size(kind, least, most))["size"]
+    try:
+        found = np.empty((size, WORDS), dtype=np.uint64)
+    except MemoryError:
+        raise CapacityError(f"the list of {peer} does not fit into memory") from None
     for start in range(0, size, _PIECE):
-        piece = link.recv(kind).get("words")
-        due = (min(_PIECE, size - start), WORDS)
-        found[start : start + _PIECE] = checked(piece, due, np.uint64, peer)
-        step(due[0])
+        count = min(_PIECE, size - start)
+        found[start : start + count] = received(link, peer, vocabulary.words(kind, count))["words"]
+        step(count)
     return found
 
 
-def received_size(link: Link, kind: str, peer: str) -> int:
-    """The announced length of a list."""
-    return length(link.recv(kind).get("size"), peer)
+def receive_all_words(link: Link, kind: str, peer: str, size: int, step: Step = quietly) -> Words:
+    """The same for a list whose length was declared before."""
+    return receive_words(link, kind, peer, size, least=size, step=step)
 
 
-def length(value: object, peer: str) -> int:
-    """A received value, if it can be the length of a list."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST:
-        raise ProtocolError(f"{peer} announced no length of a list")
-    return value
+def receive_different_words(link: Link, kind: str, peer: str, size: int, step: Step = quietly) -> Words:
+    """The same for a list in which no word comes twice."""
+    found = receive_all_words(link, kind, peer, size, step)
+    if not all_differ(found):
+        raise ProtocolError(f"{peer} sent a list of {kind} in which one comes twice")
+    return found
 
 
-def received_key(link: Link, kind: str, peer: str) -> bytes:
-    """A secret key that a peer drew."""
-    key = link.recv(kind).get("key")
-    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
-        raise ProtocolError(f"{peer} sent something else than a key")
-    return key
-
-
-def checked(array: object, shape: Sequence[int], dtype: type[np.generic], peer: str) -> NDArray[np.generic]:
-    """A received array, if it has the shape and type that was due."""
-    if not isinstance(array, np.ndarray) or array.shape != tuple(shape) or array.dtype != dtype:
-        raise ProtocolError(f"{peer} sent something else than the list that was due")
-    return array
+def all_differ(words: Words) -> bool:
+    """Whether no word comes twice."""
+    return len(pc.unique(_opaque(words))) == len(words)
 
 
 def shuffled(count: int, stream: Stream) -> NDArray[np.int64]:

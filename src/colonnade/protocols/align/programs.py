@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
-from colonnade.protocols.align import fuzzy, join, tags, universe
-from colonnade.protocols.align.lists import Steps, length, shuffled
+from colonnade.protocols.align import fuzzy, join, tags, universe, vocabulary
+from colonnade.protocols.align.lists import Steps, shuffled
 from colonnade.protocols.align.tags import Tags
 from colonnade.protocols.align.task import Aligning
+from colonnade.protocols.align.vocabulary import TOKEN_BYTES
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import KEY_BYTES, Stream
+from colonnade.received import received
 from colonnade.tables import Table
 from colonnade.tables.keys import Keys
-
-TOKEN_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,12 @@ class Matched:
 def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
     """An owner's program; ``known`` is the token of an earlier alignment that it still holds."""
     me.link(COORDINATOR).send("align", rows=_announced(keys, task), token=known)
-    told = me.link(COORDINATOR).recv("align-plan")
-    if told.get("again") is True:
-        if not known:
-            raise ProtocolError(f"the coordinator named an alignment that {me.name} does not hold")
+    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.plan(task.leaders, known))
+    again, leader = told["again"], told["leader"]
+    if again == bool(leader):
+        raise ProtocolError(f"the {COORDINATOR} sent an 'align-plan' in which nobody leads, or somebody for nothing")
+    if again:
         return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
-    leader = str(told.get("leader"))
-    if leader not in task.leaders:
-        raise ProtocolError("the coordinator named a leader that cannot lead")
     if task.mode == "fuzzy":
         rows, index = fuzzy.owner(me, keys, task)
         return _visible(me, rows, index, keys, task)
@@ -88,27 +86,27 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
 
 def coordinator(me: Coordinator, task: Aligning) -> Matched:
     """The coordinator's program."""
-    lists = {name: me.link(name).recv("align") for name in task.owners}
-    sizes = {name: length(said.get("rows"), name) for name, said in lists.items()}
-    tokens = {_token(said.get("token"), name) for name, said in lists.items()}
+    lists = {name: received(me.link(name), name, vocabulary.align(task.lengths)) for name in task.owners}
+    sizes: dict[str, int] = {name: said["rows"] for name, said in lists.items()}
+    tokens = {said["token"] for said in lists.values()}
     if len(tokens) == 1 and tokens != {b""}:
         for name in task.owners:
-            me.link(name).send("align-plan", again=True)
+            me.link(name).send("align-plan", again=True, leader="")
         return Matched(None, sizes, reused=True)
     # Choosing the shortest list tells whose list is short; it is worth that only where the leader does most work.
     leader = min(task.leaders, key=lambda name: sizes[name]) if task.mode == "dh" else task.leaders[0]
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
     if task.mode == "dh":
-        tags.follow(me, leader, [name for name in task.owners if name != leader])
+        tags.follow(me, leader, sizes, both=task.hidden)
     if task.hidden:
         return Matched(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
-        count = fuzzy.coordinator(me, task)
+        count = fuzzy.coordinator(me, task, sizes)
     elif task.mode == "helper":
         count = join.coordinator_joins(me, leader, sizes, task.at_least)
     else:
-        count = length(me.link(leader).recv("common").get("count"), leader)
+        count = received(me.link(leader), leader, vocabulary.common(min(sizes.values())))["count"]
     _tell_verdict(me, count, task)
     return Matched(count, sizes)
 
@@ -122,9 +120,9 @@ def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Ta
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
     if task.mode == "dh" and me.name == leader:
-        return tags.leader_blinded(me, values, others, both=task.hidden)
+        return tags.leader_blinded(me, values, others, task.lengths, both=task.hidden)
     if task.mode == "dh":
-        return tags.other_blinded(me, values, leader, both=task.hidden)
+        return tags.other_blinded(me, values, leader, task.lengths, both=task.hidden)
     key = tags.shared_key(me, [leader, *others])
     lists = others if task.hidden and me.name == leader else [me.name]
     step = Steps(me, "align", len(values) * len(lists))
@@ -132,12 +130,6 @@ def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Ta
         return Tags.keyed(values, key, step)
     made = {name: Tags.keyed(values, tags.key_for(name, key), step) for name in lists}
     return made if me.name == leader else made[me.name]
-
-
-def _token(value: object, name: str) -> bytes:
-    if not isinstance(value, bytes) or len(value) not in (0, TOKEN_BYTES):
-        raise ProtocolError(f"{name} named no alignment")
-    return value
 
 
 def _announced(keys: Keys, task: Aligning) -> int:
@@ -158,7 +150,7 @@ def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
 
 
 def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning) -> Aligned:
-    _hear_verdict(me, task, keys)
+    _hear_verdict(me, task, keys, len(rows))
     token = hashlib.sha256(index.tobytes()).digest()[:TOKEN_BYTES]
     return Aligned(token, len(rows), rows, index=index)
 
@@ -211,21 +203,24 @@ def _tell_verdict(me: Coordinator, count: int, task: Aligning) -> None:
         me.link(name).send("enough", enough=count >= task.at_least, count=count)
     if count < task.at_least:
         for name in task.owners:
-            me.link(name).recv("heard")
+            received(me.link(name), name, vocabulary.HEARD)
         with suppress(PeerStopped, PeerLost):  # the first owner that receives this leaves
             for name in task.owners:
                 me.link(name).send("end")
         raise _too_few(count, task)
 
 
-def _hear_verdict(me: Owner, task: Aligning, keys: Keys) -> None:
-    told = me.link(COORDINATOR).recv("enough")
-    if told.get("enough") is True:
+def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int) -> None:
+    """Hear whether the ``matched`` people are enough; the leader knows how many there are also where they are not."""
+    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.enough(len(keys.values)))
+    enough, count = told["enough"], told["count"]
+    if enough != (count >= task.at_least) or matched not in ((count,) if enough else (0, count)):
+        raise ProtocolError(f"the {COORDINATOR} sent a verdict 'enough' that is not about those who were matched")
+    if enough:
         return
-    count = length(told.get("count"), COORDINATOR)
     me.link(COORDINATOR).send("heard")
     with suppress(PeerStopped, PeerLost):  # another owner left before, and all know the verdict
-        me.link(COORDINATOR).recv("end")
+        received(me.link(COORDINATOR), COORDINATOR, vocabulary.END)
     raise _too_few(count, task, keys)
 
 

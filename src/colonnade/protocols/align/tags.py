@@ -18,21 +18,27 @@ joins, which has no tags of its own, and pads are zero.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 
+from colonnade.errors import ProtocolError
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Points, hashed
 from colonnade.mpc.keyvalue import WORDS, Words
-from colonnade.protocols.align.lists import Step, Steps, checked, length, quietly, received_key, received_size
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.align import vocabulary
+from colonnade.protocols.align.lists import Step, Steps, quietly
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream, new_key
+from colonnade.received import Whole, received
 
 TAG_BYTES = 8 * WORDS
 _PIECE = 1 << 12
 _HASHES = 1 << 15
 _AHEAD = 4  # pieces that are sent before the first answer is waited for
+_PAUSE = 1.0  # seconds between two signs of life
+_MOST_SIGNS = 1 << 18  # three days of them
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,13 @@ class Tags:
 
     tags: Words
     pads: Words
+    theirs: int = 0
+    """How long the other owner's list is, where it is the leader's tags for that owner in ``dh``."""
 
     @classmethod
-    def empty(cls, count: int) -> Tags:
+    def empty(cls, count: int, theirs: int = 0) -> Tags:
         """Zeros, to be filled in, for ``count`` keys."""
-        return cls(np.zeros((count, WORDS), dtype=np.uint64), np.zeros((count, WORDS), dtype=np.uint64))
+        return cls(np.zeros((count, WORDS), dtype=np.uint64), np.zeros((count, WORDS), dtype=np.uint64), theirs)
 
     @classmethod
     def keyed(cls, keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Tags:
@@ -60,7 +68,9 @@ class Tags:
         self.pads[start : start + len(pieces)] = keyed(pieces, b"pad")
 
 
-def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str], *, both: bool) -> dict[str, Tags]:
+def leader_blinded(
+    me: Owner, keys: Sequence[bytes], others: Sequence[str], lengths: Whole, *, both: bool
+) -> dict[str, Tags]:
     """The leader's side of ``dh``: for every other owner the tags of the leader's people.
 
     It also receives how far the others are with their own lists, so that a busy owner does not seem lost.
@@ -68,24 +78,24 @@ def leader_blinded(me: Owner, keys: Sequence[bytes], others: Sequence[str], *, b
     for other in others:
         me.link(other).send("list", size=len(keys))
     secrets = {other: Blind.fresh(Stream.fresh()) for other in others} if both else {}
-    theirs = {other: received_size(me.link(other), "list", other) for other in others}
+    theirs = _sizes_of(me, others, lengths)
     waiting = _turns(theirs, 0 if both else len(keys))
     step = _ReportedSteps(me, len(keys) + sum(size for _, size in waiting))
-    found = _blinded_by_peers(me, keys, others, secrets, step)
+    found = _blinded_by_peers(me, keys, theirs, secrets, step)
     for other, size in waiting:
         if both:
             _answer(me, other, secrets[other], size)
         else:
-            me.link(other).recv("at work")
+            received(me.link(other), other, vocabulary.AT_WORK)
         step(size)
     return found
 
 
-def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) -> Tags:
+def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole, *, both: bool) -> Tags:
     """Another owner's side of ``dh``: blind the leader's list a second time, and make the own tags."""
     secret = Blind.fresh(Stream.fresh())
     me.link(leader).send("list", size=len(keys))
-    size = received_size(me.link(leader), "list", leader)
+    size = _sizes_of(me, [leader], lengths)[leader]
     step = Steps(me, "align", size + len(keys))
     own = Tags.empty(len(keys))
     for start in range(0, size if both else max(size, len(keys)), _PIECE):
@@ -99,7 +109,7 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, *, both: bool) 
             if start >= size:
                 me.link(leader).send("at work")
             step(len(mine))
-    return _blinded_by_peers(me, keys, [leader], {leader: secret}, step)[leader] if both else own
+    return _blinded_by_peers(me, keys, {leader: size}, {leader: secret}, step)[leader] if both else own
 
 
 def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
@@ -113,13 +123,16 @@ def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
 
 
 def _blinded_by_peers(
-    me: Owner, keys: Sequence[bytes], peers: Sequence[str], own: dict[str, Blind], step: Step
+    me: Owner, keys: Sequence[bytes], peers: Mapping[str, int], own: dict[str, Blind], step: Step
 ) -> dict[str, Tags]:
-    """Tags of the own keys under the secret of each peer, and under the own secret for that peer if there is one."""
+    """Tags of the own keys under the secret of each peer, and under the own secret for that peer if there is one.
+
+    ``peers`` says how long their lists are.
+    """
     blind = Blind.fresh(Stream.fresh())
     off = {peer: blind.inverse() if peer not in own else blind.inverse().times(own[peer]) for peer in peers}
     starts = range(0, len(keys), _PIECE)
-    found = {peer: Tags.empty(len(keys)) for peer in peers}
+    found = {peer: Tags.empty(len(keys), theirs) for peer, theirs in peers.items()}
     for turn in range(len(starts) + _AHEAD):
         if turn < len(starts):
             piece = blind.on(hashed(keys[starts[turn] : starts[turn] + _PIECE]))
@@ -149,36 +162,50 @@ class _ReportedSteps(Steps):
 
     def __call__(self, more: int) -> None:
         super().__call__(more)
-        self.me.link(COORDINATOR).send("aligning", done=self.done, total=self.total)
+        self.me.link(COORDINATOR).send("aligning", done=self.done)
 
 
-def follow(me: Coordinator, leader: str, others: Sequence[str]) -> None:
-    """The coordinator shows how far the leader is, and sends it on to the others."""
-    for done, total in _reports(me, leader):
+def follow(me: Coordinator, leader: str, sizes: Mapping[str, int], *, both: bool) -> None:
+    """The coordinator tells lengths to whom may know them, shows how far the leader is, and says that it is at work.
+
+    The others get no numbers, which would tell them the lengths of lists. How many signs of life they get depends on
+    the time alone, and that they see anyway: at most one in ``_PAUSE`` seconds, and one at the end.
+    """
+    theirs = {name: size for name, size in sizes.items() if name != leader}
+    me.link(leader).send("lengths", lengths=list(theirs.values()))
+    for other in theirs:
+        me.link(other).send("lengths", lengths=[sizes[leader]])
+    waiting = _turns(theirs, 0 if both else sizes[leader])
+    total = sizes[leader] + sum(size for _, size in waiting)
+    done, told = 0, monotonic()
+    for _ in range(1 + 2 * len(range(0, sizes[leader], _PIECE)) + len(waiting)):
+        done = received(me.link(leader), leader, vocabulary.aligning(done, total))["done"]
         me.progress("align", done, total)
-        for other in others:
-            me.link(other).send("aligning", done=done, total=total)
+        if monotonic() >= told + _PAUSE:
+            told = monotonic()
+            _tell_waiting(me, theirs, more=True)
+    _tell_waiting(me, theirs, more=False)
+
+
+def _tell_waiting(me: Coordinator, others: Iterable[str], *, more: bool) -> None:
+    for other in others:
+        me.link(other).send("waiting", more=more)
 
 
 def wait_for_leader(me: Owner) -> None:
     """Another owner waits until the leader has everybody's tags."""
-    for _ in _reports(me, COORDINATOR):
-        pass
-
-
-def _reports(me: Role, peer: str) -> Iterator[tuple[int, int]]:
-    done, total = 0, 1
-    while done < total:
-        said = me.link(peer).recv("aligning")
-        done, total = length(said.get("done"), peer), length(said.get("total"), peer)
-        yield done, total
+    for _ in range(_MOST_SIGNS):
+        if not received(me.link(COORDINATOR), COORDINATOR, vocabulary.WAITING)["more"]:
+            return
+    raise ProtocolError(f"the {COORDINATOR} sent more messages {vocabulary.WAITING.kind!r} than any alignment takes")
 
 
 def shared_key(me: Owner, owners: Sequence[str]) -> bytes:
     """A key that all owners have: the first draws it."""
     first, *rest = owners
     if me.name != first:
-        return received_key(me.link(first), "align-key", first)
+        key: bytes = received(me.link(first), first, vocabulary.ALIGN_KEY)["key"]
+        return key
     key = new_key()
     for owner in rest:
         me.link(owner).send("align-key", key=key)
@@ -201,6 +228,16 @@ def keyed(keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Words:
     return found
 
 
+def _sizes_of(me: Owner, peers: Sequence[str], lengths: Whole) -> dict[str, int]:
+    """How long the lists of these peers are, as each says itself and as it said to the coordinator."""
+    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.told_lengths(len(peers), lengths))["lengths"]
+    sizes = {peer: received(me.link(peer), peer, vocabulary.list_size(lengths))["size"] for peer in peers}
+    for peer, length in zip(peers, told, strict=True):
+        if sizes[peer] != length:
+            raise ProtocolError(f"{peer} sent another length in 'list' than the {COORDINATOR} in 'lengths'")
+    return sizes
+
+
 def _received(me: Owner, peer: str, kind: str, size: int) -> Points:
-    points = checked(me.link(peer).recv(kind).get("points"), (size, POINT_BYTES), np.uint8, peer)
-    return np.asarray(points, dtype=np.uint8)
+    points: Points = received(me.link(peer), peer, vocabulary.points(kind, size))["points"]
+    return points

@@ -13,8 +13,10 @@ from colonnade.mpc.keyvalue import cells_for
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
 from colonnade.protocols.align.tags import TAG_BYTES
+from colonnade.protocols.align.vocabulary import LONGEST
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Playable
+from colonnade.received import Whole
 from colonnade.tables.keys import Duplicates, Key, KeyPlan
 
 Mode = Literal["dh", "helper", "fuzzy"]
@@ -97,6 +99,12 @@ class Aligning(Playable):
     def longest(self) -> int | None:
         """The longest list that is allowed; ``None`` if there is no limit."""
         return ROWS_AT_MOST if self.mode == "fuzzy" else self.pad_to
+
+    @property
+    def lengths(self) -> Whole:
+        """How long a list may be said to be."""
+        longest = LONGEST if self.longest is None else self.longest
+        return Whole(0 if self.pad_to is None else self.pad_to, longest)
 
     def check_length(self, keys: int) -> None:
         """Refuse a list that is too long; the others do not learn that it is."""

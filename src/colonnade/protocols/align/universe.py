@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc.keyvalue import Words
-from colonnade.protocols.align.lists import LONGEST, Steps, checked, positions, receive_words, send_words, shuffled
+from colonnade.protocols.align import vocabulary
+from colonnade.protocols.align.lists import Steps, positions, receive_different_words, send_words, shuffled
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream
+from colonnade.received import received
 
 Slots = NDArray[np.int64]
 
@@ -30,25 +32,20 @@ def send_tags(me: Owner, tags: Sequence[Words]) -> None:
 
 def receive_slots(me: Owner, rows: int) -> tuple[Slots, int, bytes]:
     """The slots of this owner's rows, the size of the universe, and the name of the alignment."""
-    told = me.link(COORDINATOR).recv("slots")
-    slots, size, token = told.get("slots"), told.get("size"), told.get("token")
-    found = np.asarray(checked(slots, (rows,), np.int64, COORDINATOR), dtype=np.int64)
-    if not isinstance(size, int) or not rows <= size <= LONGEST or not isinstance(token, bytes):
-        raise ProtocolError("the coordinator sent no universe")
-    if rows and (found.min() < 0 or found.max() >= size or len(np.unique(found)) != rows):
-        raise ProtocolError("the coordinator sent slots outside the universe")
-    return found, size, token
+    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.slots(rows))
+    found, size = told["slots"], told["size"]
+    if rows and (found.max() >= size or len(np.unique(found)) != rows):
+        raise ProtocolError(f"the {COORDINATOR} sent 'slots' outside the universe, or one of them twice")
+    return found, size, told["token"]
 
 
 def receive_tags(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> dict[str, tuple[Words, Words]]:
     """For every other owner the leader's tags and its own."""
     others = [owner for owner in sizes if owner != leader]
     step = Steps(me, "match", sizes[leader] * len(others) + sum(sizes[other] for other in others))
-    theirs = [receive_words(me.link(leader), "tags", leader, step) for _ in others]
-    if len({len(words) for words in theirs}) != 1:
-        raise ProtocolError(f"{leader} sent lists of different lengths")
+    theirs = [receive_different_words(me.link(leader), "tags", leader, sizes[leader], step) for _ in others]
     return {
-        other: (own, receive_words(me.link(other), "tags", other, step))
+        other: (own, receive_different_words(me.link(other), "tags", other, sizes[other], step))
         for other, own in zip(others, theirs, strict=True)
     }
 

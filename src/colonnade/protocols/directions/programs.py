@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
+from colonnade.protocols.directions import vocabulary
 from colonnade.protocols.directions.integers import exact_products, noise_shares, quantise
 from colonnade.protocols.directions.search import AskedDirections, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
@@ -25,6 +26,7 @@ from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream
+from colonnade.received import received
 
 
 def owner(me: Owner, table: Rows, task: Directions) -> NoisyProducts:
@@ -146,7 +148,8 @@ def _chosen(
 ) -> IntegerDirections:
     """The next directions: one participant chooses and sends them, as floats differ between machines."""
     if me.name != task.speaker:
-        directions: IntegerDirections = me.link(task.speaker).recv("directions").get("values")  # type: ignore[assignment]
+        told = received(me.link(task.speaker), task.speaker, vocabulary.directions(task))
+        directions: IntegerDirections = told["values"]
         return directions
     directions = _wanted(task, asked, opened, Stream.fresh())
     for name in task.everyone:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.protocols.exchange import sides
+from colonnade.errors import DataError, StudyError
+from colonnade.protocols.exchange import sides, vocabulary
 from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, Passive, active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.messages import own_noise
@@ -23,6 +23,7 @@ from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rounds import Draw, EarlyStop, NextNoise, Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream, new_key
+from colonnade.received import received
 
 Integers = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -58,8 +59,8 @@ def coordinator(me: Coordinator, task: Exchange) -> Outcome:
     """The coordinator's program: it passes messages on, and learns what is released."""
     compare_rows(me, task)
     fit = _named(me, task)
-    for _ in (rounds := Rounds(task.steps, me.progress, "exchange")):
-        if not me.link(task.active).recv("step")["more"]:
+    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
+        if not _goes_on(me, task, step.number):
             rounds.end()
     if not task.release:
         return Outcome(None, None, fit)
@@ -123,7 +124,7 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
             ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
-                told = me.receive_told(name, "scores", _size(step.answer, task))
+                told = me.receive_told(name, "scores", _size(step.answer, task), task.bound)
                 side.hear(name, step.answer, task.grid.real(told))
         if stop:
             rounds.end()
@@ -144,8 +145,8 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
-        slopes = me.receive_told(task.active, "slopes", _size(step.batch, task))
-        if not me.link(task.active).recv("step")["more"]:
+        slopes = me.receive_told(task.active, "slopes", _size(step.batch, task), task.bound)
+        if not _goes_on(me, task, step.number):
             rounds.end()
         with me.meter.phase("learn"):
             side.take(step.batch, task.grid.real(slopes))
@@ -170,30 +171,25 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
 def _weights_of_others(me: Role, task: Exchange) -> dict[str, KeptWeights]:
     """The weights that all other owners release."""
     others = [name for name in task.owners if name != me.name]
-    return {
-        name: KeptWeights(name, task.grid.real(me.receive_told(name, "weights", task.weights(name)))) for name in others
-    }
+    told = {name: me.receive_told(name, "weights", task.weights(name), task.bound) for name in others}
+    return {name: KeptWeights(name, task.grid.real(numbers)) for name, numbers in told.items()}
 
 
 def _unfolded(me: Role, task: Exchange) -> KeptWeights:
     """Receive the active party's released weights, as a model of the scores themselves."""
-    message = me.link(task.active).recv("unfolded")
-    weights, factors = message.get("weights"), message.get("factors")
-    size = len(task.block(task.active).columns) + 1
-    if not isinstance(weights, np.ndarray) or weights.shape != (size,) or weights.dtype != np.float64:
-        raise ProtocolError(f"{task.active} sent weights of another shape than was due")
-    if not isinstance(factors, list) or [type(factor) for factor in factors] != [float] * len(task.passives):
-        raise ProtocolError(f"{task.active} sent other factors than one number per party")
-    if not np.isfinite([*weights, *factors]).all():
-        raise ProtocolError(f"{task.active} sent weights that are no finite numbers")
-    return KeptWeights(task.active, weights, dict(zip(task.passives, factors, strict=True)))
+    told = received(me.link(task.active), task.active, vocabulary.unfolded(task))
+    return KeptWeights(task.active, told["weights"], dict(zip(task.passives, told["factors"], strict=True)))
 
 
 def _named(me: Role, task: Exchange) -> str:
-    name = me.link(task.active).recv("fit").get("name")
-    if not isinstance(name, str) or len(name) != 32:
-        raise ProtocolError(f"{task.active} sent another name of the fit than was due")
+    name: str = received(me.link(task.active), task.active, vocabulary.FIT)["name"]
     return name
+
+
+def _goes_on(me: Role, task: Exchange, number: int) -> bool:
+    """Whether the active party takes another step."""
+    more: bool = received(me.link(task.active), task.active, vocabulary.step(task, number))["more"]
+    return more
 
 
 def _size(batch: int, task: Exchange) -> int:

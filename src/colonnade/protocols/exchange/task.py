@@ -182,7 +182,7 @@ class Exchange(Bounded):
         """How often slopes are told."""
         return len(self.steps)
 
-    @property
+    @cached_property
     def bound(self) -> int:
         """The largest magnitude of a number that is sent."""
         values = max(self.family.slope_bound, *(max(side.score_clip, side.weight_bound) for side in self.sides))

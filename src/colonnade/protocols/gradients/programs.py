@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError
 from colonnade.mpc import Shares
+from colonnade.protocols.gradients import vocabulary
 from colonnade.protocols.gradients.descent import Descent, Learned
 from colonnade.protocols.gradients.integers import batch_secret, batches, noise_shares, quantise, scores
 from colonnade.protocols.gradients.task import Gradients
@@ -29,6 +30,7 @@ from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Block, Rows, agree_on_rows, block_sizes, compare_rows
 from colonnade.randomness import Stream, new_key
+from colonnade.received import received
 
 
 def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: Gradients) -> Learned:
@@ -53,7 +55,7 @@ def coordinator(me: Coordinator, task: Gradients) -> Learned:
     rows = compare_rows(me, task)
     if not me.hand.seated:
         return _iterate(me, task, None, b"", None)
-    secret = bytes(me.link(task.owners[0]).recv("draw")["secret"])
+    secret = _drawn(me, task, rows)
     seat = Seat(me, task, rows)
     for size in block_sizes(rows, task.block_rows):
         seat.take_in(size, None)
@@ -180,9 +182,7 @@ def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
     """Whoever has no seat gets the weights from the first owner that has one."""
     speaker = task.speaker
     if learned is None:
-        weights = me.link(speaker).recv("weights")["weights"]
-        if not isinstance(weights, np.ndarray) or weights.shape != (task.classes, task.width):
-            raise ProtocolError(f"{speaker} sent weights of another shape than was due")
+        weights = received(me.link(speaker), speaker, vocabulary.weights(task))["weights"]
         me.revealed.append(task.event)  # the weights follow from it, though others opened it
         return Learned(task, np.array(weights, dtype=np.float64))
     if me.name == speaker:
@@ -196,11 +196,17 @@ def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
     """The secret of all batches: the first owner draws it and sends it to the committee."""
     first = task.owners[0]
     if me.name != first:
-        return bytes(me.link(first).recv("draw")["secret"]) if me.hand.seated else b""
+        return _drawn(me, task, len(ids)) if me.hand.seated else b""
     secret = batch_secret(task, new_key(), ids)
     for seat in task.trust.committee:
         if seat != me.name:
             me.link(seat).send("draw", secret=secret)
+    return secret
+
+
+def _drawn(me: Role, task: Gradients, rows: int) -> bytes:
+    first = task.owners[0]
+    secret: bytes = received(me.link(first), first, vocabulary.draw(task, rows))["secret"]
     return secret
 
 

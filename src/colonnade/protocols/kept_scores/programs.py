@@ -34,7 +34,7 @@ def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
         me.tell((task.active,), "scores", told, event=task.score_event(me.name))
         me.progress("scores", 1, 1)
         return None
-    received = {name: task.grid.real(me.receive_told(name, "scores", rows)) for name in task.passives}
+    received = {name: task.grid.real(me.receive_told(name, "scores", rows, task.bound)) for name in task.passives}
     me.progress("scores", 1, 1)
     return Answers(task, new, received)
 

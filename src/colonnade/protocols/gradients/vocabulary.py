@@ -1,0 +1,21 @@
+"""Messages of iterative logistic regression, besides shares."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.protocols.gradients.task import Gradients
+from colonnade.randomness import KEY_BYTES
+from colonnade.received import Array, Message, Octets
+
+
+def draw(task: Gradients, rows: int) -> Message:
+    """The secret of all batches, for the seats: a seed, or the batch of everyone in four bytes."""
+    return Message("draw", secret=Octets(KEY_BYTES if task.sampling == "poisson" else 4 * rows))
+
+
+def weights(task: Gradients) -> Message:
+    """The learned weights, for whoever has no seat."""
+    return Message(
+        "weights", weights=Array(np.float64, (task.classes, task.width), -task.weight_bound, task.weight_bound)
+    )

@@ -1,0 +1,376 @@
+"""One participant sends something else than it should: every protocol, every message, many mutations.
+
+A scene is a small run of one protocol in which everybody plays the real program. Somebody's outgoing message of some
+number is replaced; everything before and after it is as an honest participant would send it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
+from colonnade.mpc import PRIMES, Committee, ResidueSystem
+from colonnade.mpc.fixed.arithmetic import FixedPoint
+from colonnade.privacy import Trust
+from colonnade.protocols import align
+from colonnade.protocols.directions import programs as directions
+from colonnade.protocols.exchange import programs as exchange
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.kept_scores import programs as kept_scores
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.polynomial import programs as polynomial
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.scores import programs as scores
+from colonnade.protocols.session import Played, play
+from colonnade.protocols.task import Playable
+from colonnade.tables.keys import Key, Keys
+from colonnade.tables.places import Places
+from colonnade.wire import Room, codec
+
+from . import kit
+
+Program = Callable[[Any], Any]
+Sent = tuple[str, dict[str, Any]]
+PATIENCE = 1.0
+"""Seconds without a message after which somebody gives up, if somebody is malicious; any error may come of it."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A run of one protocol: its task, and the program of everybody."""
+
+    task: Playable
+    programs: Mapping[str, Program]
+
+
+def run(scene: Scene, malicious: str | None = None, at: int = -1, change: Change | None = None) -> Run:
+    """Everybody's part in a thread; ``change`` replaces message number ``at`` of the malicious participant."""
+    room = Room(scene.programs, timeout=PATIENCE if change else 60.0)
+    sent: list[Sent] = []
+
+    def part(name: str) -> Played[Any] | BaseException:
+        place, number = room.place(name), count()
+        real = place.channel
+        if name == malicious:
+            place.channel = lambda peer: _Replacing(real(peer), number, at, change, sent)
+        try:
+            return play(place, scene.task, scene.programs[name])
+        except BaseException as error:
+            return error
+
+    with ThreadPoolExecutor(len(scene.programs)) as pool:
+        ended = dict(zip(scene.programs, pool.map(part, scene.programs), strict=True))
+    return Run(ended, sent)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run ended for everybody, and what the malicious participant would have sent, in order."""
+
+    ended: dict[str, Played[Any] | BaseException]
+    sent: list[Sent]
+
+
+class _Replacing:
+    def __init__(self, link: Any, number: Iterator[int], at: int, change: Change | None, sent: list[Sent]) -> None:
+        self.link, self.number, self.at, self.change, self.sent = link, number, at, change, sent
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        self.sent.append((kind, fields))
+        if next(self.number) == self.at and self.change is not None:
+            self.change.send(self.link, kind, fields)
+        else:
+            self.link.send(kind, **fields)
+
+    def recv(self, *due: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.link.recv(*due)
+        return found
+
+
+# --- what is sent instead
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of a message; ``name`` says it in words."""
+
+    name: str
+    send: Callable[[Any, str, dict[str, Any]], None]
+
+
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202eabc\r\n\x9b31m"
+
+
+def changes(kind: str, fields: Mapping[str, Any]) -> Iterator[Change]:
+    """All mutations of one message."""
+    yield Change("another kind", lambda link, kind, given: link.send("nonsense", **given))
+    yield Change("a kind of escape codes", lambda link, kind, given: link.send(ESCAPES * 300, **given))
+    yield Change("twice", lambda link, kind, given: [link.send(kind, **given) for _ in range(2)] and None)
+    yield Change("not at all", lambda link, kind, given: None)
+    yield Change("an extra field", lambda link, kind, given: link.send(kind, **given, surplus=1))
+    yield Change("an extra field of 3 MB", lambda link, kind, given: link.send(kind, **given, surplus=bytes(3 << 20)))
+    yield Change("many fields", lambda link, kind, given: link.send(kind, **{f"f{i}": None for i in range(5000)}))
+    for name, what in (
+        ("no message", [kind]),
+        ("a number", 7),
+        ("deep", _nested(12)),
+        ("fields in a list", [kind, []]),
+    ):
+        yield Change(name, _raw(lambda kind, given, what=what: codec.encode(what)))
+    yield Change("nothing", _raw(lambda kind, given: b""))
+    yield Change("cut short", _raw(lambda kind, given: codec.encode([kind, given])[:-1]))
+    yield Change("cut in the head", _raw(lambda kind, given: codec.encode([kind, given])[:9]))
+    yield Change("longer than it says", _raw(lambda kind, given: codec.encode([kind, given]) + b"\0"))
+    yield Change("not UTF-8", _raw(lambda kind, given: codec.encode(["\0" * 4, given]).replace(b"\0" * 4, b"\xff" * 4)))
+    for at in range(0, 40, 3):
+        yield Change(f"byte {at} turned", _raw(lambda kind, given, at=at: _turned(codec.encode([kind, given]), at)))
+    for name, value in fields.items():
+        rest = {other: kept for other, kept in fields.items() if other != name}
+        yield Change(f"without {name}", lambda link, kind, given, rest=rest: link.send(kind, **rest))
+        for words, other in instead_of(value):
+            yield Change(
+                f"{name} is {words}",
+                lambda link, kind, given, name=name, other=other: link.send(kind, **given | {name: other}),
+            )
+
+
+def instead_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Other values for a field: of other types, and of the same type but another size or range."""
+    yield from (
+        ("None", None), ("true", True), ("false", False), ("-1", -1), ("0", 0), ("3 billion", 3_000_000_000),
+        ("2^63", 1 << 63), ("-2^900", -(1 << 900)), ("1.5", 1.5), ("NaN", float("nan")), ("infinite", float("inf")),
+        ("no text", ""), ("escape codes", ESCAPES), ("a long text", ESCAPES * 10_000), ("no bytes", b""),
+        ("31 bytes", bytes(31)), ("33 bytes", bytes(33)), ("3 MB", bytes(3 << 20)), ("an empty list", []),
+        ("a list", [1, "a", None]), ("a long list", [0] * 100_000), ("an empty dict", {}), ("a dict", {"a": {}}),
+        ("a number in an array", np.array(3)), ("an empty array", np.zeros(0)), ("many axes", np.zeros((1,) * 8)),
+        ("no rows of a million", np.zeros((0, 1 << 20))), ("a million zeros", np.zeros(1 << 20, np.int64)),
+    )  # fmt: skip
+    if isinstance(value, np.ndarray):
+        yield from _arrays(value)
+    elif isinstance(value, bytes):
+        yield from (("shorter", value[:-1]), ("longer", value + b"\0"), ("twice as long", value * 2))
+        yield "zeros", bytes(len(value))
+    elif isinstance(value, str):
+        yield from (("longer", value + "x"), ("shorter", value[:-1]), ("repeated", value * 1000))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield from (("one more", value + 1), ("one less", value - 1), ("negative", -value - 1), ("2^28", 1 << 28))
+        yield "2^28 + 1", (1 << 28) + 1
+    elif isinstance(value, list):
+        yield from (
+            ("shorter", value[:-1]),
+            ("longer", [*value, *value[:1], 0]),
+            ("nothing but None", [None] * len(value)),
+        )
+        yield "long texts", ["9" * 5000] * len(value)
+        yield "not numbers", [float("nan")] * len(value)
+
+
+def _arrays(value: Any) -> Iterator[tuple[str, Any]]:
+    for dtype in (np.bool_, np.int8, np.int32, np.int64, np.uint8, np.uint32, np.uint64, np.float32, np.float64):
+        if value.dtype != dtype:
+            yield f"of {np.dtype(dtype)}", np.zeros(value.shape, dtype)
+    yield "flat", value.reshape(-1) if value.ndim != 1 else value[None]
+    yield "of one more axis", value[..., None]
+    yield "turned", value.T.copy() if value.ndim > 1 else value[::-1].copy()
+    if value.ndim and len(value):
+        yield from (("a row short", value[:-1]), ("a row long", np.concatenate([value, value[:1]])))
+        yield from (("empty", value[:0]), ("a thousand times", np.concatenate([value] * 1000)))
+        yield "all the first row", np.repeat(value[:1], len(value), axis=0)
+    extremes = (np.nan, np.inf, -np.inf) if value.dtype.kind == "f" else _ends(value.dtype)
+    for extreme in extremes:
+        yield f"all {extreme}", np.full(value.shape, extreme, value.dtype)
+        if value.size:
+            once = value.copy().reshape(-1)
+            once[-1] = extreme
+            yield f"{extreme} once", once.reshape(value.shape)
+    yield "all zero", np.zeros_like(value)
+
+
+def _ends(dtype: np.dtype[Any]) -> tuple[int, ...]:
+    if dtype == np.bool_:
+        return (0, 1)
+    return (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+
+
+def _raw(frame: Callable[[str, dict[str, Any]], bytes]) -> Callable[[Any, str, dict[str, Any]], None]:
+    """Put these bytes into the lane, as if they had been encoded."""
+    return lambda link, kind, given: link._out.put(frame(kind, given), 0.0)
+
+
+def _turned(frame: bytes, at: int) -> bytes:
+    at = min(at, len(frame) - 1)
+    return frame[:at] + bytes([frame[at] ^ 0x55]) + frame[at + 1 :]
+
+
+def _nested(depth: int) -> Any:
+    return [] if not depth else [_nested(depth - 1)]
+
+
+# --- who plays what
+
+
+def _shares(module: Any, task: Any, rows: int = 12, labels: Any = None) -> Scene:
+    return Scene(task, kit.programs_of(module, task, kit.tables_of(task, rows), labels))
+
+
+def _gradients(**how: Any) -> Scene:
+    task = kit.gradients_task(rounds=2, **how)
+    labels = np.random.default_rng(1).integers(0, 2, (40, 1)).astype(float)
+    return _shares(gradients, task, 40, labels)
+
+
+def _hidden_moments() -> Scene:
+    task, rng = kit.hidden_moments_task(2), np.random.default_rng(2)
+    tables = {
+        owner: kit.Rows(kit.grouped_rows(rng, 8), places=Places(np.sort(rng.permutation(16)[:8]), 16, bytes(16)))
+        for owner in task.owners
+    }
+    return Scene(task, kit.programs_of(moments, task, tables))
+
+
+def _exchange(method: str, **how: Any) -> Scene:
+    task = kit.exchange_task(method, ("bank", "mid", "shop"), release=True, **how)
+    labels = np.random.default_rng(3).integers(0, 2, 40).astype(float)
+    return _shares(exchange, task, 40, labels)
+
+
+def _kept_scores() -> Scene:
+    task, rng = kit.kept_scores_task(), np.random.default_rng(4)
+    ids = [f"n{i}" for i in range(9)]
+    new = {name: kept_scores.New(ids, rng.uniform(-1, 1, (9, 3)), rng.normal(size=3)) for name in task.owners}
+    return Scene(task, kit.programs_of(kept_scores, task, new))
+
+
+def _scores() -> Scene:
+    task, rng = kit.scores_task(3), np.random.default_rng(5)
+    ids = tuple(f"p{i}" for i in range(9))
+    parts = {name: scores.Parts(ids, rng.uniform(-1, 1, (9, task.classes))) for name in task.owners}
+    return Scene(task, kit.programs_of(scores, task, parts))
+
+
+def _align(owners: tuple[str, ...] = ("a", "b", "c"), known: bytes = b"", **how: Any) -> Scene:
+    task = kit.align_task(owners, **how)
+    lists = {name: _keys([f"{n}" for n in range(step, 9 + 2 * step)]) for step, name in enumerate(owners)}
+    return _aligning(task, lists, known)
+
+
+def _aligning(task: Any, lists: Mapping[str, Keys], known: bytes = b"") -> Scene:
+    roles = {name: (lambda me, n=name: align.owner(me, lists[n], task, known)) for name in task.owners}
+    return Scene(task, roles | {COORDINATOR: lambda me: align.coordinator(me, task)})
+
+
+def _fuzzy() -> Scene:
+    task = kit.align_task(("east", "west"), keys=(Key("name"),), mode="fuzzy")
+    common = ["annabel lee", "robert lowell", "emily brent"]
+    return _aligning(task, {"east": _keys([*common, "walt"]), "west": _keys(["sylvia", *common])})
+
+
+def _keys(values: list[str]) -> Keys:
+    found = [struct.pack("<I", len(value.encode())) + value.encode() for value in values]
+    return Keys(("id",), found, np.arange(len(found)), 0, 0)
+
+
+class _Seats(Playable):
+    """No study: three seats that compute with fixed-point numbers and open what comes of it."""
+
+    trust = Trust(("n0", "n1", "n2"), ("n0", "n1", "n2"), 1)
+    committee = Committee(("n0", "n1", "n2"), 1, ResidueSystem(PRIMES[:6]))
+    events = ()
+
+
+def _fixed() -> Scene:
+    values = np.array([5 << 12, -(3 << 12), 7])
+
+    def seat(me: Any) -> Any:
+        hand, engine = me.hand, FixedPoint(me.hand, 12)
+        shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
+        number = engine.from_shares(shares, (1 << 20) - 1)
+        found = engine.multiply(engine.below(number, engine.shift(number, 1)), number)
+        hand.send_opening(found.shares, hand.committee.seats)
+        opened = hand.receive_opening(values.shape, degree=found.shares.degree, bound=found.bound, own=found.shares)
+        if hand.name == "n0":
+            hand.tell_opened(np.array([1, 2**70, -3], dtype=object), ("n1", "n2"))
+        else:
+            hand.receive_opened("n0", (3,), 2**71)
+        return opened
+
+    return Scene(_Seats(), dict.fromkeys(("n0", "n1", "n2"), seat) | {COORDINATOR: lambda me: None})
+
+
+SCENES: dict[str, Callable[[], Scene]] = {
+    "moments": lambda: _shares(moments, kit.moments_task()),
+    "moments with a seat at the coordinator": lambda: _shares(moments, kit.moments_task((2, 2))),
+    "moments with spare seats": lambda: _shares(moments, kit.moments_task((1, 1, 1, 1, 1))),
+    "hidden members": _hidden_moments,
+    "directions": lambda: _shares(directions, kit.directions_task(rounds=2)),
+    "gradients": lambda: _gradients(),
+    "gradients with a seat at the coordinator": lambda: _gradients(widths=(2, 1)),
+    "gradients of degree three": lambda: _gradients(expansion=3, gamma=8),
+    "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
+    "scores": _scores,
+    "exchange, alternating": lambda: _exchange("alternating"),
+    "exchange, gradient": lambda: _exchange("gradient"),
+    "exchange that may stop early": lambda: _exchange("gradient", patience=1),
+    "kept scores": _kept_scores,
+    "alignment, dh": _align,
+    "alignment, dh, padded": lambda: _align(pad_to=20),
+    "alignment, dh, too few": lambda: _align(at_least=50),
+    "alignment, dh, hidden": lambda: _align(hidden=True),
+    "alignment, helper": lambda: _align(mode="helper"),
+    "alignment, helper, hidden": lambda: _align(mode="helper", hidden=True),
+    "alignment, used again": lambda: _align(known=bytes(range(16))),
+    "alignment, fuzzy": _fuzzy,
+    "fixed-point numbers": _fixed,
+}
+
+
+def mutations(scene: Scene) -> Iterator[tuple[str, int, str, Change]]:
+    """Whose message, its number, its kind, and what becomes of it: all that there are, messages of one kind once."""
+    for name in scene.programs:
+        seen: set[str] = set()
+        for at, (kind, fields) in enumerate(run(scene, name).sent):
+            if kind not in seen:
+                seen.add(kind)
+                yield from ((name, at, kind, change) for change in changes(kind, fields))
+
+
+NEVER = re.compile(
+    "another kind|a kind of|an extra|many fields|no message|a number$|deep|fields in|nothing$|cut|longer than|without"
+    "|not UTF"
+    "|.* is (None|-2|2.63|1.5|NaN|infinite|escape|a long|3 MB|an empty dict|a dict|many axes|of .* axis|a number in)"
+)
+"""Changes after which a message is never one that could be meant."""
+
+
+def faults(found: Run, malicious: str, change: Change) -> list[str]:
+    """What must not happen to anybody honest.
+
+    Not an error that nobody foresaw, or one that is long or raw or blames somebody else; and not a result, where the
+    message could not be meant.
+    """
+    honest = {name: end for name, end in found.ended.items() if name != malicious}
+    # Whoever is slow may be given up, on a machine that is busy; what comes next is then out of turn.
+    late = any(isinstance(end, PeerLost) for end in found.ended.values())
+    wrong = []
+    if NEVER.match(change.name) and all(isinstance(end, Played) for end in honest.values()):
+        wrong.append("nobody minds")
+    for name, end in honest.items():
+        if isinstance(end, Played):
+            continue
+        if not isinstance(end, ColonnadeError):
+            wrong.append(f"{name}: {type(end).__name__}: {end}")
+            continue
+        if isinstance(end, ProtocolError) and malicious not in str(end) and not late:
+            wrong.append(f"{name} blames nobody or somebody else: {end}")
+        for told in (str(end), end.for_peers):
+            if len(told) > 1000 or not told.isprintable():
+                wrong.append(f"{name}: {type(end).__name__} of {len(told)} characters: {told[:80]!r}")
+    return wrong
