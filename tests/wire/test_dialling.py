@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from colonnade.errors import ColonnadeError, ConnectError, PeerLost
@@ -56,9 +56,9 @@ def ends_when_the_hub_stops(identities: dict[str, Identity], after: float, patch
 
 
 def test_a_dial_ends_although_the_hub_stops(identities: dict[str, Identity], monkeypatch: pytest.MonkeyPatch) -> None:
-    moments = random.Random(8)
+    moments = np.random.default_rng(8)
     for _ in range(15):
-        after = moments.uniform(0.0, 0.008)
+        after = float(moments.uniform(0.0, 0.008))
         assert ends_when_the_hub_stops(identities, after, monkeypatch) in ("ConnectError", "PeerLost")
 
 
@@ -67,8 +67,8 @@ def test_a_dial_ends_although_the_hub_stops(identities: dict[str, Identity], mon
 def test_thousands_of_dials_end_although_the_hub_stops(
     identities: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moments = random.Random(9)
-    ends = [ends_when_the_hub_stops(identities, moments.uniform(0.0, 0.008), monkeypatch) for _ in range(3000)]
+    moments = np.random.default_rng(9)
+    ends = [ends_when_the_hub_stops(identities, float(moments.uniform(0.0, 0.008)), monkeypatch) for _ in range(3000)]
     assert set(ends) <= {"ConnectError", "PeerLost"}
 
 

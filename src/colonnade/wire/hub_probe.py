@@ -7,7 +7,7 @@ import ssl
 from time import sleep
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError
-from colonnade.wire.identity import Certificate, Identity, private_file
+from colonnade.wire.identity import Certificate, Identity, load_key
 
 _PAUSE = 0.3
 _REFUSALS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
@@ -62,8 +62,7 @@ def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Ce
     context.load_verify_locations(cadata=hub.der)
     context.set_alpn_protocols(["h2"])
     own = identity.issue_connection_certificate()
-    with private_file(own.key_pem + own.chain_pem) as path:
-        context.load_cert_chain(path)
+    load_key(context, own.key_pem, own.chain_pem)
     try:
         with context.wrap_socket(plain, server_hostname=hub.name) as sealed:
             # The server checks the client only after the client has finished its part of the handshake.
