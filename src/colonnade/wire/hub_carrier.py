@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -173,11 +174,13 @@ class _Line:
         metadata = ((envelope.INCARNATION_KEY, f"{incarnation:x}"), (envelope.VERSION_KEY, envelope.VERSION))
         join = self._channel.stream_stream(envelope.PATH)
         self.messages: Any = join(_bundles(self._outgoing), metadata=metadata)
+        self.messages.add_done_callback(self._release)
         self.roster: dict[str, int] = {}
 
     def await_roster(self, timeout: float) -> None:
         """Wait for the first message of the hub, which tells who is present."""
-        timer = threading.Timer(timeout, self.messages.cancel)
+        timer = threading.Timer(timeout, self.cancel)
+        timer.daemon = True
         timer.start()
         try:
             self.roster = envelope.read_roster(next(self.messages))
@@ -208,6 +211,12 @@ class _Line:
         self._outgoing.put(None)
         self.messages.cancel()
         self._channel.close()
+
+    def _release(self, _: object) -> None:
+        """Close the connection of a stream that has ended; otherwise gRPC may leave a read of it pending for ever."""
+        # Closing waits for gRPC's own thread, which is the one that calls this method.
+        with suppress(RuntimeError):  # no thread can be started while the program ends
+            threading.Thread(target=self._channel.close, name="wire-release", daemon=True).start()
 
 
 def _pass_on(message: bytes, receiver: Receiver) -> None:

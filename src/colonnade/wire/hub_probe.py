@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import sleep
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError
-from colonnade.wire.identity import Certificate, Identity, certificates, private_file
+from colonnade.wire.identity import Certificate, Identity, certificates, load_key
 from colonnade.wire.tls import clock, out_of_date
 
 _PAUSE = 0.3
@@ -79,8 +79,7 @@ def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Ce
     context.load_verify_locations(cadata=hub.der)
     context.set_alpn_protocols(["h2"])
     own = identity.issue_connection_certificate()
-    with private_file(own.key_pem + own.chain_pem) as path:
-        context.load_cert_chain(path)
+    load_key(context, own.key_pem, own.chain_pem)
     since = datetime.now(UTC)
     try:
         with context.wrap_socket(plain, server_hostname=hub.name) as sealed:

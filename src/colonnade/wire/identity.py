@@ -7,9 +7,9 @@ Ed25519 certificates in TLS. So for its connection to the hub, an identity issue
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,8 @@ from colonnade.errors import IdentityError
 from colonnade.lazy import Later
 
 if TYPE_CHECKING:
+    import ssl
+
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.x509 import Certificate as X509Certificate
 
@@ -191,13 +193,34 @@ class Identity:
         return certificates.key_pem(self._key)
 
 
+def load_key(context: ssl.SSLContext, key_pem: bytes, chain_pem: bytes) -> None:
+    """Let a TLS context use a private key and its certificates, without a file that could be left behind.
+
+    Python's ``ssl`` reads keys from paths only. The paths here are those of two pipes: what goes through them stays in
+    the memory of the system, and is gone with this process.
+    """
+    try:
+        with _readable(chain_pem) as chain, _readable(key_pem) as key:
+            context.load_cert_chain(chain, key)
+    except OSError as error:  # an ssl.SSLError, too
+        raise IdentityError(f"TLS cannot take the private key through /dev/fd ({error.strerror or error})") from None
+
+
 @contextmanager
-def private_file(content: bytes) -> Iterator[str]:
-    """The path of a file that only this user can read; Python's ``ssl`` reads keys from files only."""
-    with tempfile.NamedTemporaryFile(prefix="colonnade-", suffix=".pem") as file:
-        file.write(content)
-        file.flush()
-        yield file.name
+def _readable(content: bytes) -> Iterator[str]:
+    """A path at which this process can read the content once."""
+    reader, writer = os.pipe()
+    try:
+        try:
+            os.set_blocking(writer, False)  # a pipe without room is an error, and nobody waits
+            written = os.write(writer, content)
+        finally:
+            os.close(writer)
+        if written < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        yield f"/dev/fd/{reader}"
+    finally:
+        os.close(reader)
 
 
 def fingerprint_of(der: bytes) -> str:

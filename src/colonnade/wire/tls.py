@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, StudyError
-from colonnade.wire.identity import Certificate, Identity, fingerprint_of, private_file
+from colonnade.wire.identity import Certificate, Identity, fingerprint_of, load_key
 
 _VERSION = b"colonnade wire 2"
 _ONE_RECORD = 1 << 14
@@ -165,8 +165,7 @@ def _context(identity: Identity, peer: Certificate, is_client: bool) -> ssl.SSLC
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=peer.der)
-    with private_file(identity.key_pem + identity.certificate.pem) as path:
-        context.load_cert_chain(path)
+    load_key(context, identity.key_pem, identity.certificate.pem)
     if not is_client:
         context.num_tickets = 0
     return context
