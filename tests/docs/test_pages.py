@@ -102,9 +102,14 @@ def test_exit_codes_are_documented_and_no_others() -> None:
 
 def test_what_peers_are_told_is_documented() -> None:
     text = (ROOT / "docs" / "who-sees-what.md").read_text(encoding="utf-8")
-    for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, errors.ColonnadeError) and kind.told:
-            assert f"| `{kind.__name__}` | {kind.told} |" in text
+    for said in (errors.NO_PART, errors.CANNOT_GO_ON, "it was interrupted by its operator"):
+        assert f"| {said} |" in text
+    passed_on = {
+        kind.__name__
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.ColonnadeError) and kind.public
+    }
+    assert passed_on == {"IdentityError", "ConnectError", "PeerLost", "PeerStopped", "ProtocolError", "ShareError"}
 
 
 def parts(module: object) -> list[type[BaseModel]]:

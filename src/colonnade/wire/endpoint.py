@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from colonnade.errors import IdentityError, ProtocolError
+from colonnade.errors import CANNOT_GO_ON, IdentityError, ProtocolError
 from colonnade.wire.carrier import Carrier
 from colonnade.wire.channel import Channel
 from colonnade.wire.counters import Counters
@@ -91,8 +91,8 @@ class Endpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            # Only the type: the message of an error may contain data that others must not see.
-            self.abort(f"it met an error ({kind.__name__})")
+            # Not the error: its message, and even its type, may depend on data that others must not see.
+            self.abort(CANNOT_GO_ON)
         self.close()
 
     def _arrived(self, peer: str) -> None:

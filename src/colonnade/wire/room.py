@@ -17,7 +17,15 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from colonnade.errors import ColonnadeError, ConnectError, IdentityError, PeerLost, ProtocolError, StudyError
+from colonnade.errors import (
+    CANNOT_GO_ON,
+    ColonnadeError,
+    ConnectError,
+    IdentityError,
+    PeerLost,
+    ProtocolError,
+    StudyError,
+)
 from colonnade.wire import codec
 from colonnade.wire.channel import check_size, message_in
 from colonnade.wire.counters import Counters
@@ -254,8 +262,8 @@ class RoomPlace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            # Only the type: the message of an error may contain data that others must not see.
-            self.abort(f"it met an error ({kind.__name__})")
+            # Not the error: its message, and even its type, may depend on data that others must not see.
+            self.abort(CANNOT_GO_ON)
         self.close()
 
 
