@@ -358,9 +358,9 @@ def faults(found: Run, malicious: str, change: Change) -> list[str]:
     """
     honest = {name: end for name, end in found.ended.items() if name != malicious}
     # Whoever is slow may be given up, on a machine that is busy; what comes next is then out of turn.
-    late = any(isinstance(end, PeerLost) for end in found.ended.values())
+    late = any(isinstance(end, PeerLost) or (isinstance(end, Played) and end.lost) for end in found.ended.values())
     wrong = []
-    if NEVER.match(change.name) and all(isinstance(end, Played) for end in honest.values()):
+    if NEVER.match(change.name) and not late and all(isinstance(end, Played) for end in honest.values()):
         wrong.append("nobody minds")
     for name, end in honest.items():
         if isinstance(end, Played):

@@ -335,6 +335,39 @@ def test_the_coordinator_killed_half_way(trial):
         assert study.states(name) == ["sent"]
 
 
+LAST_WORDS = r"""
+from colonnade.cli.app import command_line
+from colonnade.wire import Endpoint
+
+joined = Endpoint.wait_for_peers
+
+def leave(self, *given, **named):
+    joined(self, *given, **named)
+    self.abort("\x1b]0;owned\x07\x1b[2J\u202e\r\ncolonnade: all is well\x9b31m" * 99)
+    raise SystemExit(1)
+
+Endpoint.wait_for_peers = leave
+command_line()
+"""
+
+
+def test_escape_codes_in_a_partys_last_words_reach_neither_screen_nor_log(trial):
+    """A party that is not honest signs whatever it likes as its reason; the others see one plain, short sentence."""
+    study = trial(match=False)
+    study.start("coordinator", "shop", threads=True)
+    study.start("clinic")
+    study.start("bank", script=LAST_WORDS)
+    ended = study.ends()
+    for name in OTHERS:
+        assert ended[name].code == errors.PeerStopped.exit_code, ended[name]
+        assert "bank stopped the study: \N{REPLACEMENT CHARACTER}]0;owned" in ended[name].sentence
+        assert ended[name].sentence.isprintable()
+        assert len(ended[name].sentence) < 1000
+        failed = study.happened(name)[-1]
+        assert failed["message"].isprintable()
+        assert study.run_json(name)["message"] == failed["message"]
+
+
 def test_an_interrupted_party_tells_the_others(trial):
     study = trial(rows=20_000, match=False)
     study.start_bank_last()

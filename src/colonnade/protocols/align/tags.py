@@ -28,7 +28,7 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Points, hashed
 from colonnade.mpc.keyvalue import WORDS, Words
 from colonnade.protocols.align import vocabulary
-from colonnade.protocols.align.lists import Step, Steps, quietly
+from colonnade.protocols.align.lists import Step, Steps, all_differ, quietly
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import Stream, new_key
 from colonnade.received import Whole, received
@@ -145,6 +145,9 @@ def _blinded_by_peers(
             for peer in peers:
                 found[peer].put(start, off[peer].on(_received(me, peer, "blinded twice", size), peer))
             step(size - size // 2)
+    for peer, tags in found.items():
+        if not all_differ(tags.tags):
+            raise ProtocolError(f"{peer} sent the same point twice in 'blinded twice', for different keys")
     return found
 
 
