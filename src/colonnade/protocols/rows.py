@@ -178,12 +178,11 @@ def digest(salt: bytes, ids: Sequence[str]) -> bytes:
 
 
 def mismatch(first: str, own: Mapping[str, Any], owner: str, answer: Mapping[str, Any]) -> str:
-    """The sentence about two lists that differ, for everyone; it names no person."""
+    """The sentence about two lists that differ, for everyone; it names no person and no number of rows."""
     if own.get("rows") != answer.get("rows"):
         return (
-            f"{first} and {owner} do not hold the same people: {first} has {own.get('rows')} rows and {owner} has "
-            f"{answer.get('rows')}; let the study align them ([align] in the study file, or align(on=...)), or bring "
-            "both tables to the same ids"
+            f"{first} and {owner} do not hold the same people: their numbers of rows differ; let the study align them "
+            "([align] in the study file, or align(on=...)), or bring both tables to the same ids"
         )
     return (
         f"{first} and {owner} have equally many rows but different ids; check that both use the same id column, "

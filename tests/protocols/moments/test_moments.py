@@ -110,7 +110,7 @@ def test_owners_with_different_people_are_told_so():
     with pytest.raises(StudyError, match="equally many rows but different ids"):
         execute(task, tables)
     tables["o2"] = Rows(np.zeros((2, 1)))
-    with pytest.raises(StudyError, match="o0 has 3 rows and o2 has 2"):
+    with pytest.raises(StudyError, match="o0 and o2 do not hold the same people: their numbers of rows differ"):
         execute(task, tables)
 
 
