@@ -42,7 +42,7 @@ _DEAFENING = 1e6
 
 @dataclass(frozen=True)
 class Messages:
-    """All messages of one side in their order, and the weights that it would release in the end."""
+    """All messages of one side in their order, and the weights that it releases in the end, if it does."""
 
     messages: Vector
     weights: Vector
@@ -67,7 +67,7 @@ def slopes_told(rows: Matrix, labels: Vector, scores: Mapping[str, Script], task
         if step.answer is not None:
             for party, script in scores.items():
                 side.hear(party, step.answer, script[step.number, step.answer :: task.batches])
-    return Messages(np.concatenate(told), side.released())
+    return Messages(np.concatenate(told), side.released() if task.release else np.zeros(0))
 
 
 @dataclass(frozen=True)

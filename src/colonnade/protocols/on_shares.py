@@ -9,13 +9,18 @@ from typing import Any, Self
 
 from colonnade.errors import CapacityError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Budget, Event
+from colonnade.privacy import Budget, Event, Trust
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.cost import WORD
 from colonnade.protocols.task import Task
 
 LARGEST_MESSAGE = 2**27  # bytes
+
+
+def who_know_batches(trust: Trust) -> tuple[str, ...]:
+    """Who may know which people are in a drawn batch: the owners, and the seats that compute on it."""
+    return (*trust.owners, *(name for name in trust.committee if name not in trust.owners))
 
 
 class OnShares(Task):

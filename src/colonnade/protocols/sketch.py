@@ -15,6 +15,7 @@ from colonnade.errors import StudyError
 from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
 from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.protocols.on_shares import who_know_batches
 from colonnade.protocols.task import Adjustable, Priced
 
 Sampling = Literal["poisson", "disjoint", "full"]
@@ -31,7 +32,7 @@ class Sketch(Priced, Adjustable):
     mu of Skellam noise, the variance of discrete Gaussian noise, or the scale of discrete Laplace noise. Laplace noise
     still hides a number when up to ``known`` owners subtract their shares of it.
 
-    * ``poisson``: each person joins each batch with chance ``batch / rows``, by coins that the owners know;
+    * ``poisson``: each person joins each batch with chance ``batch / rows``, by coins that owners and seats know;
     * ``disjoint``: a person's batch is fixed, and the batches take turns;
     * ``full``: every round is about everybody.
     """
@@ -111,7 +112,7 @@ class Sketch(Priced, Adjustable):
         release = self.additive.release("sum of contributions", self.dimension, self.sensitivity, theorem=theorem)
         if self.sampling == "poisson":
             rate = Fraction(self.batch, self.rows)
-            return (Repeated(PoissonSampled(release, rate, self.trust.owners), self.rounds),)
+            return (Repeated(PoissonSampled(release, rate, who_know_batches(self.trust)), self.rounds),)
         return (Repeated(release, self.participations),)
 
     @property

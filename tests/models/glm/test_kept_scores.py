@@ -13,7 +13,7 @@ from colonnade.models.glm import plan as glm_plan
 from colonnade.models.glm.kept_scores import KeptScores, asking
 from colonnade.models.glm.model import GLM
 from colonnade.privacy.additive import AdditiveNoise
-from colonnade.protocols.exchange.fits import Objective, penalised_fit
+from colonnade.protocols.exchange.fits import Objective, free_fit
 from colonnade.protocols.exchange.sides import PassiveDescent, PassiveFit
 from colonnade.protocols.messages import NOISE_UNIT
 
@@ -141,7 +141,7 @@ def alone(known, new):
     rows = [np.column_stack([table.column("a"), np.ones(table.rows)]) for table in tables]
     labels = [table.column("y")[:, 0] for table in tables]
     family = GLM(label="left.y").family_of(GLM(label="left.y").design(SCHEMAS))
-    weights = penalised_fit(Objective(rows[0], labels[0], family, np.full(2, 1e-3), np.zeros(2)), None)
+    weights = free_fit(Objective(rows[0], labels[0], family, np.full(2, 1e-3), np.zeros(2)))
     return np.mean((rows[1] @ weights > 0) == (labels[1] > 0))
 
 

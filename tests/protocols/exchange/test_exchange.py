@@ -202,3 +202,6 @@ def test_unequal_numbers_of_rows_end_it_at_everyone(rows: tuple[int, int], messa
     done = _run(task, {name: tables[name][:size] for name, size in zip(task.owners, rows, strict=True)}, labels)
     assert all(isinstance(outcome, ColonnadeError) for outcome in done.values())
     assert message in str(done["shop"])
+    for name in ("bank", COORDINATOR):
+        assert "its number of rows is not that of the study" in str(done[name])
+        assert str(rows[1]) not in str(done[name])

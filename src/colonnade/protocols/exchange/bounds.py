@@ -81,13 +81,16 @@ class Bounded(OverMessages, JointRows):
         received = len(self.passives) * Fraction(RECEIVED_CLIP) ** 2
         return float_up(root_up(Fraction(self.row_norm(self.active)) ** 2 + received))
 
-    def slack(self, owner: str) -> float:
-        """A fit may stop when its gradient is this short; it is a small part of what one row can move."""
-        norm, bent = Fraction(self.row_norm(owner)), Fraction(self.family.curvature)
-        moved = norm * Fraction(self.message_clip) + bent * norm**2 * Fraction(self.side(owner).weight_bound)
+    def pull(self, owner: str) -> Fraction:
+        """A bound on what a row adds to the gradient of an owner's fit, and on the gradient at its start."""
         if owner == self.active:
-            moved = Fraction(self.active_norm) * Fraction(self.family.slope_bound)
-        return float(_SLACK * moved / self.rows)
+            return Fraction(self.active_norm) * Fraction(self.family.slope_bound)
+        norm, bent = Fraction(self.row_norm(owner)), Fraction(self.family.curvature)
+        return norm * Fraction(self.message_clip) + bent * norm**2 * Fraction(self.side(owner).weight_bound)
+
+    def slack(self, owner: str) -> float:
+        """A fit's gradient is at most this long in the end; it is a small part of what one row can move."""
+        return float(_SLACK * self.pull(owner) / self.rows)
 
     def descent(self, owner: str) -> exchange.Exchange:
         """The bounds of Theorem H for one owner."""

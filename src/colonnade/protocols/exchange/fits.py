@@ -1,25 +1,28 @@
-"""The two fits of an alternating exchange; each stops only when its gradient is short enough for the proofs.
+"""The active party's fits. What is sent of a fit is certified: its gradient is short enough for the proofs.
 
 A point with a short gradient is the exact minimum of a slightly changed objective, and the proofs count with that.
+Others see how long a certified fit takes, so the number of its steps follows from public numbers and not from the rows.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
 from colonnade.protocols.losses.labels import Family
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+NEWTON_STEPS = 12
+TRIALS = 8  # points at which a line is looked at in each of these steps
+_FARTHEST = 8.0  # in Newton's steps
+AT_ONCE = 4_000_000  # rows times steps: proven steps are taken, needed or not, if they are no more than this
 _MOST_STEPS = 500
-_SHORTEST = 2.0**-40
 _STILL = 1e-7
-_MOST_CRAWLED = 1_000_000
 _UNSURE = 0.7  # relative error of the variance that was expected of a party's scores
 _LEAST = 0.1  # as part of the expected variance: the least variance of scores, and the variance of their mean
 
@@ -34,72 +37,130 @@ class Objective:
     penalties: Vector
     centre: Vector
 
-    def gradient(self, weights: Vector, scores: Vector) -> Vector:
-        """Its gradient."""
-        slopes = self.family.slopes(scores, self.labels)
-        gradient: Vector = self.rows.T @ slopes / len(self.rows) + self.penalties * (weights - self.centre)
+    def at(self, weights: Vector) -> Point:
+        """These weights, with what follows from them."""
+        return Point(self, weights, self.rows @ weights)
+
+    def newton(self, point: Point) -> Vector:
+        """The step to the minimum of its quadratic expansion."""
+        bent = (self.rows * self.family.hessian(point.scores, self.labels)[:, None]).T @ self.rows / len(self.rows)
+        return np.asarray(np.linalg.solve(bent + np.diag(self.penalties), point.gradient), dtype=np.float64)
+
+    def gained(self, before: Point, after: Point) -> float:
+        """By how much a step lowers the objective: summed row by row, as a difference of totals would lose it."""
+        losses = self.family.loss(before.scores, self.labels) - self.family.loss(after.scores, self.labels)
+        moved, both = before.weights - after.weights, before.weights + after.weights
+        return float(losses.mean() + (self.penalties * moved * (both - 2 * self.centre) / 2).sum())
+
+
+@dataclass(frozen=True)
+class Point:
+    """Weights, the scores that they give, and the gradient of an objective there."""
+
+    objective: Objective
+    weights: Vector
+    scores: Vector
+
+    @cached_property
+    def gradient(self) -> Vector:
+        """The gradient of the objective."""
+        of = self.objective
+        slopes = of.family.slopes(self.scores, of.labels)
+        gradient: Vector = of.rows.T @ slopes / len(of.rows) + of.penalties * (self.weights - of.centre)
         return gradient
 
-    def newton(self, gradient: Vector, scores: Vector) -> Vector:
-        """The step to the minimum of its quadratic expansion."""
-        bent = (self.rows * self.family.hessian(scores, self.labels)[:, None]).T @ self.rows / len(self.rows)
-        return np.asarray(np.linalg.solve(bent + np.diag(self.penalties), gradient), dtype=np.float64)
-
-    def gained(self, weights: Vector, scores: Vector, after: Vector, moved: Vector) -> float:
-        """By how much a step lowers the objective: summed row by row, as a difference of totals would lose it."""
-        losses = self.family.loss(scores, self.labels) - self.family.loss(moved, self.labels)
-        nearer = self.penalties * (weights - after) * (weights + after - 2 * self.centre) / 2
-        return float(losses.mean() + nearer.sum())
+    @cached_property
+    def length(self) -> float:
+        """The length of the gradient."""
+        return _norm(self.gradient)
 
 
-def penalised_fit(objective: Objective, slack: float | None) -> Vector:
-    """The weights that minimise an objective: damped Newton steps, until the gradient is no longer than ``slack``.
+def certified_fit(objective: Objective, row_norm: float, slack: float) -> Vector:
+    """The minimum of an objective up to a gradient of length ``slack``, for any rows of norm at most ``row_norm``.
 
-    Without a slack the fit stops when it makes no more progress, and no proof may use its result. With a slack, short
-    gradient steps follow where Newton's steps stop: they converge for every convex, smooth and penalised objective, so
-    a fit does not fail because of its data, unless it needs too many steps.
+    A fixed number of Newton's steps comes there for every table that was tried. Where it does not, as many accelerated
+    gradient steps follow as are proven to be enough. They are taken at any rate where they are few.
     """
-    weights = objective.centre.copy()
-    scores: Vector = objective.rows @ weights
-    for _ in range(_MOST_STEPS):
-        gradient = objective.gradient(weights, scores)
-        length = _norm(gradient)
-        if length <= (_STILL * objective.family.slope_bound if slack is None else slack):
-            return weights
-        found = _shortened(objective, weights, scores, gradient, length)
-        if found is None:
+    found = _newton(objective, 0.0)
+    steps = proven_steps(objective.family, objective.penalties, row_norm, slack)
+    if steps * len(objective.rows) <= AT_ONCE or found.length > slack:
+        found = min(found, _accelerated(objective, found, row_norm, steps), key=lambda point: point.length)
+    return found.weights
+
+
+def free_fit(objective: Objective) -> Vector:
+    """The minimum, as far as it matters: a fit of which nothing is sent may end early, and no proof may use it."""
+    return _newton(objective, _STILL * objective.family.slope_bound).weights
+
+
+def _newton(objective: Objective, enough: float) -> Point:
+    """The point with the shortest gradient, of Newton's steps to the minimum along each of their directions.
+
+    At a corner of the loss a whole step crosses over, and the next one comes back: halves of steps would zigzag there
+    for thousands of steps, where the minimum along the line lies at the corner.
+    """
+    point = best = objective.at(objective.centre.copy())
+    for _ in range(NEWTON_STEPS):
+        if best.length <= enough and enough:
             break
-        weights, scores = found
-    return weights if slack is None else _crawled(objective, weights, slack)
+        step = objective.newton(point)
+        point = objective.at(point.weights - _size(point, step) * step)
+        best = min(best, point, key=lambda each: each.length)
+    return best
 
 
-def _shortened(
-    objective: Objective, weights: Vector, scores: Vector, gradient: Vector, length: float
-) -> tuple[Vector, Vector] | None:
-    """A part of Newton's step that makes the objective smaller or the gradient shorter; ``None`` if no part does."""
-    step = objective.newton(gradient, scores)
-    promised, size = float(gradient @ step), 1.0
-    while size >= _SHORTEST:
-        after = weights - size * step
-        moved: Vector = objective.rows @ after
-        if objective.gained(weights, scores, after, moved) >= 1e-4 * size * promised:
-            return after, moved
-        if _norm(objective.gradient(after, moved)) <= (1 - 1e-4 * size) * length:
-            return after, moved
-        size /= 2
-    return None
+def _size(point: Point, step: Vector) -> float:
+    """The part of a step after which the objective hardly falls along it, by false position at so many points."""
+    of = point.objective
+    across: Vector = of.rows @ step
+    pulled, held = float((of.penalties * step) @ (point.weights - of.centre)), float((of.penalties * step) @ step)
+
+    def tilt(size: float) -> float:
+        slopes = of.family.slopes(point.scores - size * across, of.labels)
+        return size * held - pulled - float(slopes @ across) / len(across)
+
+    low, high, left = (0.0, -float(point.gradient @ step)), (1.0, tilt(1.0)), TRIALS - 1
+    if high[1] < 0:
+        low, high, left = high, (_FARTHEST, tilt(_FARTHEST)), left - 1
+    best, came = min(low, high, key=lambda each: abs(each[1])), 0
+    for _ in range(left):
+        apart = high[1] - low[1]
+        size = low[0] - low[1] * (high[0] - low[0]) / apart if apart > 0 else (low[0] + high[0]) / 2
+        size = min(max(size, low[0]), high[0])
+        looked = (size, tilt(size))
+        best = min(best, looked, key=lambda each: abs(each[1]))
+        # A side that stays twice counts half, so that both close in.
+        if looked[1] < 0:
+            low, high = looked, (high[0], high[1] / 2 if came < 0 else high[1])
+            came = -1
+        else:
+            low, high = (low[0], low[1] / 2 if came > 0 else low[1]), looked
+            came = 1
+    return best[0]
 
 
-def _crawled(objective: Objective, weights: Vector, slack: float) -> Vector:
-    """Gradient steps that are short enough for the largest curvature."""
-    gram = objective.rows.T @ objective.rows / len(objective.rows)
-    steepest = objective.family.curvature * float(np.linalg.eigvalsh(gram)[-1]) + objective.penalties
-    for _ in range(_MOST_CRAWLED):
-        gradient = objective.gradient(weights, objective.rows @ weights)
-        if _norm(gradient) <= slack:
-            return weights
-        weights = weights - gradient / steepest
-    raise ProtocolError("a fit did not converge")
+def proven_steps(family: Family, penalties: Vector, row_norm: float, slack: float) -> int:
+    """How many accelerated steps reach a gradient of ``slack`` for any rows (docs/theory/alternating-fits.md).
+
+    It follows from public bounds and from penalties, which are made of public numbers and of what was received.
+    """
+    bent, least = family.curvature * row_norm**2, float(penalties.min())
+    steepest = bent + float(penalties.max())
+    shorter = 8 * steepest / least * (family.slope_bound * row_norm / slack) ** 2
+    return math.ceil(math.sqrt(bent / least + 1) * math.log(shorter))
+
+
+def _accelerated(objective: Objective, start: Point, row_norm: float, steps: int) -> Point:
+    """Nesterov's steps for the largest curvature that such rows allow, from ``start`` if it is below the centre."""
+    centre = objective.at(objective.centre)
+    point = start if objective.gained(centre, start) >= 0 else centre
+    bent, least = objective.family.curvature * row_norm**2, float(objective.penalties.min())
+    root = math.sqrt(least / (bent + least))
+    ahead, weights, steepest = point.weights, point.weights, bent + objective.penalties
+    for _ in range(steps):
+        after = ahead - objective.at(ahead).gradient / steepest
+        ahead, weights = after + (1 - root) / (1 + root) * (after - weights), after
+    return objective.at(weights)
 
 
 def _norm(vector: Vector) -> float:
@@ -116,7 +177,7 @@ def sparse_fit(objective: Objective, l1: Vector) -> Vector:
     weights = ahead = objective.centre.copy()
     pace = 1.0
     for _ in range(_MOST_STEPS):
-        moved = ahead - objective.gradient(ahead, objective.rows @ ahead) / steepest
+        moved = ahead - objective.at(ahead).gradient / steepest
         after = np.sign(moved) * np.maximum(0.0, np.abs(moved) - l1 / steepest)
         if float((ahead - after) @ (after - weights)) > 0:
             pace, ahead = 1.0, weights  # it went too far: start to accelerate again
@@ -127,56 +188,6 @@ def sparse_fit(objective: Objective, l1: Vector) -> Vector:
         if _norm(step) <= _STILL * (1 + _norm(weights)):
             break
     return weights
-
-
-@dataclass(frozen=True)
-class BallFit:
-    """Minimises ``mean of a x(w - v) + curvature/2 (x(w - v))^2`` and ``ridge/2 |w|^2`` over a ball, for many a and v.
-
-    The second moments of the rows do not change, so their eigenvectors are computed once.
-    """
-
-    gram: Matrix
-    sizes: Vector
-    axes: Matrix
-    curvature: float
-    ridge: float
-    radius: float
-    slack: float
-
-    @classmethod
-    def of(cls, rows: Matrix, curvature: float, ridge: float, radius: float, slack: float) -> BallFit:
-        """For the rows of one party."""
-        gram = rows.T @ rows / len(rows)
-        sizes, axes = np.linalg.eigh(gram)
-        return cls(gram, np.maximum(sizes, 0.0), axes, curvature, ridge, radius, slack)
-
-    def minimise(self, gradient: Vector, before: Vector) -> Vector:
-        """The new weights; ``gradient`` is the mean of a x, ``before`` are the weights v of the present scores."""
-        wanted = self.curvature * (self.gram @ before) - gradient
-        tall = self.curvature * self.sizes + self.ridge
-        along = self.axes.T @ wanted
-        held = self._held(along, tall)
-        weights: Vector = self.axes @ (along / (tall + held))
-        norm = _norm(weights)
-        if norm > self.radius:
-            weights *= self.radius / norm * (1 - 2.0**-50)
-        tilt = self.curvature * (self.gram @ weights) + (self.ridge + held) * weights - wanted
-        if _norm(tilt) > self.slack:
-            raise ProtocolError("a fit did not converge: raise strength")
-        return weights
-
-    def _held(self, along: Vector, tall: Vector) -> float:
-        """The multiplier that keeps the weights within the ball, by Newton on the inverse of their norm."""
-        held = 0.0
-        for _ in range(_MOST_STEPS):
-            parts = along / (tall + held)
-            norm = _norm(parts)
-            if norm <= self.radius * (1 + 2.0**-48):
-                return held
-            slope = float((parts * parts / (tall + held)).sum())
-            held += norm * norm / slope * (norm / self.radius - 1)
-        return held
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ keeps its weights; if the task says so, all release them with noise in the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +34,18 @@ Vector = NDArray[np.float64]
 class Outcome:
     """What a participant has in the end: its own weights if it is an owner, and everyone's if they were released."""
 
-    kept: KeptWeights | None
+    last_fit: Callable[[], KeptWeights] | None
     released: Mapping[str, KeptWeights] | None
     fit: str = ""
     """A random name of this fit, equal at all parties, so that weights of different fits are not combined."""
+
+    @cached_property
+    def kept(self) -> KeptWeights | None:
+        """An owner's own weights, computed when they are first asked for: after it has left, so nobody sees how long.
+
+        The active party's last fit ends when it makes no more progress, which depends on its rows.
+        """
+        return None if self.last_fit is None else self.last_fit()
 
 
 def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> Outcome:
@@ -94,7 +103,7 @@ def reference(
                 active.hear(name, step.answer, task.grid.real(told))
         if early_stop.after(task.grid.real(slopes)):
             break
-    kept = {task.active: active.kept()} | {name: KeptWeights(name, side.weights) for name, side in others.items()}
+    kept = {task.active: active.kept()} | {name: side.kept() for name, side in others.items()}
     if not task.release:
         return kept, None
     released = {task.active: active.released()} | {name: side.weights for name, side in others.items()}
@@ -128,15 +137,13 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
                 side.hear(name, step.answer, task.grid.real(told))
         if stop:
             rounds.end()
-    with me.meter.phase("learn"):
-        kept = side.kept()
     if not task.release:
-        return Outcome(kept, None, fit)
+        return Outcome(side.kept, None, fit)
     opened = _publish(me, side.released(), task, draw)
     unfolded = side.unfolded(opened[me.name].weights)
     for name in others:  # made of released and received numbers alone
         me.link(name).send("unfolded", weights=unfolded.weights, factors=[unfolded.factors[p] for p in task.passives])
-    return Outcome(kept, opened | {me.name: unfolded}, fit)
+    return Outcome(side.kept, opened | {me.name: unfolded}, fit)
 
 
 def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
@@ -153,11 +160,10 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
         if step.answer is not None:
             told = sides.noised(side.scores(step.answer), me.name, task, ahead)
             me.tell((task.active,), "scores", told, event=event)
-    kept = KeptWeights(me.name, side.weights)
     if not task.release:
-        return Outcome(kept, None, fit)
+        return Outcome(side.kept, None, fit)
     opened = _publish(me, side.weights, task, draw)
-    return Outcome(kept, opened | {task.active: _unfolded(me, task)}, fit)
+    return Outcome(side.kept, opened | {task.active: _unfolded(me, task)}, fit)
 
 
 def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str, KeptWeights]:
@@ -204,10 +210,12 @@ def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -
         raise DataError(f"the label is held by {task.active}, and by nobody else")
     mine = len(features.ids)
     if mine != task.rows:
-        raise StudyError(
+        error = StudyError(
             f"{me.name} has {mine} rows and the study says {task.rows}: bounds and batches rest on that number, so set "
             "rows to the number of people that all parties hold"
         )
+        error.told = "its number of rows is not that of the study; its own log says more"
+        raise error
     if labels is not None and labels.shape != (mine,):
         raise DataError(f"{me.name} must have one label for each of its rows")
     return agree_on_rows(me, task, features)

@@ -14,8 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.privacy.sensitivity import float_up
+from colonnade.protocols.exchange.ball import BallFit
 from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
-from colonnade.protocols.exchange.fits import BallFit, Matrix, Objective, Vector, believed, penalised_fit, sparse_fit
+from colonnade.protocols.exchange.fits import (
+    Matrix,
+    Objective,
+    Vector,
+    believed,
+    certified_fit,
+    free_fit,
+    sparse_fit,
+)
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.rounds import Draw
@@ -61,13 +71,17 @@ class Passive(ABC):
         found = self.rows[batch :: self.task.batches] @ self.weights
         return np.clip(found, -self.side.score_clip, self.side.score_clip)
 
+    def kept(self) -> KeptWeights:
+        """The final weights, which it tells nobody."""
+        return KeptWeights(self.side.owner, self.weights)
+
 
 class PassiveFit(Passive):
     """A passive party of an alternating exchange, where the one batch is all rows."""
 
     def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
         super().__init__(rows, owner, task)
-        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, task.slack(owner))
+        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, float_up(task.pull(owner)))
         self._fit = BallFit.of(rows, *bounds)
 
     def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
@@ -133,7 +147,7 @@ class _Active:
         """Fit own columns and one factor for each party's scores to the labels, given what was received.
 
         A penalty holds each factor near the expected one. Numbers made from a fit may be sent only if it is
-        ``certified``: its gradient is then as short as the proofs need.
+        ``certified``: its gradient is then as short as the proofs need, after as many steps for all rows.
         """
         heard = _received_scores(self)
         rows = np.column_stack([self.rows, *(each.column for each in heard.values())])
@@ -143,11 +157,13 @@ class _Active:
             penalties[place] = max(ridge, 1 / (len(rows) * spread**2))
             centre[place] = _BELIEF * each.prior / each.factor
         objective = Objective(rows, self.labels, self.family, penalties, centre)
-        if self.task.l1 and not certified:
+        if certified:
+            weights = certified_fit(objective, self.task.active_norm, self.task.slack(self.task.active))
+        elif self.task.l1:
             sparse = np.where(np.arange(rows.shape[1]) < own - 1, self.task.l1, 0.0)  # no constant, no factors
             weights = sparse_fit(objective, sparse)
         else:
-            weights = penalised_fit(objective, self.task.slack(self.task.active) if certified else None)
+            weights = free_fit(objective)
         return Fit(weights, rows @ weights, heard)
 
     def kept(self) -> KeptWeights:

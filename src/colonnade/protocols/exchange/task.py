@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
+
 from colonnade.errors import StudyError
 from colonnade.privacy import Event
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.exchange.bounds import Bounded
+from colonnade.protocols.exchange.fits import AT_ONCE, NEWTON_STEPS, TRIALS, proven_steps
 from colonnade.protocols.messages import NOISE_UNIT, told_event
 
 PROTOCOL = "exchange 1"
@@ -19,7 +22,6 @@ FITS = "alternating-fits"
 RELEASE = 4  # weights get this multiple of the messages' variance: they move far less, so it costs little accuracy
 _MOST_FITS, _MOST_STEPS = 100, 100_000
 _SECONDS_PER_SLOPE = 5e-8
-_NEWTON_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -216,10 +218,18 @@ class Exchange(Bounded):
         if name != self.active:
             moments = self.rows * width**2 if self.method == "alternating" else 0
             return SECONDS_PER_PRODUCT * (moments + 4 * turns * width)
+        columns, alone = width + len(self.passives), self._seconds_of_newton(width)
+        if self.method == "gradient":
+            return alone + _SECONDS_PER_SLOPE * turns
+        ridges = [self.side(name).ridge] * self.epochs + [self.release_ridge] * int(self.release)
+        proven = (proven_steps(self.family, np.array([r]), self.active_norm, self.slack(name)) for r in ridges)
+        taken = sum(steps * self.rows for steps in proven if steps * self.rows <= AT_ONCE)
+        return alone * (1 + len(ridges)) + taken * (_SECONDS_PER_SLOPE + SECONDS_PER_PRODUCT * 2 * columns)
+
+    def _seconds_of_newton(self, width: int) -> float:
+        """How long the active party takes for the steps of one fit."""
         columns = width + len(self.passives)
-        refits = _NEWTON_STEPS * self.rows * (1 + int(self.release))
-        refits += _NEWTON_STEPS * turns if self.method == "alternating" else 0
-        return (SECONDS_PER_PRODUCT * columns**2 + _SECONDS_PER_SLOPE) * refits + _SECONDS_PER_SLOPE * turns
+        return NEWTON_STEPS * self.rows * (SECONDS_PER_PRODUCT * columns**2 + (TRIALS + 2) * _SECONDS_PER_SLOPE)
 
     def sent_by(self, name: str) -> int:
         """How many numbers a participant sends to others, each counted once for every recipient."""

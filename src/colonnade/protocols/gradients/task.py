@@ -16,7 +16,7 @@ from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
 from colonnade.protocols.cost import Cells
-from colonnade.protocols.on_shares import InRounds
+from colonnade.protocols.on_shares import InRounds, who_know_batches
 from colonnade.protocols.rows import Block, JointRows
 
 PROTOCOL = "batch gradients 1"
@@ -156,8 +156,8 @@ class Gradients(JointRows, InRounds):
 
     @property
     def coins(self) -> tuple[str, ...]:
-        """Who may know which people are in a drawn batch: the owners, and the seats that compute on it."""
-        return (*self.owners, *(name for name in self.trust.committee if name not in self.owners))
+        """Who may know which people are in a drawn batch."""
+        return who_know_batches(self.trust)
 
     @cached_property
     def bound(self) -> int:
