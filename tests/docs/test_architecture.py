@@ -15,7 +15,7 @@ from colonnade.models import kinds
 from .book import ROOT
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"errors", "lazy", "randomness"}
+GROUND = {"disk", "errors", "lazy", "randomness"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
     **{name: set() for name in GROUND},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from colonnade.models.kinds import section_of
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
 from colonnade.study import Study
+from colonnade.study.record import read_facts, write_facts
 
 _COUNTS = {
     "sent": "payload_sent",
@@ -27,10 +27,10 @@ def publish(
     study: Study, out: Path, folders: Mapping[str, Path], evaluation: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Add the records in ``folders`` to ``run.json``, and write ``report.html``; returns the facts for JSON."""
-    run = read_record(out)
+    run = read_facts(out)
     people: dict[str, Any] = {}
     for name, folder in folders.items():
-        record = run if name == COORDINATOR else read_record(folder)
+        record = run if name == COORDINATOR else read_facts(folder)
         people[name] = {
             "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
             "seat": name in study.trust.committee,
@@ -44,16 +44,10 @@ def publish(
     run["parties"] = people
     if evaluation:
         run["evaluation"] = dict(evaluation)
-    (out / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    write_facts(out / "run.json", run)
     model = Estimator.load(out / "model.json")
     write_report(out, run, study.statement, model, section_of(model.kind), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The content of a participant's ``run.json``."""
-    content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return content
 
 
 def _totals(traffic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from colonnade import disk
 from colonnade.errors import ColonnadeError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.planner import Planner
@@ -21,6 +23,14 @@ def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
     if (why := kind.why_not_about(found)) is not None:
         raise StudyError(f"{study}: task.model - {path} {why}")
     return found
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the file of a public model."""
+    try:
+        return hashlib.sha256(disk.read_bytes(path, disk.LEARNED)).hexdigest()
+    except disk.Unreadable as error:
+        raise StudyError(f"{path} cannot be read: {error}") from None
 
 
 def without_label(model: Any, party: str, schema: Schema) -> Schema:

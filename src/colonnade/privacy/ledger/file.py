@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +12,9 @@ from functools import cache
 from itertools import groupby, pairwise
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
+from colonnade import disk
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger.chain import GENESIS, Change, check_head, first_break, hashed
 
@@ -79,6 +80,7 @@ class LedgerFile:
         with self._opened("mode=rw") as base:
             with _transaction(base, "BEGIN"):
                 self._check_kind(base)  # before anything is written: the file may be somebody else's
+            disk.sweep(Path(os.path.realpath(self.path)))
             _into_wal(base)
             base.execute("PRAGMA synchronous = FULL")
             base.execute("PRAGMA foreign_keys = ON")
@@ -93,7 +95,8 @@ class LedgerFile:
         with self._named():
             if not self.path.exists():
                 raise LedgerError(f"the ledger {self.path} is gone")
-            if self.path.is_file() and self.path.stat().st_size == 0:
+            _check_regular(self.path)
+            if self.path.stat().st_size == 0:
                 raise LedgerError(
                     f"{self.path} is empty or has been emptied: put the ledger back from a copy; only if this party "
                     "has never taken part in a study, delete the empty file"
@@ -109,8 +112,14 @@ class LedgerFile:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except LedgerError as error:
+            if str(self.path) in str(error):
+                raise
+            raise LedgerError(f"{self.path}: {error}") from error
+        except UnicodeDecodeError as error:
+            raise LedgerError(f"the ledger {self.path} cannot be used: it holds broken text") from error
         except (sqlite3.Error, OSError) as error:
-            raise LedgerError(f"the ledger {self.path} cannot be used: {error}") from error
+            raise LedgerError(f"the ledger {self.path} cannot be used: {_without_content(str(error))}") from error
 
     def _way_to_read(self) -> str:
         """How to open the file for reading: SQLite writes an index beside it while we read, if it can write there."""
@@ -181,6 +190,13 @@ class LedgerFile:
             raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file")
         if version not in (_UNCHAINED, SCHEMA_VERSION):
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
+
+
+def texts_only(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row, if all its cells but the first are texts; SQLite keeps whatever somebody put there."""
+    if not isinstance(row[0], int) or not all(isinstance(cell, str) for cell in row[1:]):
+        raise LedgerError(f"entry {row[0]} of the ledger holds something that is no text; restore a copy")
+    return row
 
 
 def add(base: sqlite3.Connection, study: str, digest: str, at: str, events: str, trust: str) -> int:
@@ -260,26 +276,40 @@ def _upgrade(base: sqlite3.Connection) -> bool:
 
 def _make(place: Path) -> bool:
     """Make a new ledger in one step, so that no half-made file is ever there; false if another process was first."""
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".new", dir=place.parent)  # mode 0600
-    os.close(handle)
-    try:
-        with closing(sqlite3.connect(name, isolation_level=None)) as base:
-            _into_wal(base)
-            base.execute("PRAGMA synchronous = FULL")
-            with _transaction(base, "BEGIN IMMEDIATE"):
-                for statement in _statements(_ENTRIES + _CHAIN):
-                    base.execute(statement)
-                base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        first = _put(Path(name), place)
-    finally:
-        os.unlink(name)
-    folder = os.open(place.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    disk.sweep(place)
+    with disk.workshop(place) as room:
+        new = room / place.name
+        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        _fill(new)
+        _check_whole(new)
+        with new.open("rb") as made:
+            os.fsync(made.fileno())
+        first = _put(new, place)
+    disk.sync_folder(place.parent)
     return first
+
+
+def _fill(new: Path) -> None:
+    """Write the tables of a ledger into the file itself; the log, which a full disk may leave unread, comes last."""
+    with closing(sqlite3.connect(new, isolation_level=None)) as base:
+        base.execute("PRAGMA synchronous = FULL")
+        with _transaction(base, "BEGIN IMMEDIATE"):
+            for statement in _statements(_ENTRIES + _CHAIN):
+                base.execute(statement)
+            base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        _into_wal(base)
+        base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _check_whole(new: Path) -> None:
+    """Refuse a new file that does not hold, without its log, exactly the tables of a ledger: the disk may be full."""
+    with closing(sqlite3.connect(f"{new.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as base:
+        sound = [str(row[0]) for row in base.execute("PRAGMA integrity_check")] == ["ok"]
+        application = base.execute("PRAGMA application_id").fetchone()[0]
+        tables = frozenset(base.execute(_SCHEMA))
+        if (sound, application, _version(base), tables) != (True, APPLICATION_ID, SCHEMA_VERSION, _expected(True)):
+            raise LedgerError("a new ledger could not be written as a whole: make room on its disk")
 
 
 def _put(source: Path, place: Path) -> bool:
@@ -290,15 +320,11 @@ def _put(source: Path, place: Path) -> bool:
     except FileExistsError:
         return False
     except OSError:  # a file system without links
-        pass
-    try:
-        with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(source.read_bytes())
-            file.flush()
-            os.fsync(file.fileno())
-        return True
-    except FileExistsError:
-        return False
+        with disk.locked(place.parent):
+            if place.exists():
+                return False
+            os.rename(source, place)
+            return True
 
 
 @cache
@@ -312,6 +338,18 @@ def _expected(chained: bool) -> frozenset[tuple[str, str, str, str | None]]:
 
 def _statements(script: str) -> list[str]:
     return [statement.strip().removesuffix(";") for statement in script.strip().split(";\n")]
+
+
+def _check_regular(path: Path) -> None:
+    try:
+        disk.check_regular(path)
+    except disk.Unreadable as error:
+        raise LedgerError(f"the ledger {path} cannot be used: {error}") from None
+
+
+def _without_content(said: str) -> str:
+    """SQLite's own words, without the bytes of a cell that is no text."""
+    return said.partition(" with text ")[0]
 
 
 @contextmanager
