@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from colonnade import disk
 from colonnade.cli import ledger as book
+from colonnade.disk import reading
 from colonnade.models import Estimator
 from colonnade.models.kinds import section_of
 from colonnade.privacy import Ledger, Observer, Statement, parse_budgets
@@ -193,8 +193,8 @@ def _statement(folder: Path) -> Path:
 
 def _use_statement(path: Path) -> None:
     try:
-        content = disk.read_json(path)
-    except disk.Malformed:
+        content = reading.read_json(path)
+    except reading.Malformed:
         return  # whoever reads a statement parses its JSON first
     statement = Statement.from_dict(content)
     assert str(statement)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade import disk
+from colonnade.disk import reading, writing
 from colonnade.errors import ColonnadeError, StorageError, StudyError
 
 ARRAYS = ".npz"
@@ -28,14 +28,14 @@ def about(path: Path) -> Iterator[None]:
         yield
     except ColonnadeError as error:
         said = str(error) if str(error).startswith(str(path)) else f"{path}: {error}"
-        raise type(error)(disk.short(said)) from None
+        raise type(error)(reading.short(said)) from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
 
 
 def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
     """Write a file as a whole or not at all; other users can never read a private one. Raises an OSError."""
-    disk.put({path: content}, private=private)
+    writing.put({path: content}, private=private)
 
 
 def replace_private(path: Path, content: bytes) -> None:
@@ -49,7 +49,7 @@ def replace_private(path: Path, content: bytes) -> None:
 def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
     """Write the files of a model, all of them or none; private ones so that other users can never read them."""
     try:
-        disk.put(contents, private=private)
+        writing.put(contents, private=private)
     except OSError as error:
         raise StudyError(f"{error.filename} cannot be written: {error.strerror}") from None
 
@@ -66,8 +66,8 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], path: Path) -> bytes:
 def read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
     """The arrays of a file; an error if its digest is not the one in the model's JSON, or it holds no arrays."""
     try:
-        content = disk.read_bytes(path, disk.LEARNED)
-    except disk.Unreadable as error:
+        content = reading.read_bytes(path, reading.LEARNED)
+    except reading.Unreadable as error:
         raise StudyError(
             f"{path}, which belongs to the model, cannot be read: {error}; keep both files together, with the "
             "same name before the ending"
@@ -95,10 +95,10 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
 def read_json(path: Path) -> dict[str, Any]:
     """What the JSON of a model holds."""
     try:
-        content = disk.read_json(path)
-    except disk.Malformed as error:
+        content = reading.read_json(path)
+    except reading.Malformed as error:
         raise StudyError(f"{path} is not a model file: it is not JSON ({error})") from None
-    except disk.Unreadable as error:
+    except reading.Unreadable as error:
         raise StudyError(f"{path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise StudyError(f"{path} is not a model file")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from types import UnionType
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
 from colonnade.privacy.releases import (
@@ -68,8 +68,8 @@ def from_dict(value: Mapping[str, Any]) -> Event:
 def from_json(text: str) -> Event:
     """Read what an event's ``to_json`` wrote."""
     try:
-        return from_dict(disk.json_of(text))
-    except disk.Malformed as error:
+        return from_dict(reading.json_of(text))
+    except reading.Malformed as error:
         raise PrivacyError(f"a privacy event is not valid JSON: {error}") from None
 
 
@@ -80,7 +80,7 @@ def _typed(value: Any, kinds: type | UnionType, what: str) -> Any:
 
 
 def _said(value: Any) -> str:
-    return disk.short(repr(value), 80)
+    return reading.short(repr(value), 80)
 
 
 def _fraction(value: Any) -> Fraction:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from itertools import combinations, combinations_with_replacement
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 
 COORDINATOR = "coordinator"
@@ -233,8 +233,8 @@ class Trust:
     def from_json(cls, text: str) -> Trust:
         """Read what :meth:`to_json` wrote."""
         try:
-            return cls.from_dict(disk.json_of(text))
-        except disk.Malformed as error:
+            return cls.from_dict(reading.json_of(text))
+        except reading.Malformed as error:
             raise PrivacyError(f"the description of who is trusted cannot be read: {error}") from None
 
 
@@ -321,7 +321,7 @@ def check_epsilon(epsilon: float) -> None:
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
         raise PrivacyError(f"epsilon must be a number, not {type(epsilon).__name__}")
     if not 0 < epsilon <= sys.float_info.max:
-        raise PrivacyError(f"epsilon must be a positive finite number, not {disk.short(str(epsilon), 80)}")
+        raise PrivacyError(f"epsilon must be a positive finite number, not {reading.short(str(epsilon), 80)}")
 
 
 def check_delta(delta: float) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
 from colonnade.privacy.events import Event, alike, from_dict, views
@@ -130,7 +130,7 @@ class Statement:
         if not isinstance(value, Mapping):
             raise PrivacyError("a privacy statement must be a JSON object")
         if value.get("version") != VERSION:
-            said = disk.short(repr(value.get("version")), 80)
+            said = reading.short(repr(value.get("version")), 80)
             raise PrivacyError(f"privacy statement of version {said}; expected {VERSION}")
         try:
             events = [from_dict(event) for event in value["events"]]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.planner import Planner
@@ -28,8 +28,8 @@ def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
 def digest_of(path: Path) -> str:
     """SHA-256 of the file of a public model."""
     try:
-        return hashlib.sha256(disk.read_bytes(path, disk.LEARNED)).hexdigest()
-    except disk.Unreadable as error:
+        return hashlib.sha256(reading.read_bytes(path, reading.LEARNED)).hexdigest()
+    except reading.Unreadable as error:
         raise StudyError(f"{path} cannot be read: {error}") from None
 
 

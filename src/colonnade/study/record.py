@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import StorageError, StudyError
 from colonnade.models import files
 from colonnade.privacy import Statement
@@ -132,10 +132,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """The content of a participant's ``run.json``."""
     path = folder / "run.json"
     try:
-        content = disk.read_json(path)
-    except disk.Malformed as error:
+        content = reading.read_json(path)
+    except reading.Malformed as error:
         raise StudyError(f"{path} is damaged: {error}") from None
-    except disk.Unreadable as error:
+    except reading.Unreadable as error:
         raise StudyError(f"{path} cannot be read: {error}") from None
     inside = [content.get(key, {}) for key in ("phases", "traffic", "alignment")] if isinstance(content, dict) else [0]
     of_each = [each for key in inside[:2] if isinstance(key, dict) for each in key.values()]

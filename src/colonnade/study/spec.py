@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, IdentityError, PrivacyError, StudyError
 from colonnade.models import kinds
 from colonnade.models.base import Estimator
@@ -351,17 +351,17 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except ColonnadeError as error:
         if str(path) not in str(error):
-            error.args = (disk.short(f"{path}: {error}"),)
+            error.args = (reading.short(f"{path}: {error}"),)
         raise
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file; an error says why it cannot be read."""
     try:
-        return disk.read_toml(path)
-    except disk.Malformed as error:
+        return reading.read_toml(path)
+    except reading.Malformed as error:
         raise StudyError(f"the {what} {path} is not valid TOML: {error}") from None
-    except disk.Unreadable as error:
+    except reading.Unreadable as error:
         raise StudyError(f"the {what} {path} cannot be read: {error}") from None
 
 
@@ -371,7 +371,7 @@ def first_problem(error: ValidationError, section: str = "") -> str:
     place = ".".join(str(part) for part in (*filter(None, [section]), *problem["loc"]))
     said = problem["msg"].removeprefix("Value error, ")
     what = _SAID.get(problem["type"], said if problem["type"] == "value_error" else f"- {said}")
-    return f"{disk.short(place, 200)} {disk.short(what)}".lstrip()
+    return f"{reading.short(place, 200)} {reading.short(what)}".lstrip()
 
 
 _SECTION = "must be a section with keys of its own"
@@ -399,8 +399,8 @@ def _as_written(check: Callable[[], object], value: Any) -> Any:
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:
     """Replace the ``[pins]`` table at the end of a study file."""
     try:
-        text = disk.read_text(path)
-    except disk.Unreadable as error:
+        text = reading.read_text(path)
+    except reading.Unreadable as error:
         raise StudyError(f"the study file {path} cannot be read: {error}") from None
     head, found, rest = text.partition("\n[pins]")
     if found and "\n[" in rest:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
 from colonnade.tables.wording import listed, suggestion
@@ -112,8 +112,8 @@ def _readable(path: Path, name: str) -> Iterator[bool]:
     if path.is_dir():
         raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
     try:
-        disk.check_regular(path)
-    except disk.Unreadable as error:
+        reading.check_regular(path)
+    except reading.Unreadable as error:
         said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
         raise DataError(f"{name}: {said}") from None
     try:

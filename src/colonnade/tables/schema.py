@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import SchemaError
 from colonnade.tables import toml
 from colonnade.tables.columns import Category, Column, Flag, Number
@@ -57,7 +57,7 @@ class Schema:
             return cls(columns, clip=clip, description=description)
         except SchemaError as error:
             said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
-            raise SchemaError(disk.short(said)) from None
+            raise SchemaError(reading.short(said)) from None
 
     def save(self, path: str | Path) -> Path:
         """Write the schema as TOML and return the path."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import SchemaError
 from colonnade.tables.columns import Column, Field, category, flag, number
 from colonnade.tables.wording import listed, suggestion
@@ -30,8 +30,8 @@ _EXACT_INTEGERS = 2.0**53
 def read(path: Path) -> str:
     """The text of a file with a schema."""
     try:
-        return disk.read_text(path)
-    except disk.Unreadable as error:
+        return reading.read_text(path)
+    except reading.Unreadable as error:
         if error.missing:
             raise SchemaError(f"{path}: there is no such file; `colonnade schema draft` writes one to review") from None
         raise SchemaError(f"{path}: the schema cannot be read: {error}") from None
@@ -40,8 +40,8 @@ def read(path: Path) -> str:
 def parse(content: str, file: str) -> Parsed:
     """Columns, clip and description from TOML text; ``file`` is named in errors."""
     try:
-        document = disk.toml_of(content)
-    except disk.Malformed as error:
+        document = reading.toml_of(content)
+    except reading.Malformed as error:
         raise SchemaError(f"{file}: this is not valid TOML: {error}") from None
     _check_keys(document, ("table", "columns"), file)
     table = _section(document.get("table", {}), f"{file}: [table]")

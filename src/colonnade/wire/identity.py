@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import IdentityError
 from colonnade.lazy import Later
 
@@ -215,6 +215,6 @@ def check_name(name: str) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        return disk.read_bytes(path, _MOST_BYTES)
-    except disk.Unreadable as error:
+        return reading.read_bytes(path, _MOST_BYTES)
+    except reading.Unreadable as error:
         raise IdentityError(f"{path} cannot be read: {error}") from None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models import files
 from colonnade.models.glm.plan import INTERCEPT
@@ -116,9 +116,9 @@ def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = disk.read_json(path)
-    except disk.Malformed:
+        content = reading.read_json(path)
+    except reading.Malformed:
         return {}
-    except disk.Unreadable as error:
+    except reading.Unreadable as error:
         raise StudyError(f"{path} cannot be read: {error}") from None
     return content if isinstance(content, dict) else {}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError
 from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
@@ -194,13 +194,13 @@ def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
     )
     try:
         return tuple(_entry(*texts_only(row)) for row in rows)
-    except (ValueError, TypeError, PrivacyError, disk.Malformed) as error:
+    except (ValueError, TypeError, PrivacyError, reading.Malformed) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
         raise LedgerError(f"the ledger holds an entry that cannot be read: {error}") from error
 
 
 def _entry(number: int, study: str, digest: str, created: str, events: str, trust: str, state: str) -> Entry:
-    known, who = tuple(from_dict(event) for event in disk.json_of(events)), Trust.from_json(trust)
+    known, who = tuple(from_dict(event) for event in reading.json_of(events)), Trust.from_json(trust)
     if {name for event in known for name, _ in event.marks()} - {*who.owners, COORDINATOR}:
         raise PrivacyError("a release names somebody who took no part")
     return Entry(number, study, digest, created, state, known, who)

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from colonnade import disk
+from colonnade.disk import reading, writing
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger.chain import GENESIS, Change, check_head, first_break, hashed
 
@@ -80,7 +80,7 @@ class LedgerFile:
         with self._opened("mode=rw") as base:
             with _transaction(base, "BEGIN"):
                 self._check_kind(base)  # before anything is written: the file may be somebody else's
-            disk.sweep(Path(os.path.realpath(self.path)))
+            writing.sweep(Path(os.path.realpath(self.path)))
             _into_wal(base)
             base.execute("PRAGMA synchronous = FULL")
             base.execute("PRAGMA foreign_keys = ON")
@@ -276,8 +276,8 @@ def _upgrade(base: sqlite3.Connection) -> bool:
 
 def _make(place: Path) -> bool:
     """Make a new ledger in one step, so that no half-made file is ever there; false if another process was first."""
-    disk.sweep(place)
-    with disk.workshop(place) as room:
+    writing.sweep(place)
+    with writing.workshop(place) as room:
         new = room / place.name
         os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         _fill(new)
@@ -285,7 +285,7 @@ def _make(place: Path) -> bool:
         with new.open("rb") as made:
             os.fsync(made.fileno())
         first = _put(new, place)
-    disk.sync_folder(place.parent)
+    writing.sync_folder(place.parent)
     return first
 
 
@@ -320,7 +320,7 @@ def _put(source: Path, place: Path) -> bool:
     except FileExistsError:
         return False
     except OSError:  # a file system without links
-        with disk.locked(place.parent):
+        with writing.locked(place.parent):
             if place.exists():
                 return False
             os.rename(source, place)
@@ -342,8 +342,8 @@ def _statements(script: str) -> list[str]:
 
 def _check_regular(path: Path) -> None:
     try:
-        disk.check_regular(path)
-    except disk.Unreadable as error:
+        reading.check_regular(path)
+    except reading.Unreadable as error:
         raise LedgerError(f"the ledger {path} cannot be used: {error}") from None
 
 

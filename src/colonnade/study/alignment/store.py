@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade import disk
+from colonnade.disk import reading
 from colonnade.errors import StorageError
 from colonnade.models import files
 from colonnade.protocols.align import Aligned
@@ -131,7 +131,7 @@ def _seal(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    arrays = files.unpack_arrays(disk.read_bytes(path, disk.LEARNED))
+    arrays = files.unpack_arrays(reading.read_bytes(path, reading.LEARNED))
     if _seal({name: array for name, array in arrays.items() if name != "seal"}) != arrays["seal"].tobytes():
         raise ValueError("the file does not hold what was written")
     if arrays["version"].tolist() != [_VERSION]:

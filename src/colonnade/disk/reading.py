@@ -1,4 +1,4 @@
-"""Files on disk: only regular files of a bounded size are read, and files are written as a whole or not at all.
+"""Files as they are read: regular ones of a bounded size, whose nesting and numbers are bounded too.
 
 Whoever asks for a file says in its own words, and with its own error, which file cannot be used; here the reason is
 given, as the rest of that sentence.
@@ -10,20 +10,12 @@ import errno
 import json
 import os
 import re
-import shutil
 import stat
-import tempfile
-import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: nothing is locked, and nothing is swept
-    fcntl = None  # type: ignore[assignment]
 
 WRITTEN_BY_PEOPLE = 1 << 26
 """More bytes than any file that people write."""
@@ -32,9 +24,6 @@ LEARNED = 1 << 32
 DEEPEST = 64
 """No file of ours nests values deeper."""
 _KEY_PARTS = 32
-_NEW = ".new"
-_OLD = 3600.0  # seconds; no ledger takes so long to make
-_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _NOT_A_KEY = re.compile(
     r"#[^\n]*"
     r'|"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'
@@ -181,122 +170,3 @@ def _reason(error: OSError | ValueError) -> Unreadable:
 def short(text: str, most: int = 1000) -> str:
     """A text of which only the beginning is shown if it is long: a damaged file may hold anything."""
     return text if len(text) <= most else f"{text[:most]}..."
-
-
-# --- writing
-
-
-def put(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
-    """Write files so that they are on disk when this returns, all of them or none; an OSError names the file.
-
-    Nobody but this user can read a private file, whatever the mask of the process, the folder, or an earlier file says.
-    """
-    with ExitStack() as left:
-        partials = {path: left.enter_context(_written(path, content, private)) for path, content in contents.items()}
-        for path, partial in partials.items():
-            with _about(path):
-                os.replace(partial, path)
-        for folder in {path.parent for path in contents}:
-            sync_folder(folder)
-
-
-@contextmanager
-def _written(path: Path, content: bytes, private: bool) -> Iterator[Path]:
-    """The content in a file of another name, which is gone at the end unless it was given its own."""
-    with ExitStack() as left:
-        with _about(path):
-            if private:
-                sweep(path)
-                partial, mode = left.enter_context(workshop(path)) / path.name, 0o600
-            else:
-                partial, mode = path.with_name(f"{path.name}.partial"), 0o666
-                left.callback(_remove, partial)
-            with open(partial, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        yield partial
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names of the files in a folder are on disk, where the system can tell."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return  # a folder that may be written and not read, or a system whose folders cannot be opened
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def workshop(place: Path) -> Iterator[Path]:
-    """A private folder beside a place, in which a file is made that will be put there; it is gone at the end.
-
-    It is locked as long as it is used, so that :func:`sweep` can tell it from one that a killed process left. The lock
-    is on the folder: closing a file in it would also release the locks that SQLite has on that file.
-    """
-    while True:
-        room = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent))  # its mode is 0700
-        with ExitStack() as held:
-            with suppress(FileNotFoundError):
-                held.enter_context(locked(room))
-            if not room.exists():
-                continue  # it was swept before it was locked
-            try:
-                yield room
-            finally:
-                shutil.rmtree(room, ignore_errors=True)
-            return
-
-
-def sweep(place: Path) -> None:
-    """Delete what processes left that were killed while they made the file at this place."""
-    ours = re.compile(rf"{re.escape(f'.{place.name}.')}[a-z0-9_]{{8}}{re.escape(_NEW)}(-wal|-shm|-journal)?")
-    with suppress(OSError):  # whoever wants something of this folder will be told what is wrong with it
-        for name in filter(ours.fullmatch, os.listdir(place.parent)):
-            left = place.parent / name
-            with suppress(OSError):
-                if left.is_dir() and not left.is_symlink():
-                    with locked(left, wait=False):
-                        shutil.rmtree(left)
-                elif time.time() - left.lstat().st_mtime > _OLD:  # earlier releases made ledgers in such files
-                    left.unlink()
-
-
-@contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Keep out others that lock the same folder; without ``wait``, an OSError if it is locked, or cannot be."""
-    if fcntl is None:
-        if not wait:
-            raise OSError("folders cannot be locked here")
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # a file system without locks, if this waits
-            if not wait:
-                raise
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _about(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        error.filename = os.fspath(path)
-        raise
