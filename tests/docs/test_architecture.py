@@ -15,7 +15,7 @@ from colonnade.models import kinds
 from .book import ROOT
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"errors", "harmless", "lazy", "randomness", "received"}
+GROUND = {"disk", "errors", "harmless", "lazy", "randomness", "received"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
     **{name: set() for name in GROUND},

@@ -365,8 +365,8 @@ def test_a_line_that_cannot_be_written_ends_a_run_only_before_it_is_paid_for(tmp
     assert "events.jsonl" in record.lost
     record.finish()
     assert record.facts["status"] == "finished"
-    (tmp_path / "run" / "run.json.partial").mkdir()
-    (tmp_path / "run" / "run.json.partial" / "x").touch()
+    (tmp_path / "run" / "run.json").unlink()
+    (tmp_path / "run" / "run.json").mkdir()
     record.fail("DataError", "a sentence", 11)
     assert "run.json" in record.lost
 

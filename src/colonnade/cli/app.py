@@ -203,10 +203,9 @@ def party(
     from colonnade.cli import show
     from colonnade.cli.approve import approval, say_news
     from colonnade.cli.lean import without_pandas
-    from colonnade.cli.publish import read_record
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
-    from colonnade.study.record import KEPT
+    from colonnade.study.record import KEPT, read_facts
 
     without_pandas()
     speak_json(json or pipe)
@@ -220,7 +219,7 @@ def party(
     with progress_bar(not (json or pipe)) as bar:
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
     if not pipe:
-        record = read_record(folder)
+        record = read_facts(folder)
         told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / KEPT
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []

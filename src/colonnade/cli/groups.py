@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from colonnade.cli.output import Json, emit, pour, say, writing
+from colonnade.cli.output import Json, emit, pour, say
 from colonnade.errors import ColonnadeError, PolicyError
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
@@ -157,14 +157,13 @@ def schema_draft(
     json: Json = False,
 ) -> None:
     """Write a schema for review; bounds taken from the data are marked and must be replaced."""
+    from colonnade.models.files import replace_private
     from colonnade.tables import draft_schema
 
     target = out or file.with_suffix(".toml")
     if target.exists():
         raise ColonnadeError(f"{target} is there already; choose another place with --out")
-    drafted = draft_schema(file, id=id)
-    with writing(target):
-        target.write_text(drafted, encoding="utf-8")
+    replace_private(target, draft_schema(file, id=id).encode())  # until it is reviewed it tells about the data
     if json:
         emit({"schema": str(target)})
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from colonnade.models.kinds import section_of
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
 from colonnade.study import Study
+from colonnade.study.record import as_text, read_facts
 
 _COUNTS = {
     "sent": "payload_sent",
@@ -28,10 +28,10 @@ def publish(
     study: Study, out: Path, folders: Mapping[str, Path], evaluation: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Add the records in ``folders`` to ``run.json``, and write ``report.html``; returns the facts for JSON."""
-    run = read_record(out)
+    run = read_facts(out)
     people: dict[str, Any] = {}
     for name, folder in folders.items():
-        record = run if name == COORDINATOR else read_record(folder)
+        record = run if name == COORDINATOR else read_facts(folder)
         people[name] = {
             "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
             "seat": name in study.trust.committee,
@@ -47,18 +47,12 @@ def publish(
         run["evaluation"] = dict(evaluation)
     model = Estimator.load(out / "model.json")
     try:
-        files.write_whole(out / "run.json", (json.dumps(run, indent=1) + "\n").encode())
+        files.replace_private(out / "run.json", as_text(run))
         write_report(out, run, study.statement, model, section_of(model.kind), evaluation)
     except StorageError as error:
         whole = f"the study ended well and {out / 'model.json'} is whole, but"
         raise StorageError(f"{whole} {error}: the result is paid for, so do not run the study again") from None
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The content of a participant's ``run.json``."""
-    content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return content
 
 
 def _totals(traffic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

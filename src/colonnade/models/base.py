@@ -158,7 +158,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         """Write the model as JSON: parameters, learned values, schemas and the privacy statement.
 
         Arrays go into an ``.npz`` file beside it, whose digest the JSON holds. Each file is written as a whole or not
-        at all.
+        at all. What is meant for one party alone can be read by nobody but this user.
         """
         self._check_fitted()
         target = Path(path)
@@ -174,7 +174,8 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         if arrays := self.arrays():
             packed = written[target.with_suffix(files.ARRAYS)] = files.pack_arrays(arrays, target)
             content["arrays"] = hashlib.sha256(packed).hexdigest()
-        files.write_together(written | {target: (json.dumps(content, indent=1) + "\n").encode()})
+        written |= {target: (json.dumps(content, indent=1) + "\n").encode()}
+        files.write_together(written, private=self.recipient is not None)
         return target
 
     @classmethod
@@ -188,7 +189,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
             raise StudyError(f"{path} is no {wanted} of format {FORMAT}: {error}") from None
         if not issubclass(kind, cls) or content.get("format") != FORMAT:
             raise StudyError(f"{path} is no {wanted} of format {FORMAT}")
-        try:
+        with files.about(Path(path)):
             learned = content["learned"]
             if "arrays" in content:
                 learned["arrays"] = files.read_arrays(Path(path).with_suffix(files.ARRAYS), content["arrays"])
@@ -198,9 +199,9 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
                 name: Schema.from_toml(text, name=f"{path}: {name}") for name, text in content["schemas"].items()
             }
             model.privacy_ = Statement.from_dict(content["privacy"])
+            if set(model.schemas_) != set(model.privacy_.trust.owners):
+                raise StudyError("it is damaged: its schemas and its privacy statement speak of different parties")
             model.restore(learned)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
         return model
 
     def __repr__(self) -> str:

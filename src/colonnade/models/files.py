@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
-import os
-import tempfile
 import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import StorageError, StudyError
+from colonnade.disk import reading, writing
+from colonnade.errors import ColonnadeError, StorageError, StudyError
 
 ARRAYS = ".npz"
 """The ending of the file with a model's arrays."""
+_PACKED = 16  # we write arrays as they are; a file that somebody compressed may be so many times smaller
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all; raises an OSError."""
-    partial = path.with_name(f"{path.name}.partial")
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """Name the file in every error, also where what it holds cannot be used and nobody foresaw how."""
     try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
-    except OSError:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
+        yield
+    except ColonnadeError as error:
+        said = str(error) if str(error).startswith(str(path)) else f"{path}: {error}"
+        raise type(error)(reading.short(said)) from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
+
+
+def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Write a file as a whole or not at all; other users can never read a private one. Raises an OSError."""
+    writing.put({path: content}, private=private)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -45,34 +49,17 @@ def write_whole(path: Path, content: bytes) -> None:
 def replace_private(path: Path, content: bytes) -> None:
     """Write a private file as a whole or not at all; other users can never read it. Raises a StorageError."""
     try:
-        descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")  # its mode is 0600
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(partial)
-            raise
+        replace_file(path, content, private=True)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Write the files of a model, all of them or none."""
-    partials = {path: path.with_name(f"{path.name}.partial") for path in contents}
-    for path, partial in partials.items():
-        try:
-            partial.write_bytes(contents[path])
-        except OSError as error:
-            for each in partials.values():
-                with suppress(OSError):
-                    each.unlink(missing_ok=True)
-            raise StudyError(f"{path} cannot be written: {error.strerror}") from None
-    for path, partial in partials.items():
-        os.replace(partial, path)
+def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
+    """Write the files of a model, all of them or none; private ones so that other users can never read them."""
+    try:
+        writing.put(contents, private=private)
+    except OSError as error:
+        raise StudyError(f"{error.filename} cannot be written: {error.strerror}") from None
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]], path: Path) -> bytes:
@@ -87,29 +74,40 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], path: Path) -> bytes:
 def read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
     """The arrays of a file; an error if its digest is not the one in the model's JSON, or it holds no arrays."""
     try:
-        content = path.read_bytes()
-    except OSError as error:
+        content = reading.read_bytes(path, reading.LEARNED)
+    except reading.Unreadable as error:
         raise StudyError(
-            f"{path}, which belongs to the model, cannot be read: {error.strerror}; keep both files together, with the "
+            f"{path}, which belongs to the model, cannot be read: {error}; keep both files together, with the "
             "same name before the ending"
         ) from None
     if hashlib.sha256(content).hexdigest() != digest:
         raise StudyError(f"{path} does not belong to the model beside it, or is damaged: copy both files together")
     try:
+        return unpack_arrays(content)
+    except ValueError:
+        raise StudyError(f"{path} holds no arrays that can be read") from None
+
+
+def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays in the content of a file; a ValueError if there are none, or far more than its size can hold."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > _PACKED * len(content):
+                raise ValueError("it would grow too large")
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
             return {name: held[name] for name in held.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile):
-        raise StudyError(f"{path} holds no arrays that can be read") from None
+    except Exception as error:  # what is damaged, or made to be, may raise anything here
+        raise ValueError("no arrays that can be read") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """What the JSON of a model holds."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise StudyError(f"{path} is not a model file: it is not JSON") from None
+        content = reading.read_json(path)
+    except reading.Malformed as error:
+        raise StudyError(f"{path} is not a model file: it is not JSON ({error})") from None
+    except reading.Unreadable as error:
+        raise StudyError(f"{path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise StudyError(f"{path} is not a model file")
     return content

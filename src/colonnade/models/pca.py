@@ -20,7 +20,7 @@ from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Matrix, People, summed, table_of
 from colonnade.models.parameters import Count, RowsAtMost, check_whole
 from colonnade.models.planner import Details
-from colonnade.models.saved import Saved, numbers, texts
+from colonnade.models.saved import Saved, numbers, size, texts
 from colonnade.privacy import Budget, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.search import NoisyProducts
@@ -71,8 +71,8 @@ class PCA(Saved[Task, Published]):
         "explained_variance": numbers,
         "explained_variance_ratio": numbers,
         "mean": numbers,
-        "count": float,
-        "noise_std": float,
+        "count": size,
+        "noise_std": size,
     }
 
     n_components: Count = 2
@@ -186,6 +186,16 @@ class PCA(Saved[Task, Published]):
         self.mean_ = result.means if self.center else np.zeros(len(task.names))
         self.count_ = result.count
         self.noise_std_ = task.noise_std
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        names = [f"{party}.{name}" for party, schema in self.schemas_.items() for name in schema.encoded_names]
+        count, width = len(self.components_), len(names)
+        shapes = {"components": (count, width), "mean": (width,)}
+        shapes |= dict.fromkeys(("explained_variance", "explained_variance_ratio"), (count,))
+        if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
+            raise ValueError("components and columns do not belong together")
 
     def transform(self, X: People) -> Matrix:
         """Scores of new rows.

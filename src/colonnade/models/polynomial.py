@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.parameters import InFile, RowsAtMost, check_whole
-from colonnade.models.saved import Saved, numbers, texts
+from colonnade.models.saved import Saved, count, numbers, texts
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols.polynomial import programs as polynomial
@@ -54,7 +54,7 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         "feature_names_in": texts,
         "values": numbers,
         "deviations": numbers,
-        "gamma": int,
+        "gamma": count,
     }
 
     expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])]
@@ -115,6 +115,12 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         self.values_ = result.values
         self.deviations_ = result.deviations
         self.gamma_ = result.task.gamma
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        if not self.values_.shape == self.deviations_.shape == (len(self.expressions_),):
+            raise ValueError("sums and expressions do not belong together")
 
     @property
     def in_short(self) -> str:

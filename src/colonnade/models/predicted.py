@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.parameters import InFile
+from colonnade.models.saved import numbers, texts
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 
 FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
@@ -86,9 +87,16 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         self.ids_ = self.scores_ = self.predictions_ = None
+        if self.recipient not in self.schemas_:
+            raise ValueError("who receives the scores takes no part")
         if learned:
-            scores = np.array(learned["scores"], dtype=np.float64)
-            self.received([str(name) for name in learned["ids"]], scores, np.array(learned["predictions"]))
+            ids, scores, predictions = texts(learned["ids"]), numbers(learned["scores"]), learned["predictions"]
+            if not _are_classes(predictions):
+                numbers(predictions)  # an error unless they are finite
+            found = np.array(predictions)
+            if scores.ndim != 2 or not (len(ids),) == scores.shape[:1] == found.shape:
+                raise ValueError("ids, scores and predictions do not belong together")
+            self.received(ids, scores, found)
 
     def summary(self) -> list[str]:
         """How many answers there are and who has them; no answer is shown."""
@@ -106,6 +114,11 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
     def __sklearn_clone__(self) -> Self:
         """A copy that is not fitted; both questions share the same fitted model."""
         return type(self)(**self.get_params())
+
+
+def _are_classes(predictions: Any) -> bool:
+    """Whether predictions are classes, all texts or all flags; otherwise they are numbers."""
+    return any(all(isinstance(each, kind) for each in predictions) for kind in (str, bool))
 
 
 def check_fitted(model: Estimator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -39,21 +40,71 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
-def as_read(value: Any) -> Any:
-    """A value that JSON holds as it is."""
+def word(value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise TypeError("a text is expected")
     return value
 
 
 def texts(values: Any) -> list[str]:
     """A list of texts."""
-    return [str(value) for value in values]
+    if not isinstance(values, list):
+        raise TypeError("a list is expected")
+    return [word(value) for value in values]
+
+
+def number(value: Any) -> float:
+    """A finite number."""
+    found = float(_numeric(value))
+    if not math.isfinite(found):
+        raise ValueError("a finite number is expected")
+    return found
+
+
+def size(value: Any) -> float:
+    """A finite number that is not negative."""
+    if number(value) < 0:
+        raise ValueError("a number that is not negative is expected")
+    return number(value)
+
+
+def count(value: Any) -> int:
+    """A whole number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a whole number that is not negative is expected")
+    return value
+
+
+def size_if_any(value: Any) -> Any:
+    """A finite number that is not negative, as JSON holds it, or ``None``."""
+    return value if value is None or size(value) >= 0 else None
 
 
 def numbers(values: Any) -> NDArray[np.float64]:
-    """An array of numbers."""
-    return np.array(values, dtype=np.float64)
+    """An array of finite numbers."""
+    found = np.array(values)
+    if not isinstance(values, list | np.ndarray) or (found.size and found.dtype.kind not in "iuf"):
+        raise TypeError("an array of numbers is expected")
+    if not np.isfinite(found.astype(np.float64)).all():
+        raise ValueError("finite numbers are expected")
+    return found.astype(np.float64)
 
 
 def epsilons(values: Any) -> dict[str, float]:
     """Epsilons by name; ``null`` is infinite."""
-    return {name: math.inf if value is None else float(value) for name, value in values.items()}
+    return {name: math.inf if value is None else size(value) for name, value in values.items()}
+
+
+def facts(values: Any) -> dict[str, Any]:
+    """Plain values by name, all of whose numbers are finite."""
+    if not isinstance(values, dict):
+        raise TypeError("plain values by name are expected")
+    json.dumps(values, allow_nan=False)
+    return values
+
+
+def _numeric(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number is expected")
+    return value

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from types import UnionType
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
 from colonnade.privacy.releases import (
@@ -38,6 +39,8 @@ Event = (
 )
 _KINDS: dict[str, Any] = {kind.kind: kind for kind in Event.__args__}
 _NEW_IN_2 = frozenset({"audience", "about", "others"})
+_EXACT = re.compile(r"-?[0-9]{1,1000}(/[0-9]{1,1000})?")
+_MOST = 2**63
 PURE = "pure"
 NOTHING = "nothing"
 
@@ -47,27 +50,27 @@ def from_dict(value: Mapping[str, Any]) -> Event:
     if not isinstance(value, Mapping):
         raise PrivacyError("a privacy event must be a JSON object")
     if value.get("version") not in (1, VERSION):
-        raise PrivacyError(f"privacy event of version {value.get('version')!r}; this code reads 1 to {VERSION}")
+        raise PrivacyError(f"privacy event of version {_said(value.get('version'))}; this code reads 1 to {VERSION}")
     kind = value.get("kind")
-    if str(kind) not in _KINDS:
-        raise PrivacyError(f"unknown privacy event {kind!r}: its cost cannot be accounted for")
-    make: Callable[..., Event] = _KINDS[str(kind)]
-    labels = {field.name for field in fields(_KINDS[str(kind)])}
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise PrivacyError(f"unknown privacy event {_said(kind)}: its cost cannot be accounted for")
+    make: Callable[..., Event] = _KINDS[kind]
+    labels = {field.name for field in fields(_KINDS[kind])}
     if strange := sorted(set(value) - labels - {"version", "kind"}):
-        raise PrivacyError(f"privacy event of kind {kind!r} has a field this code does not know: {strange[0]!r}")
+        raise PrivacyError(f"privacy event of kind {kind!r} has a field this code does not know: {_said(strange[0])}")
     needed = labels - _NEW_IN_2 if value["version"] == 1 else labels
     try:
         return make(**{label: _READERS[label](value[label]) for label in needed})
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed") from error
 
 
 def from_json(text: str) -> Event:
     """Read what an event's ``to_json`` wrote."""
     try:
-        return from_dict(json.loads(text))
-    except json.JSONDecodeError as error:
-        raise PrivacyError("a privacy event is not valid JSON") from error
+        return from_dict(reading.json_of(text))
+    except reading.Malformed as error:
+        raise PrivacyError(f"a privacy event is not valid JSON: {error}") from None
 
 
 def _typed(value: Any, kinds: type | UnionType, what: str) -> Any:
@@ -76,8 +79,21 @@ def _typed(value: Any, kinds: type | UnionType, what: str) -> Any:
     return value
 
 
+def _said(value: Any) -> str:
+    return reading.short(repr(value), 80)
+
+
 def _fraction(value: Any) -> Fraction:
-    return Fraction(_typed(value, int | str, "an exact number"))
+    # Python reads 1e999999999 as well, and would write out all of its digits.
+    if not _EXACT.fullmatch(str(_typed(value, int | str, "an exact number"))):
+        raise ValueError("an exact number is whole or a fraction, with a limited number of digits")
+    return Fraction(value)
+
+
+def _whole(value: Any) -> int:
+    if abs(found := int(_typed(value, int, "a whole number"))) > _MOST:
+        raise ValueError("a whole number is too large")
+    return found
 
 
 def _exact(value: Any) -> int | Fraction:
@@ -90,14 +106,14 @@ def _text(value: Any) -> str:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
+    if not isinstance(value, list | tuple):
         raise TypeError("names come as a list")
-    return tuple(str(name) for name in value)
+    return tuple(_text(name) for name in value)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("l1", "l2_squared", "replace_l1", "replace_l2_squared"), _exact),
-    **dict.fromkeys(("dimension", "times", "categories"), lambda value: _typed(value, int, "a whole number")),
+    **dict.fromkeys(("dimension", "times", "categories"), _whole),
     **dict.fromkeys(("scale", "odds", "rate"), _fraction),
     **dict.fromkeys(("audience", "about", "coins"), _names),
     **dict.fromkeys(("name", "holder", "reason", "theorem", "unproven"), _text),

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, combinations_with_replacement
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 
 COORDINATOR = "coordinator"
@@ -225,7 +227,10 @@ class Trust:
     def from_dict(cls, value: Mapping[str, Any]) -> Trust:
         """Read what :meth:`to_dict` wrote."""
         try:
-            return cls(tuple(value["owners"]), tuple(value["committee"]), int(value["threshold"]))
+            owners, committee, threshold = value["owners"], value["committee"], value["threshold"]
+            if not isinstance(threshold, int) or not all(isinstance(name, str) for name in (*owners, *committee)):
+                raise TypeError("names are texts, and a threshold is a whole number")
+            return cls(tuple(owners), tuple(committee), threshold)
         except (KeyError, TypeError, ValueError) as error:
             raise PrivacyError("the description of who is trusted cannot be read") from error
 
@@ -236,7 +241,10 @@ class Trust:
     @classmethod
     def from_json(cls, text: str) -> Trust:
         """Read what :meth:`to_json` wrote."""
-        return cls.from_dict(json.loads(text))
+        try:
+            return cls.from_dict(reading.json_of(text))
+        except reading.Malformed as error:
+            raise PrivacyError(f"the description of who is trusted cannot be read: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -326,8 +334,8 @@ def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that is no positive number."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
         raise PrivacyError(f"epsilon must be a number, not {type(epsilon).__name__}")
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise PrivacyError(f"epsilon must be a positive finite number, not {epsilon}")
+    if not 0 < epsilon <= sys.float_info.max:
+        raise PrivacyError(f"epsilon must be a positive finite number, not {reading.short(str(epsilon), 80)}")
 
 
 def check_delta(delta: float) -> None:

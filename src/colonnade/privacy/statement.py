@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
 from colonnade.privacy.events import Event, alike, from_dict, views
@@ -126,19 +127,21 @@ class Statement:
 
         Assumptions besides those that follow from the events are kept as they are.
         """
+        if not isinstance(value, Mapping):
+            raise PrivacyError("a privacy statement must be a JSON object")
         if value.get("version") != VERSION:
-            raise PrivacyError(f"privacy statement of version {value.get('version')!r}; expected {VERSION}")
+            said = reading.short(repr(value.get("version")), 80)
+            raise PrivacyError(f"privacy statement of version {said}; expected {VERSION}")
         try:
             events = [from_dict(event) for event in value["events"]]
-            stated = {row["observer"]: row["epsilon"] for row in value["rows"]}
+            stated = {row["observer"]: _stated(row["epsilon"]) for row in value["rows"]}
             fresh = cls.of(events, Trust.from_dict(value["trust"]), value["delta"])
             known = _assumptions(fresh.trust, events, CLIPPED)
             also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError("a privacy statement is incomplete or malformed") from error
         for row in fresh.rows:
-            said = stated.get(row.observer.label, -1.0)
-            if row.epsilon > (math.inf if said is None else said * (1 + 1e-9)):
+            if not row.epsilon <= stated.get(row.observer.label, -1.0) * (1 + 1e-9):
                 raise PrivacyError(f"the stated epsilon for {row.observer} does not follow from the events")
         return replace(fresh, assumptions=(*known, *(also or (UNMATCHED,))))
 
@@ -175,6 +178,12 @@ class Statement:
         items = "".join(f"<li>{html.escape(text)}</li>" for text in self.assumptions)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"{table}<p>assumes</p><ul>{items}</ul>"
+
+
+def _stated(epsilon: Any) -> float:
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | None):
+        raise TypeError("an epsilon is a number, or null for one that is infinite")
+    return math.inf if epsilon is None else float(epsilon)
 
 
 def rounded_up(epsilon: float, digits: int = 4) -> str:

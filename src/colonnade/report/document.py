@@ -40,7 +40,7 @@ def document(title: str, header: Sequence[object], main: Sequence[object], sheet
     return "<!DOCTYPE html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
 
 
-def write_document(target: Path, text: str) -> Path:
-    """Write the file as a whole or not at all, and return its path."""
-    files.write_whole(target, text.encode())
+def write_document(target: Path, text: str, *, private: bool = False) -> Path:
+    """Write the file as a whole or not at all, and return its path; other users can never read a private one."""
+    (files.replace_private if private else files.write_whole)(target, text.encode())
     return target

@@ -64,8 +64,8 @@ def write_report(
     section: Section[Model],
     evaluation: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write ``report.html`` into the run directory and return its path."""
-    return write_document(Path(folder) / NAME, render(run, statement, model, section, evaluation))
+    """Write ``report.html`` into the run directory and return its path; its sizes and times are not for everybody."""
+    return write_document(Path(folder) / NAME, render(run, statement, model, section, evaluation), private=True)
 
 
 def _lead(run: Mapping[str, Any], statement: Statement, what: str) -> list[Html | None]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.planner import Planner
@@ -19,6 +21,14 @@ def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
     if (why := kind.why_not_about(found)) is not None:
         raise StudyError(f"{study}: task.model - {path} {why}")
     return found
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the file of a public model."""
+    try:
+        return hashlib.sha256(reading.read_bytes(path, reading.LEARNED)).hexdigest()
+    except reading.Unreadable as error:
+        raise StudyError(f"{path} cannot be read: {error}") from None
 
 
 def without_label(model: Any, party: str, schema: Schema) -> Schema:

@@ -15,6 +15,7 @@ from colonnade.errors import StudyError
 from colonnade.models import kinds
 from colonnade.models.parameters import FINITE, NAMES_PARTIES, REQUIRED, SETS_PRICE, STRICT, Checked, InFile, Mark
 
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255
 _BUDGET = ("epsilon", "delta")  # these are keys of [budget]
 
 
@@ -22,6 +23,15 @@ class Part(BaseModel):
     """A piece of a study file in which every key must be known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def checked_path(text: str) -> str:
+    """The text, if it can be the path of a file; raises a ValueError."""
+    if not text.strip() or not text.isprintable():
+        raise ValueError("must be a path: not empty, and without control characters")
+    if len(text) > _LONGEST_PATH or max(len(part.encode()) for part in text.split("/")) > _LONGEST_NAME:
+        raise ValueError("must be a path: no file has so long a name")
+    return text
 
 
 class TaskKeys(Part):

@@ -20,6 +20,7 @@ from colonnade.errors import ColonnadeError, ConnectError, Interrupted, PeerLost
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import spare
 from colonnade.study.policy import ByDigest, PartyConfig
+from colonnade.study.record import read_facts
 from colonnade.study.spec import Study
 
 _GRACE_SECONDS = 10.0
@@ -133,7 +134,7 @@ def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
 
 def _went_on_without(out: Path) -> list[str]:
     """The participants that were lost and not needed, from the coordinator's record."""
-    return list(json.loads((out / "run.json").read_text(encoding="utf-8")).get("lost", []))
+    return list(read_facts(out).get("lost", []))
 
 
 def _start(name: str, command: list[str]) -> Child:

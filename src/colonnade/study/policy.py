@@ -19,7 +19,7 @@ from colonnade.privacy.ledger.caps import MOST_DAYS, Period
 from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.align import Mode
 from colonnade.study.given import bring
-from colonnade.study.keys import Part
+from colonnade.study.keys import Part, checked_path
 from colonnade.study.spec import BudgetPart, Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.encode import Misfits
@@ -105,7 +105,7 @@ class KeyColumnPart(Part):
 class PartyFile(Part):
     """The whole file."""
 
-    name: str
+    name: str = Field(max_length=63)
     data: str
     misfits: Misfits = "map"
     id: str | None = Field(default=None, min_length=1)
@@ -118,9 +118,7 @@ class PartyFile(Part):
     @field_validator("data", "key", "ledger", "kept")
     @classmethod
     def _path(cls, text: str | None) -> str | None:
-        if text is not None and (not text.isprintable() or not text.strip()):
-            raise ValueError("must be a path: not empty, and without control characters")
-        return text
+        return None if text is None else checked_path(text)
 
 
 def ended_early(entries: Iterable[Entry]) -> int:

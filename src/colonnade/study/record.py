@@ -3,7 +3,8 @@
 ``run.json`` (who, when, how long, how many rounds and bytes, how it ended), ``privacy.json`` (the statement),
 ``events.jsonl`` (a line for each thing that happened), the model, and ``report.html``. Sizes and times tell
 the number of rows, so a reader of the coordinator's directory learns as much as the coordinator, more than the analyst.
-A party's directory is for that party alone; weights that it keeps are in ``kept.json``, which only its user can read.
+A party's directory is for that party alone; weights that it keeps are in ``kept.json``. Only the user who runs it can
+read these files, also where the directory was there before, except the statement and a model that is for everybody.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import StorageError
+from colonnade.disk import reading
+from colonnade.errors import StorageError, StudyError
 from colonnade.harmless import harmless
 from colonnade.models import files
 from colonnade.privacy import Statement
@@ -60,14 +62,15 @@ class RunRecord:
             return
         shelf = self.folder / "earlier"
         place = next(shelf / str(n) for n in count(1) if not (shelf / str(n)).exists())
-        place.mkdir(parents=True)
+        place.mkdir(mode=0o700, parents=True)
         for path in there:
             path.rename(place / path.name)
 
     def note(self, what: str, **details: Any) -> None:
         """Append one line to ``events.jsonl``; it is on disk when this returns."""
         line = {"time": _now(), "what": what, **_harmless(details)}
-        with self._written("events.jsonl"), (self.folder / "events.jsonl").open("a", encoding="utf-8") as file:
+        path = self.folder / "events.jsonl"
+        with self._written(path.name), open(path, "a", encoding="utf-8", opener=_private) as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -78,7 +81,7 @@ class RunRecord:
 
     def statement(self, statement: Statement) -> None:
         """Write ``privacy.json``."""
-        self._dump("privacy.json", statement.to_dict())
+        self._dump("privacy.json", statement.to_dict(), private=False)
 
     def finish(self, **facts: Any) -> None:
         """Record that the run succeeded."""
@@ -109,9 +112,9 @@ class RunRecord:
     def _write(self) -> None:
         self._dump("run.json", self._facts)
 
-    def _dump(self, name: str, content: Any) -> None:
+    def _dump(self, name: str, content: Any, *, private: bool = True) -> None:
         with self._written(name):
-            files.replace_file(self.folder / name, (json.dumps(content, indent=1) + "\n").encode())
+            write_facts(self.folder / name, content, private=private)
 
     @contextmanager
     def _written(self, name: str) -> Iterator[None]:
@@ -130,6 +133,40 @@ def _harmless(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_harmless(item) for item in value]
     return harmless(value, _LONGEST) if isinstance(value, str) else value
+
+
+def write_facts(path: Path, content: Any, *, private: bool = True) -> None:
+    """Write a file of a run directory as JSON; raises an OSError."""
+    files.replace_file(path, as_text(content), private=private)
+
+
+def as_text(content: Any) -> bytes:
+    """Facts as JSON that a person can read."""
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """The content of a participant's ``run.json``."""
+    path = folder / "run.json"
+    try:
+        content = reading.read_json(path)
+    except reading.Malformed as error:
+        raise StudyError(f"{path} is damaged: {error}") from None
+    except reading.Unreadable as error:
+        raise StudyError(f"{path} cannot be read: {error}") from None
+    inside = [content.get(key, {}) for key in ("phases", "traffic", "alignment")] if isinstance(content, dict) else [0]
+    of_each = [each for key in inside[:2] if isinstance(key, dict) for each in key.values()]
+    if not all(isinstance(each, dict) for each in (*inside, *of_each)) or not _are_names(content.get("lost", [])):
+        raise StudyError(f"{path} is damaged: it is no record of a run")
+    return dict(content)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _now() -> str:

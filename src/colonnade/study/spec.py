@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any, cast
 
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from colonnade.errors import IdentityError, PrivacyError, StudyError
+from colonnade.disk import reading
+from colonnade.errors import ColonnadeError, IdentityError, PrivacyError, StudyError
 from colonnade.models import kinds
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
@@ -28,8 +29,8 @@ from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Priced, Task
 from colonnade.study.alignment.section import AlignPart
-from colonnade.study.given import public_model, without_label
-from colonnade.study.keys import Part, TaskKeys, parse_task
+from colonnade.study.given import digest_of, public_model, without_label
+from colonnade.study.keys import Part, TaskKeys, checked_path, parse_task
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
 
@@ -97,6 +98,11 @@ class PartyPart(Part):
     schema_file: str = Field(alias="schema")
     columns: tuple[str, ...] | None = None
 
+    @field_validator("schema_file")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return checked_path(text)
+
 
 class LimitsPart(Part):
     """``[limits]``: how long to wait, in seconds."""
@@ -142,6 +148,11 @@ class StudyFile(Part):
         for key, names in self.task.parties_named.items():
             if strangers := sorted(set(names) - set(self.parties)):
                 raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
+        if (model := self.task.marked(NAMES_MODEL)) is not None:
+            try:
+                checked_path(model)
+            except ValueError as error:
+                raise ValueError(f"task.model {error}") from None
         if not kinds.load(self.task.kind).shares:
             self._check_without_shares()
         if self.align is not None:
@@ -188,11 +199,12 @@ class Study:
         raw = read_toml(path, "study file")
         section = ""
         try:
-            if "task" in raw:
-                section = "task"
-                raw = raw | {"task": parse_task(raw["task"], path)}
-            section = ""
-            study = cls(path, StudyFile.model_validate(raw))
+            with naming(path):
+                if "task" in raw:
+                    section = "task"
+                    raw = raw | {"task": parse_task(raw["task"], path)}
+                section = ""
+                study = cls(path, StudyFile.model_validate(raw))
         except ValidationError as error:
             raise StudyError(f"{path}: {first_problem(error, section)}") from None
         study.roster  # noqa: B018 - the schemas must be there and fit
@@ -282,12 +294,14 @@ class Study:
     def _planner(self) -> Planner:
         given = self.content.task.parameters_given | self.content.budget.model_dump()
         own = {} if self.model is None else {"model": self.model}
-        return kinds.load(self.content.task.kind)(**given | own)
+        with naming(self.path):
+            return kinds.load(self.content.task.kind)(**given | own)
 
     @cached_property
     def task(self) -> Task:
         """The public task, its noise calibrated to the budgets; of a kind without a program only what has a price."""
-        task: Task = self.planner.plan(self.roster)
+        with naming(self.path):
+            task: Task = self.planner.plan(self.roster)
         return task
 
     @cached_property
@@ -327,7 +341,7 @@ class Study:
         agreed = self.content.model_dump(mode="json", exclude={"description"})
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:
-            agreed["model"] = hashlib.sha256(self.model_file.read_bytes()).hexdigest()
+            agreed["model"] = digest_of(self.model_file)
         agreed["agreement"] = self.task.agreement
         if self.aligning is None:
             del agreed["align"]
@@ -363,14 +377,25 @@ class Study:
         return {name: certificate.key_fingerprint for name, certificate in self.certificates().items()}
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name a file in an error about the values in it."""
+    try:
+        yield
+    except ColonnadeError as error:
+        if str(path) not in str(error):
+            error.args = (reading.short(f"{path}: {error}"),)
+        raise
+
+
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file; an error says why it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StudyError(f"the {what} {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return reading.read_toml(path)
+    except reading.Malformed as error:
         raise StudyError(f"the {what} {path} is not valid TOML: {error}") from None
+    except reading.Unreadable as error:
+        raise StudyError(f"the {what} {path} cannot be read: {error}") from None
 
 
 def first_problem(error: ValidationError, section: str = "") -> str:
@@ -378,7 +403,8 @@ def first_problem(error: ValidationError, section: str = "") -> str:
     problem = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in (*filter(None, [section]), *problem["loc"]))
     said = problem["msg"].removeprefix("Value error, ")
-    return f"{place} {_SAID.get(problem['type'], said if problem['type'] == 'value_error' else '- ' + said)}".lstrip()
+    what = _SAID.get(problem["type"], said if problem["type"] == "value_error" else f"- {said}")
+    return f"{reading.short(place, 200)} {reading.short(what)}".lstrip()
 
 
 _SECTION = "must be a section with keys of its own"
@@ -405,7 +431,10 @@ def _as_written(check: Callable[[], object], value: Any) -> Any:
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> None:
     """Replace the ``[pins]`` table at the end of a study file."""
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = reading.read_text(path)
+    except reading.Unreadable as error:
+        raise StudyError(f"the study file {path} cannot be read: {error}") from None
     head, found, rest = text.partition("\n[pins]")
     if found and "\n[" in rest:
         raise StudyError(f"{path}: [pins] must be the last table of the file, so that it can be rewritten")

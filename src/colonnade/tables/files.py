@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
 from colonnade.tables.wording import listed, suggestion
@@ -108,17 +109,20 @@ def _stored(metadata: Any, columns: set[str]) -> int:
 @contextmanager
 def _readable(path: Path, name: str) -> Iterator[bool]:
     """Give whether a file is Parquet; an error while it is read becomes a :class:`DataError` that shows no cell."""
-    if not path.exists():
-        raise DataError(f"{name}: there is no such file; check the path")
     if path.is_dir():
         raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+    try:
+        reading.check_regular(path)
+    except reading.Unreadable as error:
+        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
+        raise DataError(f"{name}: {said}") from None
     try:
         with path.open("rb") as opened:
             start = opened.read(4)
         if not start:
             raise DataError(f"{name}: the file is empty")
         yield start == _PARQUET_MAGIC
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
         # Arrow's own message may quote a cell.
         said = "text that is not UTF-8" if "UTF8" in str(error) else "broken content"
         raise DataError(f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet") from None

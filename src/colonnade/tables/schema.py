@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
+from colonnade.disk import reading
 from colonnade.errors import SchemaError
 from colonnade.tables import toml
 from colonnade.tables.columns import Category, Column, Flag, Number
@@ -51,11 +52,12 @@ class Schema:
     @classmethod
     def from_toml(cls, text: str, *, name: str = "schema") -> Schema:
         """A schema from TOML text; ``name`` stands for the file in errors."""
-        columns, clip, description = toml.parse(text, name)
         try:
+            columns, clip, description = toml.parse(text, name)
             return cls(columns, clip=clip, description=description)
         except SchemaError as error:
-            raise SchemaError(f"{name}: {error}") from None
+            said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
+            raise SchemaError(reading.short(said)) from None
 
     def save(self, path: str | Path) -> Path:
         """Write the schema as TOML and return the path."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import SchemaError
 from colonnade.tables.columns import Column, Field, category, flag, number
 from colonnade.tables.wording import listed, suggestion
@@ -30,19 +30,18 @@ _EXACT_INTEGERS = 2.0**53
 def read(path: Path) -> str:
     """The text of a file with a schema."""
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise SchemaError(f"{path}: there is no such file; `colonnade schema draft` writes one to review") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SchemaError(f"{path}: the schema cannot be read: {reason}") from None
+        return reading.read_text(path)
+    except reading.Unreadable as error:
+        if error.missing:
+            raise SchemaError(f"{path}: there is no such file; `colonnade schema draft` writes one to review") from None
+        raise SchemaError(f"{path}: the schema cannot be read: {error}") from None
 
 
 def parse(content: str, file: str) -> Parsed:
     """Columns, clip and description from TOML text; ``file`` is named in errors."""
     try:
-        document = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
+        document = reading.toml_of(content)
+    except reading.Malformed as error:
         raise SchemaError(f"{file}: this is not valid TOML: {error}") from None
     _check_keys(document, ("table", "columns"), file)
     table = _section(document.get("table", {}), f"{file}: [table]")

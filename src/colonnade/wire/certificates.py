@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -24,9 +24,17 @@ def read(pem: bytes) -> x509.Certificate:
 
 
 def read_self_signed(pem: bytes) -> x509.Certificate:
-    """The certificate in PEM text, which its own key must have signed; anything else is a ValueError."""
-    certificate = read(pem)
-    if not is_issued_by(certificate, certificate):
+    """The certificate in PEM text, which its own key must have signed; anything else is a ValueError.
+
+    Its key, its names and its dates are read here as well: the library reads each of them only when it is asked for.
+    """
+    try:
+        certificate = read(pem)
+        parts = certificate.public_key(), certificate.subject, certificate.extensions
+        dates = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension) as error:
+        raise ValueError("this certificate cannot be read") from error
+    if not all(parts) or dates[0] > dates[1] or not is_issued_by(certificate, certificate):
         raise ValueError("this certificate is not self-signed")
     return certificate
 
@@ -35,7 +43,7 @@ def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> boo
     """Whether the key of ``issuer`` signed this certificate, and the certificate names it."""
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 
@@ -98,7 +106,10 @@ def key_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
 
 def read_key(pem: bytes) -> Ed25519PrivateKey | None:
     """The private key in PEM text; None if it is not an Ed25519 key. Other text is a ValueError or a TypeError."""
-    key = load_pem_private_key(pem, password=None)
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (ArithmeticError, UnsupportedAlgorithm) as error:
+        raise ValueError("this key cannot be read") from error
     return key if isinstance(key, Ed25519PrivateKey) else None
 
 

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from colonnade.disk import reading
 from colonnade.errors import IdentityError
 from colonnade.lazy import Later
 
@@ -34,6 +35,8 @@ else:
 
 IDENTITY_DAYS = 3650
 CONNECTION_DAYS = 30
+_MOST_BYTES = 1 << 20
+"""More than any key or certificate has."""
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
@@ -240,6 +243,6 @@ def check_name(name: str) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise IdentityError(f"{path} cannot be read: {error.strerror}") from None
+        return reading.read_bytes(path, _MOST_BYTES)
+    except reading.Unreadable as error:
+        raise IdentityError(f"{path} cannot be read: {error}") from None

@@ -18,7 +18,7 @@ from colonnade.models.glm.kept import Everyone
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.newcomers import Matrix, People, table_of
 from colonnade.models.regression.design import Design
-from colonnade.models.saved import epsilons, texts
+from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
 from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
@@ -36,9 +36,9 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
     keeps = "weights"
     saved: ClassVar = {
         "feature_names_in": texts,
-        "method": str,
-        "noise_std": float,
-        "plan": dict,
+        "method": word,
+        "noise_std": size,
+        "plan": facts,
         "protection": epsilons,
     }
     family: str
@@ -259,12 +259,27 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         super().restore(learned)
+        self._check_plan()
         self.kept_, self._released = {}, None
+        if (learned["coef"] is None) is self.plan_["release"]:
+            raise ValueError("weights are there exactly if they were released")
         if learned["coef"] is not None:
-            slopes, offsets = (np.array(learned[name], dtype=np.float64) for name in ("coef", "intercept"))
+            slopes, offsets = (numbers(learned[name]) for name in ("coef", "intercept"))
             self._released = slopes, offsets
             if slopes.shape != (1, len(self.feature_names_in_)) or offsets.shape != (1,):
                 raise ValueError("weights and names do not belong together")
+
+    def _check_plan(self) -> None:
+        """Raise an error unless the plan can be that of this model: later questions are priced by its bounds."""
+        plan, others = self.plan_, set(self.schemas_) - {self.design_.owner}
+        bounds = {"row_norm", "score_clip", "drift"}
+        fits = plan["family"] == self.family_.name and plan["active"] == self.design_.owner
+        fits = fits and plan["release"] is self.parameters_["release"] and count(plan["epochs"]) and count(plan["rows"])
+        if not fits or set(plan["senders"]) != others:
+            raise ValueError("the plan and the model do not belong together")
+        for sender in plan["senders"].values():
+            if set(sender) != bounds or not all(size(value) >= 0 for value in sender.values()):
+                raise ValueError("the bounds of a sender are no numbers")
 
 
 def _family(name: str, options: Mapping[str, Any] | None, design: Design) -> Family:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models import files
 from colonnade.models.glm.plan import INTERCEPT
@@ -100,7 +101,7 @@ def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model:
         factors = {str(name): float(value) for name, value in found["factors"].items()}
         expected = {str(name): np.array(each, dtype=np.float64) for name, each in found["expected"].items()}
         fits = tuple(found["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
     if not fits or any(each.shape != weights.shape for each in expected.values()):
         raise StudyError(f"{path} is damaged: its weights do not belong to the columns of {party}")
@@ -115,9 +116,9 @@ def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
+        content = reading.read_json(path)
+    except reading.Malformed:
         return {}
+    except reading.Unreadable as error:
+        raise StudyError(f"{path} cannot be read: {error}") from None
     return content if isinstance(content, dict) else {}

@@ -18,7 +18,7 @@ from colonnade.models.parameters import FINITE, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
-from colonnade.models.saved import as_read, epsilons, numbers, texts
+from colonnade.models.saved import epsilons, numbers, size, size_if_any, texts, word
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
 from colonnade.privacy.observers import Budget, most_known
@@ -60,11 +60,11 @@ class Regression(LinearModel[Task, Published]):
         "feature_names_in": texts,
         "coef": numbers,
         "intercept": numbers,
-        "method": str,
-        "noise_std": float,
-        "count": as_read,
-        "ridge": as_read,
-        "clipped": as_read,
+        "method": word,
+        "noise_std": size,
+        "count": size_if_any,
+        "ridge": size_if_any,
+        "clipped": size_if_any,
         "protection": epsilons,
     }
     noise_std_: float
@@ -208,7 +208,7 @@ class Regression(LinearModel[Task, Published]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         super().restore(learned)
-        if self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
+        if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
             raise ValueError("weights and names do not belong together")
 
     def summary(self) -> list[str]:

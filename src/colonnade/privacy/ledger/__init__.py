@@ -17,14 +17,26 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError
 from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
-from colonnade.privacy.ledger.file import ALLOWED, LedgerFile, add, append, changes, head, is_chained, rows, states_of
+from colonnade.privacy.ledger.file import (
+    ALLOWED,
+    LedgerFile,
+    add,
+    append,
+    changes,
+    head,
+    is_chained,
+    rows,
+    states_of,
+    texts_only,
+)
 from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told
-from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.observers import COORDINATOR, Budget, Observer, Trust
 
 
 @dataclass(frozen=True)
@@ -213,17 +225,19 @@ class Ledger:
 
 def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
     try:
-        return tuple(
-            Entry(
-                number, study, digest, created, str(state),
-                tuple(from_dict(event) for event in json.loads(events)), Trust.from_json(trust),
-                People.from_json(people),
-            )
-            for number, study, digest, created, events, trust, people, state in rows(base)
-        )  # fmt: skip
-    except (ValueError, TypeError, PrivacyError) as error:
+        return tuple(_entry(row[-1], *texts_only(row[:-1])) for row in rows(base))
+    except (ValueError, TypeError, PrivacyError, reading.Malformed) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
         raise LedgerError(f"the ledger holds an entry that cannot be read: {error}") from error
+
+
+def _entry(
+    people: str | None, number: int, study: str, digest: str, created: str, events: str, trust: str, state: str
+) -> Entry:
+    known, who = tuple(from_dict(event) for event in reading.json_of(events)), Trust.from_json(trust)
+    if {name for event in known for name, _ in event.marks()} - {*who.owners, COORDINATOR}:
+        raise PrivacyError("a release names somebody who took no part")
+    return Entry(number, study, digest, created, state, known, who, People.from_json(people))
 
 
 def check_without_ledger(

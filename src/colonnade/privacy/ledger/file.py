@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk import reading, writing
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger.chain import GENESIS, Change, check_head, first_break, hashed
 
@@ -93,6 +93,7 @@ class LedgerFile:
         with self._opened("mode=rw") as base:
             with _transaction(base, "BEGIN"):
                 self._check_kind(base)  # before anything is written: the file may be somebody else's
+            writing.sweep(Path(os.path.realpath(self.path)))
             _into_wal(base)
             base.execute("PRAGMA synchronous = FULL")
             base.execute("PRAGMA foreign_keys = ON")
@@ -107,7 +108,8 @@ class LedgerFile:
         with self._named():
             if not self.path.exists():
                 raise LedgerError(f"the ledger {self.path} is gone")
-            if self.path.is_file() and self.path.stat().st_size == 0:
+            _check_regular(self.path)
+            if self.path.stat().st_size == 0:
                 raise LedgerError(
                     f"{self.path} is empty or has been emptied: put the ledger back from a copy; only if this party "
                     "has never taken part in a study, delete the empty file"
@@ -123,8 +125,14 @@ class LedgerFile:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except LedgerError as error:
+            if str(self.path) in str(error):
+                raise
+            raise LedgerError(f"{self.path}: {error}") from error
+        except UnicodeDecodeError as error:
+            raise LedgerError(f"the ledger {self.path} cannot be used: it holds broken text") from error
         except (sqlite3.Error, OSError) as error:
-            raise LedgerError(f"the ledger {self.path} cannot be used: {error}") from error
+            raise LedgerError(f"the ledger {self.path} cannot be used: {_without_content(str(error))}") from error
 
     def _way_to_read(self) -> str:
         """How to open the file for reading: SQLite writes an index beside it while we read, if it can write there."""
@@ -197,6 +205,13 @@ class LedgerFile:
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
 
 
+def texts_only(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row, if all its cells but the first are texts; SQLite keeps whatever somebody put there."""
+    if not isinstance(row[0], int) or not all(isinstance(cell, str) for cell in row[1:]):
+        raise LedgerError(f"entry {row[0]} of the ledger holds something that is no text; restore a copy")
+    return row
+
+
 def add(
     base: sqlite3.Connection, study: str, digest: str, at: str, events: str, trust: str, people: str | None = None
 ) -> int:
@@ -249,10 +264,10 @@ def is_chained(base: sqlite3.Connection) -> bool:
 
 
 def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """Every entry: its number, study, digest, time, events, trust, the keys of who took part, and its state now."""
+    """Every entry: its number, study, digest, time, events, trust, its state now, and the keys of who took part."""
     known = "(SELECT p.known FROM people p WHERE p.entry = e.id)" if _version(base) == SCHEMA_VERSION else "NULL"
     state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
-    columns = f"e.id, e.study, e.digest, e.created, e.events, e.trust, {known}, {state}"
+    columns = f"e.id, e.study, e.digest, e.created, e.events, e.trust, {state}, {known}"
     return base.execute(f"SELECT {columns} FROM entries e ORDER BY e.id").fetchall()  # noqa: S608 - fixed words
 
 
@@ -290,26 +305,45 @@ def _upgrade(base: sqlite3.Connection) -> bool:
 
 def _make(place: Path) -> bool:
     """Make a new ledger in one step, so that no half-made file is ever there; false if another process was first."""
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".new", dir=place.parent)  # mode 0600
-    os.close(handle)
-    try:
-        with closing(sqlite3.connect(name, isolation_level=None)) as base:
-            _into_wal(base)
-            base.execute("PRAGMA synchronous = FULL")
-            with _transaction(base, "BEGIN IMMEDIATE"):
-                for statement in _statements(_BY_VERSION[SCHEMA_VERSION]):
-                    base.execute(statement)
-                base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        first = _put(Path(name), place)
-    finally:
-        os.unlink(name)
-    folder = os.open(place.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    writing.sweep(place)
+    with writing.workshop(place) as room:
+        new = room / place.name
+        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        _fill(new)
+        _check_whole(new)
+        with new.open("rb") as made:
+            os.fsync(made.fileno())
+        first = _put(new, place)
+    writing.sync_folder(place.parent)
     return first
+
+
+def _fill(new: Path) -> None:
+    """Write the tables of a ledger into the file itself; the log, which a full disk may leave unread, comes last."""
+    with closing(sqlite3.connect(new, isolation_level=None)) as base:
+        base.execute("PRAGMA synchronous = FULL")
+        with _transaction(base, "BEGIN IMMEDIATE"):
+            for statement in _statements(_BY_VERSION[SCHEMA_VERSION]):
+                base.execute(statement)
+            base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        _into_wal(base)
+        base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _check_whole(new: Path) -> None:
+    """Refuse a new file that does not hold, without its log, exactly the tables of a ledger: the disk may be full."""
+    with closing(sqlite3.connect(f"{new.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as base:
+        sound = [str(row[0]) for row in base.execute("PRAGMA integrity_check")] == ["ok"]
+        application = base.execute("PRAGMA application_id").fetchone()[0]
+        tables = frozenset(base.execute(_SCHEMA))
+        if (sound, application, _version(base), tables) != (
+            True,
+            APPLICATION_ID,
+            SCHEMA_VERSION,
+            _expected(SCHEMA_VERSION),
+        ):
+            raise LedgerError("a new ledger could not be written as a whole: make room on its disk")
 
 
 def _put(source: Path, place: Path) -> bool:
@@ -320,15 +354,11 @@ def _put(source: Path, place: Path) -> bool:
     except FileExistsError:
         return False
     except OSError:  # a file system without links
-        pass
-    try:
-        with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(source.read_bytes())
-            file.flush()
-            os.fsync(file.fileno())
-        return True
-    except FileExistsError:
-        return False
+        with writing.locked(place.parent):
+            if place.exists():
+                return False
+            os.rename(source, place)
+            return True
 
 
 @cache
@@ -342,6 +372,18 @@ def _expected(version: int) -> frozenset[tuple[str, str, str, str | None]]:
 
 def _statements(script: str) -> list[str]:
     return [statement.strip().removesuffix(";") for statement in script.strip().split(";\n")]
+
+
+def _check_regular(path: Path) -> None:
+    try:
+        reading.check_regular(path)
+    except reading.Unreadable as error:
+        raise LedgerError(f"the ledger {path} cannot be used: {error}") from None
+
+
+def _without_content(said: str) -> str:
+    """SQLite's own words, without the bytes of a cell that is no text."""
+    return said.partition(" with text ")[0]
 
 
 @contextmanager

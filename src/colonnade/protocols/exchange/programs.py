@@ -210,12 +210,10 @@ def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -
         raise DataError(f"the label is held by {task.active}, and by nobody else")
     mine = len(features.ids)
     if mine != task.rows:
-        error = StudyError(
+        raise StudyError(
             f"{me.name} has {mine} rows and the study says {task.rows}: bounds and batches rest on that number, so set "
             "rows to the number of people that all parties hold"
         )
-        error.told = "its number of rows is not that of the study; its own log says more"
-        raise error
     if labels is not None and labels.shape != (mine,):
         raise DataError(f"{me.name} must have one label for each of its rows")
     return agree_on_rows(me, task, features)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.disk import reading
 from colonnade.errors import StorageError
 from colonnade.models import files
 from colonnade.protocols.align import Aligned
@@ -47,15 +48,15 @@ class Store:
             return None
         try:
             stored = _read(self.path)
+            salt = stored["salt"].tobytes()
+            hashes = _hashes(keys, salt)
+            if _people(hashes, salt) != stored["people"].tobytes():
+                note("the keys have changed since they were aligned: aligning again")
+                return None
+            return _aligned(stored, hashes)
         except Exception:  # a damaged file may raise anything; the parties only have to align again
             note("alignment store damaged: aligning again")
             return None
-        salt = stored["salt"].tobytes()
-        hashes = _hashes(keys, salt)
-        if _people(hashes, salt) != stored["people"].tobytes():
-            note("the keys have changed since they were aligned: aligning again")
-            return None
-        return _aligned(stored, hashes)
 
     def keep(self, keys: Keys, aligned: Aligned) -> None:
         """Write a new alignment in place of an earlier one, as a whole or not at all."""
@@ -129,8 +130,7 @@ def _seal(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    arrays = files.unpack_arrays(reading.read_bytes(path, reading.LEARNED))
     if _seal({name: array for name, array in arrays.items() if name != "seal"}) != arrays["seal"].tobytes():
         raise ValueError("the file does not hold what was written")
     if arrays["version"].tolist() != [_VERSION]:

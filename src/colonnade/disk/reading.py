@@ -1,0 +1,172 @@
+"""Files as they are read: regular ones of a bounded size, whose nesting and numbers are bounded too.
+
+Whoever asks for a file says in its own words, and with its own error, which file cannot be used; here the reason is
+given, as the rest of that sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+WRITTEN_BY_PEOPLE = 1 << 26
+"""More bytes than any file that people write."""
+LEARNED = 1 << 32
+"""More bytes than any file of learned values; scores of ten million people are below a quarter of it."""
+DEEPEST = 64
+"""No file of ours nests values deeper."""
+_KEY_PARTS = 32
+_NOT_A_KEY = re.compile(
+    r"#[^\n]*"
+    r'|"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'
+    r"|'''.*?(?:'{3,5}|\Z)"
+    r'|"(?:\\.|[^"\\\n])*"?'
+    r"|'[^'\n]*'?",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(rf'(?<![\w-])(?:[\w-]++|"")(?:[ \t]*+\.[ \t]*+(?:[\w-]++|"")){{{_KEY_PARTS}}}', re.ASCII)
+
+
+class Unreadable(Exception):  # noqa: N818 - always turned into an error of ours
+    """The reason why a file cannot be read; ``missing`` if there is none."""
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
+class Malformed(Unreadable):
+    """The reason why the content of a file is not what it should be."""
+
+
+def check_regular(path: Path) -> None:
+    """Raise unless there is a regular file at this path; nothing is opened, so a pipe is not waited for."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        raise _reason(error) from None
+    _check_regular(mode)
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most so many bytes."""
+    try:
+        # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            found = os.fstat(descriptor)
+            _check_regular(found.st_mode)
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(most + 1) if found.st_size <= most else b""
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        raise _reason(error) from None
+    if max(found.st_size, len(content)) > most:
+        raise Unreadable(f"it has more than {most:,} bytes, which no such file has")
+    return content
+
+
+def read_text(path: Path, most: int = WRITTEN_BY_PEOPLE) -> str:
+    """The text of a regular file in UTF-8, with line breaks as they are read from any text file."""
+    try:
+        text = read_bytes(path, most).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Malformed("it is not UTF-8 text") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a file of TOML holds."""
+    return toml_of(read_text(path))
+
+
+def read_json(path: Path, most: int = LEARNED) -> Any:
+    """What a file of JSON holds."""
+    return json_of(read_text(path, most))
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """What TOML text holds."""
+    if not isinstance(text, str):
+        raise Malformed("it is no text")
+    # Python's parser takes time that grows with the square of the number of parts of a key.
+    if _LONG_KEY.search(_NOT_A_KEY.sub('""', text)):
+        raise Malformed(f"a key in it has more than {_KEY_PARTS} parts")
+    with _malformed():
+        found = tomllib.loads(text)
+    _check_depth(found)
+    return found
+
+
+def json_of(text: str) -> Any:
+    """What JSON text holds; it has no infinite numbers, and no halves of characters, which cannot be written again."""
+    if not isinstance(text, str):
+        raise Malformed("it is no text")
+    with _malformed():
+        found = json.loads(text, parse_constant=_no_number)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(found, ensure_ascii=False).encode()
+    _check_depth(found)
+    return found
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise Malformed("its values are nested too deeply") from None
+    except UnicodeEncodeError:
+        raise Malformed("a text in it holds half a character") from None
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise Malformed(short(str(error))) from None
+    except ValueError:  # Python converts no integer of more than some thousand digits
+        raise Malformed("a number in it is none, or has too many digits") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _check_depth(value: Any) -> None:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        inside = [each.values() if type(each) is dict else each for each in level if type(each) in (dict, list)]
+        level = [each for values in inside for each in values if type(each) in (dict, list)]
+        if not level:
+            return
+    raise Malformed("its values are nested too deeply")
+
+
+def _check_regular(mode: int) -> None:
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFSOCK: "a socket",
+    }
+    if not stat.S_ISREG(mode):
+        raise Unreadable(f"it is {kinds.get(stat.S_IFMT(mode), 'something else')} and not a file")
+
+
+def _reason(error: OSError | ValueError) -> Unreadable:
+    if not isinstance(error, OSError):
+        return Unreadable("no file can have this name")  # it holds a null character
+    if error.errno == errno.ENXIO:
+        return Unreadable("it is a socket and not a file")
+    return Unreadable(error.strerror or "reading failed", missing=isinstance(error, FileNotFoundError))
+
+
+def short(text: str, most: int = 1000) -> str:
+    """A text of which only the beginning is shown if it is long: a damaged file may hold anything."""
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -1,0 +1,138 @@
+"""Files as they are written: as a whole or not at all, on disk when the call returns, private where they must be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing is locked, and nothing is swept
+    fcntl = None  # type: ignore[assignment]
+
+_NEW = ".new"
+_OLD = 3600.0  # seconds; no ledger takes so long to make
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
+
+
+def put(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
+    """Write files so that they are on disk when this returns, all of them or none; an OSError names the file.
+
+    Nobody but this user can read a private file, whatever the mask of the process, the folder, or an earlier file says.
+    """
+    with ExitStack() as left:
+        partials = {path: left.enter_context(_written(path, content, private)) for path, content in contents.items()}
+        for path, partial in partials.items():
+            with _about(path):
+                os.replace(partial, path)
+        for folder in {path.parent for path in contents}:
+            sync_folder(folder)
+
+
+@contextmanager
+def _written(path: Path, content: bytes, private: bool) -> Iterator[Path]:
+    """The content in a file of another name, which is gone at the end unless it was given its own."""
+    with ExitStack() as left:
+        with _about(path):
+            if private:
+                sweep(path)
+                partial, mode = left.enter_context(workshop(path)) / path.name, 0o600
+            else:
+                partial, mode = path.with_name(f"{path.name}.partial"), 0o666
+                left.callback(_remove, partial)
+            with open(partial, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        yield partial
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in a folder are on disk, where the system can tell."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return  # a folder that may be written and not read, or a system whose folders cannot be opened
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def workshop(place: Path) -> Iterator[Path]:
+    """A private folder beside a place, in which a file is made that will be put there; it is gone at the end.
+
+    It is locked as long as it is used, so that :func:`sweep` can tell it from one that a killed process left. The lock
+    is on the folder: closing a file in it would also release the locks that SQLite has on that file.
+    """
+    while True:
+        room = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent))  # its mode is 0700
+        with ExitStack() as held:
+            with suppress(FileNotFoundError):
+                held.enter_context(locked(room))
+            if not room.exists():
+                continue  # it was swept before it was locked
+            try:
+                yield room
+            finally:
+                shutil.rmtree(room, ignore_errors=True)
+            return
+
+
+def sweep(place: Path) -> None:
+    """Delete what processes left that were killed while they made the file at this place."""
+    ours = re.compile(rf"{re.escape(f'.{place.name}.')}[a-z0-9_]{{8}}{re.escape(_NEW)}(-wal|-shm|-journal)?")
+    with suppress(OSError):  # whoever wants something of this folder will be told what is wrong with it
+        for name in filter(ours.fullmatch, os.listdir(place.parent)):
+            left = place.parent / name
+            with suppress(OSError):
+                if left.is_dir() and not left.is_symlink():
+                    with locked(left, wait=False):
+                        shutil.rmtree(left)
+                elif time.time() - left.lstat().st_mtime > _OLD:  # earlier releases made ledgers in such files
+                    left.unlink()
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep out others that lock the same folder; without ``wait``, an OSError if it is locked, or cannot be."""
+    if fcntl is None:
+        if not wait:
+            raise OSError("folders cannot be locked here")
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # a file system without locks, if this waits
+            if not wait:
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _about(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = os.fspath(path)
+        raise

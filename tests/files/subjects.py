@@ -1,0 +1,312 @@
+"""Every kind of file that Colonnade reads: a whole one, ways to damage it, and what a user does with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from colonnade.cli import ledger as book
+from colonnade.disk import reading
+from colonnade.models import Estimator
+from colonnade.models.kinds import section_of
+from colonnade.privacy import Ledger, Observer, Statement, parse_budgets
+from colonnade.privacy.events import from_json
+from colonnade.report import render
+from colonnade.study import PartyConfig, Study, preflight
+from colonnade.study.alignment.store import Store
+from colonnade.study.record import read_facts
+from colonnade.tables import Schema, draft_schema, read_table
+from colonnade.wire import Certificate, Identity
+
+from . import mutations
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+PARTIES = ("bank", "shop", "clinic")
+MODELS = ("pca", "pca-power", "linear", "logistic-classes", "logistic-sqm", "glm", "glm-gradient", "polynomial")
+SCORES = ("prediction", "prediction-untold", "glm-scores")
+STUDIES = (
+    "pca-moments",
+    "linear-by-party",
+    "glm-gradient",
+    "align-composite",
+    "polynomial",
+    "sketch",
+    "prediction-noisy",
+)
+
+Damage = Callable[[random.Random, Path], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One kind of file: ``make`` writes a whole one into a folder, ``use`` does what a user would."""
+
+    name: str
+    make: Callable[[Path], Path]
+    use: Callable[[Path], Any]
+    damage: Damage
+    quiet: bool = False
+    """Whether a damaged file is passed over with a note instead of an error."""
+
+
+def in_bytes(*ways: mutations.Damage) -> Damage:
+    """Damage the content of the file."""
+
+    def damage(chance: random.Random, path: Path) -> None:
+        path.write_bytes(chance.choice(ways)(chance, path.read_bytes()))
+
+    return damage
+
+
+def copied(*parts: str) -> Callable[[Path], Path]:
+    return lambda folder: Path(shutil.copy(FIXTURES.joinpath(*parts), folder / parts[-1]))
+
+
+# --- studies, parties, schemas
+
+
+def _study(name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        shutil.copytree(FIXTURES / "models", folder / "models")
+        shutil.copytree(FIXTURES / "studies", folder / "studies")
+        return folder / "studies" / f"{name}.toml"
+
+    return make
+
+
+def _use_study(path: Path) -> None:
+    study = Study.load(path)
+    json.dumps(preflight(study).to_dict())
+    assert len(study.digest) == 64
+
+
+def _use_party(path: Path) -> None:
+    config = PartyConfig.load(path)
+    assert all(np.isfinite(cap.epsilon) for cap in config.caps)
+    assert all(period.days > 0 for period in config.periods)
+    config.check(_whole_study("align-composite"))
+    config.check_budget(_whole_study("pca-moments"))
+
+
+@cache
+def _whole_study(name: str) -> Study:
+    return Study.load(FIXTURES / "studies" / f"{name}.toml")
+
+
+def _use_schema(path: Path) -> None:
+    schema = Schema.load(path)
+    assert Schema.from_toml(schema.to_toml()) == schema
+    assert np.isfinite(schema.clip)
+
+
+# --- models
+
+
+def _use_model(path: Path) -> None:
+    model: Any = Estimator.load(path)
+    assert model.summary()
+    assert str(model.privacy_)
+    assert repr(model)
+    json.dumps(model.learned(), allow_nan=False)
+    section = section_of(model.kind)
+    render(_run_of(model), model.privacy_, model, section)
+    people = {name: FIXTURES / "people" / f"{name}.csv" for name in model.schemas_}
+    if hasattr(model, "transform"):
+        assert np.isfinite(model.transform(people)).all()
+    if hasattr(model, "predict") and model.has_public_weights:
+        assert np.isfinite(model.scores(people)).all()
+        json.dumps(model.to_json(), allow_nan=False)
+    if getattr(model, "ids_", None) is not None:
+        joint = model.joint
+        assert len(joint.ids) == len(joint.scores) == len(joint.predictions)
+
+
+def _run_of(model: Any) -> dict[str, Any]:
+    owners = list(model.schemas_)
+    facts = {"columns": ["a"], "seat": True, "phases": {}, "traffic": {}, "seconds": 1.5}
+    task = {"kind": model.kind, "law": "skellam", "noise_std": 6.5, "gamma": 4096, "rows_at_most": 1000, "columns": 6}
+    task |= {"primes": 3, "value_bits": 55, "system_bits": 65, "noise": "30"}
+    return {
+        "study": "s", "digest": "7f" * 32, "started": "2025-05-01T09:00:00.000+00:00", "seconds": 2.0,
+        "ended": "2025-05-01T09:00:02.000+00:00", "status": "finished", "platform": "here", "processors": 2,
+        "participants": [*owners, "coordinator"], "task": task, "parties": dict.fromkeys(owners, facts),
+        "coordinator": facts,
+    }  # fmt: skip
+
+
+def _with_arrays(folder: Path) -> Path:
+    """A PCA with arrays beside it, which no kind of ours writes for so few columns: read as any reader would."""
+    content = json.loads((FIXTURES / "models" / "pca.json").read_text(encoding="utf-8"))
+    np.savez(folder / "model.npz", allow_pickle=False, components=np.eye(3), names=np.array(["a", "b"]))
+    content["arrays"] = hashlib.sha256((folder / "model.npz").read_bytes()).hexdigest()
+    (folder / "model.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder / "model.npz"
+
+
+def _damage_arrays(chance: random.Random, path: Path) -> None:
+    """Damage the arrays, and mostly make the digest in the JSON fit."""
+    in_bytes(*mutations.ANY)(chance, path)
+    if chance.random() < 0.9:
+        model = path.with_suffix(".json")
+        content = json.loads(model.read_text(encoding="utf-8"))
+        model.write_text(json.dumps(content | {"arrays": hashlib.sha256(path.read_bytes()).hexdigest()}))
+
+
+def _use_kept(path: Path) -> None:
+    model = _whole_glm()
+    party = model.load_kept(path)
+    rows, weights = model.kept_rows(party, _people(party))
+    assert np.isfinite(rows @ weights).all()
+
+
+@cache
+def _whole_glm() -> Any:
+    return Estimator.load(FIXTURES / "models" / "glm.json")
+
+
+def _people(party: str) -> Any:
+    schema = Schema.load(FIXTURES / "studies" / "schemas" / f"{party}.toml")
+    return read_table(FIXTURES / "people" / f"{party}.csv", schema)
+
+
+# --- statements, records
+
+
+def _statement(folder: Path) -> Path:
+    path = folder / "privacy.json"
+    content = json.loads((FIXTURES / "models" / "logistic-sqm.json").read_text(encoding="utf-8"))["privacy"]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def _use_statement(path: Path) -> None:
+    try:
+        content = reading.read_json(path)
+    except reading.Malformed:
+        return  # whoever reads a statement parses its JSON first
+    statement = Statement.from_dict(content)
+    assert str(statement)
+    assert statement.epsilon("analyst") >= 0
+
+
+def _event(folder: Path) -> Path:
+    content = json.loads((FIXTURES / "models" / "logistic-sqm.json").read_text(encoding="utf-8"))["privacy"]["events"]
+    path = folder / "event.json"
+    path.write_text(json.dumps(content[0]), encoding="utf-8")
+    return path
+
+
+def _use_event(path: Path) -> None:
+    from_json(path.read_bytes().decode("utf-8", errors="replace")).to_json()
+
+
+def _run_json(folder: Path) -> Path:
+    path = folder / "run.json"
+    path.write_text(json.dumps({"status": "finished", "lost": [], "traffic": {"bank": {"sent": 3}}}), encoding="utf-8")
+    return path
+
+
+# --- ledgers
+
+
+def _use_ledger(path: Path) -> None:
+    ledger = Ledger(path)
+    caps = parse_budgets({"analyst": 50.0}, 1e-5)
+    json.dumps(book.facts(ledger, 1e-5, None, None), allow_nan=False)
+    book.text(ledger, 1e-5, 30.0, None)
+    book.export(ledger, "jsonl")
+    book.export(ledger, "csv")
+    ledger.left(caps)
+    assert ledger.spent(Observer.analyst(), 1e-5) >= 0
+    study = _whole_study("pca-moments")
+    ledger.check("s", study.events, study.trust, caps)
+    ledger.note_time()
+    ledger.verify()
+
+
+# --- keys and certificates
+
+
+def _identity(suffix: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        key, certificate = Identity.create("bank").save(folder)
+        return key if suffix == ".key" else certificate
+
+    return make
+
+
+def _use_certificate(path: Path) -> None:
+    certificate = Certificate.load(path)
+    certificate.check_dates()
+    assert certificate.fingerprint.startswith("sha256:")
+
+
+def _use_identity(path: Path) -> None:
+    path.chmod(0o600)
+    assert Identity.load(path.with_suffix(".key"), path.with_suffix(".crt")).name == "bank"
+
+
+# --- alignments and tables
+
+
+def _alignment(folder: Path) -> Path:
+    shutil.copytree(FIXTURES / "party", folder / "party")
+    study, config = _whole_study("align-hidden"), PartyConfig.load(folder / "party" / "party.toml")
+    return Store(config.alignments, study, config.name).path
+
+
+def _use_alignment(path: Path) -> None:
+    study, config = _whole_study("align-hidden"), PartyConfig.load(path.parents[1] / "party.toml")
+    table = config.table(study.roster.schemas[config.name], study.aligning.plan)
+    Store(config.alignments, study, config.name).find(table.keys, lambda _: None)
+
+
+def _parquet(folder: Path) -> Path:
+    path = folder / "shop.parquet"
+    pa.parquet.write_table(pa.csv.read_csv(FIXTURES / "people" / "shop.csv"), path)
+    return path
+
+
+def _use_table(path: Path) -> None:
+    schema = Schema.load(FIXTURES / "studies" / "schemas" / "shop.toml")
+    for on_disk in (False, True):
+        assert np.isfinite(read_table(path, schema, on_disk=on_disk).matrix()).all()
+    draft_schema(path)
+
+
+SUBJECTS = (
+    *(Subject(f"study {name}", _study(name), _use_study, in_bytes(*mutations.TOML)) for name in STUDIES),
+    Subject("party", copied("party", "party.toml"), _use_party, in_bytes(*mutations.TOML)),
+    Subject("schema", copied("studies", "schemas", "shop.toml"), _use_schema, in_bytes(*mutations.TOML)),
+    *(
+        Subject(f"model {name}", copied("models", f"{name}.json"), _use_model, in_bytes(*mutations.JSON))
+        for name in (*MODELS, *SCORES)
+    ),
+    Subject("arrays", _with_arrays, lambda path: _use_model(path.with_suffix(".json")), _damage_arrays),
+    *(
+        Subject(f"kept {name}", copied("models", f"glm.kept.{name}.json"), _use_kept, in_bytes(*mutations.JSON))
+        for name in ("bank", "shop")
+    ),
+    Subject("statement", _statement, _use_statement, in_bytes(mutations.json_values)),
+    Subject("event", _event, _use_event, in_bytes(*mutations.JSON)),
+    Subject("run record", _run_json, lambda path: read_facts(path.parent), in_bytes(*mutations.JSON)),
+    Subject("ledger bytes", copied("ledger", "earlier-ledger.db"), _use_ledger, in_bytes(*mutations.ANY)),
+    Subject("ledger cells", copied("ledger", "earlier-ledger.db"), _use_ledger, mutations.ledger_cells),
+    Subject("certificate", _identity(".crt"), _use_certificate, in_bytes(*mutations.PEM)),
+    Subject("key", _identity(".key"), _use_identity, in_bytes(*mutations.PEM)),
+    Subject("alignment", _alignment, _use_alignment, in_bytes(*mutations.ANY), quiet=True),
+    Subject("csv", copied("people", "shop.csv"), _use_table, in_bytes(*mutations.ANY)),
+    Subject("parquet", _parquet, _use_table, in_bytes(*mutations.ANY)),
+)
