@@ -18,7 +18,6 @@ from colonnade.privacy.ledger.caps import Left
 from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
-from colonnade.study.policy import ended_early
 
 _NAMED = 8  # with more owners, one of them stands for all in the same position
 COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "hash", "line")
@@ -43,7 +42,7 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
         "entries": [
             {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
         ],
-        "ended_early": ended_early(entries),
+        "ended_early": book.ended_early(days=days),
         "totals": {o.label: finite(book.spent(o, delta, days=days)) for o in sorted(seen)},
     }
     if policy is not None:
@@ -122,7 +121,7 @@ def reserved(book: Ledger, number: int) -> Entry:
 
 
 def _early(book: Ledger, policy: PartyConfig) -> int:
-    return ended_early(book.entries(days=policy.content.policy.failures.days))
+    return book.ended_early(days=policy.content.policy.failures.days)
 
 
 def _shown(total: float | None) -> str:
