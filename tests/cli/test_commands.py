@@ -23,7 +23,7 @@ from colonnade.errors import (
 )
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import Study
-from colonnade.tables import population
+from colonnade.tables import Schema, population
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -60,7 +60,7 @@ def test_help_lists_every_command(colonnade):
         ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
         ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
         ["ledger", "release"],
-        ["schema", "draft"], ["schema", "check"],
+        ["schema", "draft"], ["schema", "check"], ["schema", "digest"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -136,6 +136,8 @@ def test_drafting_and_checking_a_schema(colonnade, study):
     text = colonnade("schema", "check", table, made, code=SchemaError.exit_code)
     assert "everybody may know" in text
     colonnade("schema", "draft", table, code=1)
+    digest = Schema.load(study.parent / "schemas" / "bank.toml").digest
+    assert colonnade("schema", "digest", study.parent / "schemas" / "bank.toml").strip() == digest
     facts = colonnade("schema", "check", table, study.parent / "schemas" / "bank.toml", "--json")
     assert facts["rows"] == 3000
     table.write_text(table.read_text().replace("employed", "unheard-of", 1))

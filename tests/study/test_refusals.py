@@ -6,19 +6,23 @@ their order, fields and sizes (shares and noised numbers are random, so of these
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
+import sys
 import threading
 import time
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from colonnade import errors
-from colonnade.cli import initialise
+from colonnade.cli import initialise, ledger as book
+from colonnade.cli.approve import Question
 from colonnade.cli.doctor import examine
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, run, run_party
@@ -310,6 +314,20 @@ def test_a_policy_names_the_schemas_that_a_party_agrees_to(world):
         world.config.check(other)
 
 
+def test_whoever_approves_is_shown_the_schema_and_whether_it_is_new(world, monkeypatch, capsys):
+    study, digest = world.study(), Schema.load(world.folder / "schemas" / "bank.toml").digest
+    world.edit_party("bank", 'approval = "auto-within-budget"', 'approval = "ask"')
+
+    def shown() -> str:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+        assert not Question((world.config,))(study, study.statement)
+        return capsys.readouterr().out
+
+    assert f"is new: party.toml does not name {digest} under `schemas`, so read schemas/bank.toml" in shown()
+    world.edit_party("bank", '# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ')
+    assert f"bank's schema in this study, {digest}, is one that party.toml names" in shown()
+
+
 def test_a_pinned_schema_may_be_asked_for_fewer_of_its_columns(world):
     study, digest = world.study(), Schema.load(world.folder / "schemas" / "bank.toml").digest
     world.edit_party("bank", '# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ')
@@ -345,6 +363,12 @@ def test_studies_that_end_early_are_counted_and_limited(world, monkeypatch):
     ledger = Ledger(world.config.ledger)
     ledger.commit(ledger.reserve("well", study.digest, study.events, study.trust, []))
     assert world.config.failed == 2
+    shown = book.facts(ledger, 1e-5, None, world.config)
+    assert (shown["ended_early"], shown["failures"]) == (2, {"days": 7, "at_most": 2, "ended_early": 2})
+    assert "\n2 of these ended early, or have not ended\n" in book.text(ledger, 1e-5, None, None)
+    assert "2 of at most 2 studies ended early in 7 days" in book.text(ledger, 1e-5, None, world.config)
+    later = Ledger(ledger.path, clock=lambda: datetime.now(UTC) + timedelta(days=8))
+    assert (later.ended_early(days=7), later.ended_early()) == (0, 2)
 
 
 def test_a_party_that_refuses_before_the_others_come_says_the_same(world):

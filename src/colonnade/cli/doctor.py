@@ -17,7 +17,6 @@ from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
-from colonnade.study.policy import ended_early
 from colonnade.study.run import load_identity
 from colonnade.tables import Table
 from colonnade.wire import probe
@@ -151,8 +150,8 @@ def _ledger(config: PartyConfig) -> Check:
 
 def _whole(book: Ledger) -> str:
     book.verify()
-    early = ended_early(book.entries())
-    return f"{book.path} is whole, {len(book.entries())} entries, {early} of them ended early; head {book.head}"
+    counts = f"{len(book.entries())} entries, {book.ended_early()} of them ended early"
+    return f"{book.path} is whole, {counts}; head {book.head}"
 
 
 def _budget(study: Study, config: PartyConfig) -> str:

@@ -20,7 +20,6 @@ from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.observers import COORDINATOR, OTHERS
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
-from colonnade.study.policy import ended_early
 
 COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "people", "hash", "line")
 _SHOWN = 12
@@ -40,7 +39,7 @@ def facts(book: Ledger, delta: float, days: float | None, policy: PartyConfig | 
         "entries": [
             {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
         ],
-        "ended_early": ended_early(entries),
+        "ended_early": book.ended_early(days=days),
         "totals": {who: finite(totals[who]) for who in sorted(totals, key=_row)},
     }
     if policy is not None:
@@ -147,4 +146,4 @@ def reserved(book: Ledger, number: int) -> Entry:
 
 
 def _early(book: Ledger, policy: PartyConfig) -> int:
-    return ended_early(book.entries(days=policy.content.policy.failures.days))
+    return book.ended_early(days=policy.content.policy.failures.days)

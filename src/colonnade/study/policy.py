@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.privacy import Budget, Entry, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
+from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
@@ -119,11 +119,6 @@ class PartyFile(Part):
     @classmethod
     def _path(cls, text: str | None) -> str | None:
         return None if text is None else checked_path(text)
-
-
-def ended_early(entries: Iterable[Entry]) -> int:
-    """How many of these studies did not end well, or have not ended; notes of the clock are no studies."""
-    return sum(entry.state != "committed" for entry in entries if entry.digest)
 
 
 @dataclass(frozen=True)
@@ -330,7 +325,7 @@ class PartyConfig:
         """How many studies did not end well, or have not ended, within the days that the policy counts."""
         if not self.ledger.exists():
             return 0
-        return ended_early(Ledger(self.ledger).entries(days=self.content.policy.failures.days))
+        return Ledger(self.ledger).ended_early(days=self.content.policy.failures.days)
 
     def _check_open(self) -> None:
         if self.approval == "never":

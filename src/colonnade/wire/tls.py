@@ -10,7 +10,7 @@ from hashlib import sha256
 from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, StudyError
 from colonnade.wire.identity import Certificate, Identity, fingerprint_of, load_key
 
-_VERSION = b"colonnade wire 2"
+_VERSION = b"colonnade wire 3"
 _ONE_RECORD = 1 << 14
 _OUT_OF_DATE = (9, 10)
 """OpenSSL's codes for a certificate that is not valid yet and for one that is not valid any more."""

@@ -23,6 +23,7 @@ from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
+from colonnade.privacy.ledger.early import ended_early
 from colonnade.privacy.ledger.file import (
     ALLOWED,
     LedgerFile,
@@ -196,6 +197,11 @@ class Ledger:
                 return _entries(base)
             now = self._clock()
             return tuple(entry for when, entry in _dated(base, now) if when > since(days, now))
+
+    def ended_early(self, *, days: float | None = None) -> int:
+        """How many studies did not end well, or have not ended: of all, or of those of the last days."""
+        with self._file.reading() as base:
+            return ended_early(base, days, self._clock())
 
     def lines(self) -> tuple[tuple[Change, str], ...]:
         """The whole chain: every change, and the text whose hash is chained."""
