@@ -27,6 +27,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
 from colonnade.models.kinds import section_of
 from colonnade.privacy import Ledger, Observer, parse_budgets
+from colonnade.privacy.statement import TIMES
 from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.alignment.store import Store
@@ -83,7 +84,7 @@ def agreed(study: Study) -> dict[str, Any]:
 
 
 def priced(study: Study) -> dict[str, Any]:
-    """What people are told of a study beforehand, as values and as text."""
+    """What people are told of a study beforehand, as values and as text, but for the sentence about times, now said."""
     answer, statement = preflight(study), study.statement.to_dict()
     values = answer.to_dict()
     assert values["statement"] == statement
@@ -91,7 +92,11 @@ def priced(study: Study) -> dict[str, Any]:
     assert statement["events"] == [event.to_dict() for event in study.events]
     # What is written once is not written again: the events are in what was agreed.
     values["statement"] = {name: value for name, value in statement.items() if name != "events"}
-    return plain({"preflight": unmeasured(values), "text": untimed(shown(answer)).splitlines()})
+    assert TIMES in statement["assumptions"]
+    values["statement"]["assumptions"] = [text for text in statement["assumptions"] if text != TIMES]
+    lines = untimed(shown(answer)).splitlines()
+    lines.remove(f"- {TIMES}")
+    return plain({"preflight": unmeasured(values), "text": lines})
 
 
 def unmeasured(value: Any) -> Any:

@@ -27,6 +27,7 @@ PUBLISHED = "as published, not proven"
 NO_GUARANTEE = "no guarantee"
 UNMATCHED = "matching people between the parties is outside this statement"
 CLIPPED = "rows are clipped to their public bounds by this code, on each party's own machine"
+TIMES = "no epsilon covers what others can see of how long a participant takes, or of when it stops"
 _LISTED_OWNERS = 4
 _IN_PLACE = "ids and the order of rows are public; who is replaced is so in the same place, and so in the same batch"
 _WIDTH = 108
@@ -136,7 +137,9 @@ class Statement:
             events = [from_dict(event) for event in value["events"]]
             stated = {row["observer"]: _stated(row["epsilon"]) for row in value["rows"]}
             fresh = cls.of(events, Trust.from_dict(value["trust"]), value["delta"])
-            known = _assumptions(fresh.trust, events, CLIPPED)
+            # A statement of an earlier release has no sentence about times; it is given back as it was.
+            said = [text for text in _assumptions(fresh.trust, events, CLIPPED) if text != TIMES]
+            known = (*said, *((TIMES,) if TIMES in value["assumptions"] else ()))
             also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError("a privacy statement is incomplete or malformed") from error
@@ -246,6 +249,7 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
         f"public: schema, clips, scales, noise sizes, and the number of rows{for_whom}",
         *((_IN_PLACE,) if learned else ()),
         f"every table fits its schema{labels}; a party whose table does not is seen to stop, which is not counted here",
+        TIMES,
     )
 
 
