@@ -136,7 +136,8 @@ def complain(error: BaseException) -> int:
         except StorageError:
             pass
     with suppress(OSError):  # nobody can read it; there is still the exit code
-        sys.stderr.write("".join(f"{line}\n" for line in [f"colonnade: {message}", *_advice(error)]))
+        lines = [f"colonnade: {message}", *map(harmless, _advice(error))]
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
     return code
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.errors import ColonnadeError, StudyError
+from colonnade.errors import NO_PART, ColonnadeError, StudyError
 from colonnade.models import Guarantees
 from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
 from colonnade.privacy.additive import AdditiveNoise

@@ -177,7 +177,8 @@ def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str
 def _weights_of_others(me: Role, task: Exchange) -> dict[str, KeptWeights]:
     """The weights that all other owners release."""
     others = [name for name in task.owners if name != me.name]
-    told = {name: me.receive_told(name, "weights", task.weights(name), task.bound) for name in others}
+    most = vocabulary.LARGEST_WEIGHT
+    told = {name: me.receive_told(name, "weights", task.weights(name), most) for name in others}
     return {name: KeptWeights(name, task.grid.real(numbers)) for name, numbers in told.items()}
 
 

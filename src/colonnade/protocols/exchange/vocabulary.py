@@ -9,6 +9,8 @@ from colonnade.received import Array, Items, Message, Real, Text, Truth
 
 FIT = Message("fit", name=Text(32, "[0-9a-f]{32}"))
 """The random name of the fit, from the active party to everybody."""
+LARGEST_WEIGHT = (1 << 63) - 1
+"""Of a released weight, in steps of the grid: a fit is held by a penalty, not by a ball, so nothing less is certain."""
 
 
 def step(task: Exchange, number: int) -> Message:

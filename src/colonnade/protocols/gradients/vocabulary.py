@@ -16,6 +16,5 @@ def draw(task: Gradients, rows: int) -> Message:
 
 def weights(task: Gradients) -> Message:
     """The learned weights, for whoever has no seat."""
-    return Message(
-        "weights", weights=Array(np.float64, (task.classes, task.width), -task.weight_bound, task.weight_bound)
-    )
+    most = 2 * task.weight_bound  # they are an average of weights within the ball, and averages are rounded
+    return Message("weights", weights=Array(np.float64, (task.classes, task.width), -most, most))
