@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.disk import reading, writing
-from colonnade.errors import ColonnadeError, StorageError, StudyError
+from colonnade.errors import ColonnadeError, PrivacyError, StorageError, StudyError
 
 ARRAYS = ".npz"
 """The ending of the file with a model's arrays."""
@@ -28,7 +28,8 @@ def about(path: Path) -> Iterator[None]:
         yield
     except ColonnadeError as error:
         said = str(error) if str(error).startswith(str(path)) else f"{path}: {error}"
-        raise type(error)(reading.short(said)) from None
+        kind = PrivacyError if isinstance(error, PrivacyError) else StudyError
+        raise kind(reading.short(said)) from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
 

@@ -1,0 +1,160 @@
+"""Whatever tells about single people, or is one party's alone, can be read by nobody but the user who wrote it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from colonnade.disk import writing
+from colonnade.models import Estimator
+from colonnade.models.files import replace_private, write_together
+from colonnade.report.document import write_document
+from colonnade.study import PartyConfig, Study
+from colonnade.study.alignment.store import Store
+from colonnade.study.record import RunRecord, read_facts, write_facts
+from colonnade.tables.spill import Spill
+
+from .subjects import FIXTURES
+
+
+@pytest.fixture(autouse=True)
+def no_mask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A folder that was there before, and that everybody may look into."""
+    tmp_path.chmod(0o777)
+    return tmp_path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def readable(path: Path, content: str = "before") -> Path:
+    """A file of this name that everybody can read."""
+    path.write_text(content)
+    path.chmod(0o644)
+    return path
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["new", "in place of a file for everybody"])
+@pytest.mark.parametrize("name", ["prediction", "prediction-exact", "prediction-untold", "glm-scores"])
+def test_predictions_with_ids_are_private(name, before, folder):
+    model = Estimator.load(FIXTURES / "models" / f"{name}.json")
+    target = folder / "model.json"
+    if before:
+        readable(target)
+    model.save(target)
+    assert mode(target) == 0o600
+    assert target.read_bytes() == (FIXTURES / "models" / f"{name}.json").read_bytes()
+    assert [each.name for each in folder.iterdir()] == ["model.json"]
+
+
+def test_a_model_for_everybody_keeps_the_mode_of_the_mask(folder):
+    Estimator.load(FIXTURES / "models" / "pca.json").save(folder / "model.json")
+    assert mode(folder / "model.json") == 0o666
+
+
+def test_kept_weights_are_private_also_in_place_of_others(folder):
+    model = Estimator.load(FIXTURES / "models" / "glm.json")
+    for party in ("bank", "shop"):
+        kept = FIXTURES / "models" / f"glm.kept.{party}.json"
+        model.load_kept(kept)
+        target = readable(folder / f"{party}.json", kept.read_text())
+        assert mode(model.save_kept(target, party)) == 0o600
+
+
+def test_the_record_of_a_run_is_private_and_its_statement_is_not(folder):
+    record = RunRecord(folder, participant="bank", study="s", digest="d")
+    record.note("something")
+    record.statement(Estimator.load(FIXTURES / "models" / "pca.json").privacy_)
+    record.finish()
+    assert {name: mode(folder / name) for name in ("run.json", "events.jsonl", "privacy.json")} == {
+        "run.json": 0o600,
+        "events.jsonl": 0o600,
+        "privacy.json": 0o666,
+    }
+    write_facts(folder / "run.json", read_facts(folder) | {"more": 1})
+    assert mode(folder / "run.json") == 0o600
+    again = RunRecord(folder, participant="bank", study="s", digest="d")
+    again.note("something")
+    assert mode(folder / "events.jsonl") == 0o600
+    assert mode(folder / "earlier" / "1") == 0o700
+
+
+def test_a_report_is_private_and_an_audit_is_not(folder):
+    assert mode(write_document(readable(folder / "report.html"), "<p>", private=True)) == 0o600
+    assert mode(write_document(folder / "audit.html", "<p>")) == 0o666
+
+
+def test_a_drafted_schema_is_private_until_it_is_reviewed(folder, colonnade):
+    colonnade("schema", "draft", FIXTURES / "people" / "shop.csv", "--out", folder / "shop.toml")
+    assert mode(folder / "shop.toml") == 0o600
+
+
+def test_an_alignment_is_private(folder):
+    study = Study.load(FIXTURES / "studies" / "align-hidden.toml")
+    config = PartyConfig.load(FIXTURES / "party" / "party.toml")
+    table = config.table(study.roster.schemas[config.name], study.aligning.plan)
+    found = Store(config.alignments, study, config.name).find(table.keys, lambda _: None)
+    store = Store(folder, study, config.name)
+    readable(store.path)
+    store.keep(table.keys, found)
+    assert mode(store.path) == 0o600
+    assert np.array_equal(store.find(table.keys, lambda _: None).rows, found.rows)
+
+
+def test_rows_that_are_put_aside_have_no_name(folder, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    batches = pa.table({"a": list(range(100))}).to_batches()
+    spill = Spill(iter(batches), np.arange(100)[::-1].copy(), stretch=10)
+    assert not list(folder.iterdir())
+    assert [row for batch in spill.batches(["a"]) for row in batch["a"].to_pylist()] == list(range(100))[::-1]
+
+
+def test_nobody_can_read_a_private_file_while_it_is_written(folder, monkeypatch):
+    """Modes are looked at when content is flushed, and when the file gets its name."""
+    seen: list[tuple[str, int]] = []
+    sync = os.fsync
+
+    def look(descriptor: int) -> None:
+        seen.extend((each.name, mode(each)) for each in folder.rglob("*"))
+        sync(descriptor)
+
+    monkeypatch.setattr(writing.os, "fsync", look)
+    replace_private(folder / "secret", b"x" * 100)
+    partial = [each for each in seen if each[0] != "secret"]
+    assert partial
+    assert all(held == 0o700 for _, held in partial), "only a folder that nobody else can enter"
+    assert {held for name, held in seen if name == "secret"} == {0o600}
+
+
+def test_many_writers_of_one_file_leave_one_whole_file(folder):
+    def write(number: int) -> None:
+        for _ in range(20):
+            replace_private(folder / "kept.json", bytes([number]) * 1000)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set((folder / "kept.json").read_bytes())) == 1
+    assert [each.name for each in folder.iterdir()] == ["kept.json"]
+
+
+def test_all_files_of_a_private_model_are_private(folder):
+    write_together({folder / "model.json": b"{}", folder / "model.npz": b"arrays"}, private=True)
+    assert {mode(each) for each in folder.iterdir()} == {0o600}

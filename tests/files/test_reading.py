@@ -1,0 +1,248 @@
+"""What is read at all: regular files of a bounded size, whose nesting, keys and numbers are bounded too."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from colonnade.disk import reading
+from colonnade.errors import (
+    ColonnadeError,
+    DataError,
+    IdentityError,
+    LedgerError,
+    PrivacyError,
+    SchemaError,
+    StudyError,
+)
+from colonnade.models import Estimator
+from colonnade.privacy import Ledger
+from colonnade.privacy.observers import Budget, check_epsilon
+from colonnade.study import PartyConfig, Study
+from colonnade.study.alignment.store import Store
+from colonnade.study.record import read_facts
+from colonnade.tables import Schema, draft_schema, read_table
+from colonnade.wire import Certificate, Identity
+
+from .mutations import DEEP
+from .subjects import FIXTURES
+
+KEY_OF_200_KB = ".".join("a" * 100_000)
+
+
+def model_of(path: Path) -> object:
+    return Estimator.load(path)
+
+
+READERS = {
+    "study": (Study.load, StudyError),
+    "party": (PartyConfig.load, StudyError),
+    "schema": (Schema.load, SchemaError),
+    "model": (model_of, StudyError),
+    "kept": (lambda path: Estimator.load(FIXTURES / "models" / "glm.json").load_kept(path), StudyError),
+    "certificate": (Certificate.load, IdentityError),
+    "key": (lambda path: Identity.load(path, FIXTURES / "nowhere"), IdentityError),
+    "table": (lambda path: read_table(path, FIXTURES / "studies" / "schemas" / "shop.toml"), DataError),
+    "draft": (draft_schema, DataError),
+    "ledger": (Ledger, LedgerError),
+}
+
+
+def odd_things(folder: Path) -> dict[str, Path]:
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "s"))
+    return {"pipe": folder / "pipe", "folder": folder / "folder", "socket": folder / "s", "device": Path("/dev/zero")}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_what_is_no_file_is_refused_at_once_and_named(kind, tmp_path):
+    read, error = READERS[kind]
+    for what, path in odd_things(tmp_path).items():
+        with pytest.raises(error) as refused:
+            read(path)
+        if kind != "key":  # a certificate is read first, and is not there
+            assert str(path) in str(refused.value)
+            assert what in str(refused.value)
+
+
+def test_a_key_that_is_a_pipe_is_refused(tmp_path):
+    _, certificate = Identity.create("bank").save(tmp_path)
+    os.mkfifo(tmp_path / "pipe.key")
+    with pytest.raises(IdentityError, match=r"pipe\.key cannot be read: it is a pipe and not a file"):
+        Identity.load(tmp_path / "pipe.key", certificate)
+
+
+def test_an_endless_schema_is_refused_by_the_study_that_names_it(tmp_path):
+    text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", "/dev/zero")
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(SchemaError, match="/dev/zero: the schema cannot be read: it is a device and not a file"):
+        Study.load(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize("name", ["a\\u0000b", "\\u001b[2J", " ", "x" * 300])
+def test_a_path_that_no_file_can_have_is_refused_with_its_key(name, tmp_path):
+    text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", name)
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(StudyError, match=r"study\.toml: parties\.bank\.schema must be a path"):
+        Study.load(tmp_path / "study.toml")
+    for each in ("a\0b", "x" * 300):
+        with pytest.raises(ColonnadeError):
+            Schema.load(tmp_path / each)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    path = tmp_path / "large.toml"
+    with path.open("wb") as file:
+        file.truncate(reading.WRITTEN_BY_PEOPLE + 1)  # it takes no room
+    with pytest.raises(SchemaError, match=r"large\.toml: the schema cannot be read: it has more than 67,108,864 bytes"):
+        Schema.load(path)
+    with pytest.raises(IdentityError, match="it has more than 1,048,576 bytes"):
+        Certificate.load(path)
+    assert reading.read_bytes(path, reading.WRITTEN_BY_PEOPLE + 1)[:2] == b"\0\0"
+
+
+DAMAGED_TOML = {
+    "deep": ("x = " + "[" * DEEP + "]" * DEEP, "nested too deeply"),
+    "deep enough to be parsed": ("x = " + "[" * 80 + "]" * 80, "nested too deeply"),
+    "digits": (f"x = 1{'0' * 5000}", "too many digits"),
+    "dotted": (f"{KEY_OF_200_KB} = 1", "a key in it has more than 32 parts"),
+    "dotted header": (f"[{KEY_OF_200_KB}]", "a key in it has more than 32 parts"),
+    "dotted, inline": (f"x = {{ y = '''a''''', {KEY_OF_200_KB} = 1 }}", "a key in it has more than 32 parts"),
+    "dotted, quoted": ('x = """a"""""\n' + " . ".join(['"a.b"', "'c'"] * 50_000) + " = 1", "more than 32 parts"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_TOML)
+@pytest.mark.parametrize("kind", ["study", "party", "schema"])
+def test_toml_that_would_take_all_the_time_or_the_stack_is_refused(kind, damage, tmp_path):
+    read, error = READERS[kind]
+    content, why = DAMAGED_TOML[damage]
+    (tmp_path / "damaged.toml").write_text(content)
+    with pytest.raises(error, match=f"damaged.toml.* not valid TOML: .*{why}"):
+        read(tmp_path / "damaged.toml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'x = "{KEY_OF_200_KB}"',
+        f"x = '''\n{KEY_OF_200_KB}'''''",
+        f"# {KEY_OF_200_KB}\nx = 1",
+        f"x = [{', '.join(['0.5'] * 1000)}]",
+        ".".join("abcdefghijklmnopqrstuvwxyzABCDEF") + " = 1",
+    ],
+)
+def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys(text):
+    assert reading.toml_of(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("[" * DEEP + "]" * DEEP, "nested too deeply"),
+        ('{"a": ' * 80 + "1" + "}" * 80, "nested too deeply"),
+        ('{"a": 1' + "0" * 5000 + "}", "too many digits"),
+        ('{"a": NaN}', "a number in it is none"),
+        ('{"a": "\\ud800"}', "half a character"),
+        ("\ufeff{}", "BOM"),
+    ],
+)
+def test_json_that_cannot_be_used_is_refused(content, why, tmp_path):
+    (tmp_path / "model.json").write_text(content, encoding="utf-8")
+    with pytest.raises(StudyError, match=f"model.json is not a model file: it is not JSON .*{why}"):
+        Estimator.load(tmp_path / "model.json")
+    (tmp_path / "run.json").write_text(content, encoding="utf-8")
+    with pytest.raises(StudyError, match=f"run.json is damaged: .*{why}"):
+        read_facts(tmp_path)
+
+
+def changed(name: str, folder: Path, *path: object, value: object) -> Path:
+    """A saved model in which one value is another."""
+    content = json.loads((FIXTURES / "models" / f"{name}.json").read_text())
+    holder = content
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    target = folder / f"{name}.json"
+    target.write_text(json.dumps(content))
+    return target
+
+
+INSANE = [
+    ("pca", ("learned", "components", 0, 0), 1e999),
+    ("pca", ("learned", "count"), -3.0),
+    ("pca", ("learned", "mean"), [0.0]),
+    ("pca", ("learned", "noise_std"), True),
+    ("pca", ("learned", "feature_names_in", 0), "other.column"),
+    ("linear", ("learned", "coef", 0, 0), 10**400),
+    ("linear", ("learned", "intercept"), []),
+    ("linear", ("learned", "protection"), {}),
+    ("linear", ("parameters", "label"), "bank.nothing"),
+    ("logistic-classes", ("learned", "coef"), [[0.0]]),
+    ("glm", ("learned", "plan", "senders", "shop", "drift"), -1.0),
+    ("glm", ("learned", "plan", "active"), "shop"),
+    ("glm", ("parameters", "release"), True),
+    ("polynomial", ("learned", "values"), []),
+    ("polynomial", ("learned", "gamma"), 2.5),
+    ("prediction", ("learned", "ids"), ["one"]),
+    ("prediction", ("learned", "scores", 0, 0), None),
+    ("prediction", ("parameters", "to"), "nobody"),
+    ("pca", ("schemas",), {}),
+    ("pca", ("schemas", "bank"), 7),
+    ("pca", ("privacy",), []),
+    ("pca", ("privacy", "trust", "threshold"), 1e999),
+    ("pca", ("privacy", "trust", "owners", 0), ["bank"]),
+    ("pca", ("privacy", "rows", 0, "epsilon"), "much"),
+    ("pca", ("privacy", "events", 0, "dimension"), 10**30),
+    ("pca", ("privacy", "events", 0, "l1"), "1e999999999"),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "value"), INSANE, ids=lambda part: str(part)[:60])
+def test_a_model_whose_values_make_no_sense_is_refused(name, path, value, tmp_path):
+    with pytest.raises((StudyError, PrivacyError), match=f"{name}.json"):
+        Estimator.load(changed(name, tmp_path, *path, value=value))
+
+
+@pytest.mark.parametrize("epsilon", [10**400, float("inf"), float("nan"), 0, -1])
+def test_an_epsilon_that_is_no_finite_number_is_refused(epsilon):
+    with pytest.raises(PrivacyError, match="epsilon must be a positive finite number"):
+        check_epsilon(epsilon)
+
+
+def test_a_study_with_an_epsilon_of_400_digits_names_the_key(tmp_path):
+    text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("epsilon = 4.0", f"epsilon = 1{'0' * 400}")
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(StudyError, match=r"study\.toml: budget\.epsilon .*positive finite number"):
+        Study.load(tmp_path / "study.toml")
+    assert Budget("analyst", 1e308, 1e-5).epsilon == 1e308
+
+
+def test_a_store_that_is_a_pipe_is_passed_over(tmp_path):
+    study = Study.load(FIXTURES / "studies" / "align-hidden.toml")
+    config = PartyConfig.load(FIXTURES / "party" / "party.toml")
+    table = config.table(study.roster.schemas[config.name], study.aligning.plan)
+    store = Store(tmp_path, study, config.name)
+    os.mkfifo(store.path)
+    notes: list[str] = []
+    assert store.find(table.keys, notes.append) is None
+    assert notes == ["alignment store damaged: aligning again"]
+
+
+def test_commands_end_with_the_code_of_the_docs(tmp_path, colonnade):
+    (tmp_path / "study.toml").write_text(f"{KEY_OF_200_KB} = 1")
+    assert "study.toml is not valid TOML" in colonnade("privacy", tmp_path / "study.toml", code=13)
+    (tmp_path / "schema.toml").write_text("[" * DEEP)
+    table = FIXTURES / "people" / "shop.csv"
+    assert "schema.toml" in colonnade("schema", "check", table, tmp_path / "schema.toml", code=10)
+    assert "/dev/zero: the schema cannot be read" in colonnade("schema", "check", table, "/dev/zero", code=10)
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "pipe.csv" in colonnade("schema", "draft", tmp_path / "pipe.csv", code=11)
+    (tmp_path / "book.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    assert "book.sqlite" in colonnade("ledger", "verify", tmp_path / "book.sqlite", code=16)
