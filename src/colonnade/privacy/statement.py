@@ -131,8 +131,8 @@ class Statement:
         if not isinstance(value, Mapping):
             raise PrivacyError("a privacy statement must be a JSON object")
         if value.get("version") != VERSION:
-            said = reading.short(repr(value.get("version")), 80)
-            raise PrivacyError(f"privacy statement of version {said}; expected {VERSION}")
+            shown = reading.short(repr(value.get("version")), 80)
+            raise PrivacyError(f"privacy statement of version {shown}; expected {VERSION}")
         try:
             events = [from_dict(event) for event in value["events"]]
             stated = {row["observer"]: _stated(row["epsilon"]) for row in value["rows"]}

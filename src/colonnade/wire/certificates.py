@@ -34,7 +34,7 @@ def read_self_signed(pem: bytes) -> x509.Certificate:
         dates = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension) as error:
         raise ValueError("this certificate cannot be read") from error
-    if not all(parts) or dates[0] > dates[1] or not is_issued_by(certificate, certificate):
+    if not parts[1] or dates[0] > dates[1] or not is_issued_by(certificate, certificate):
         raise ValueError("this certificate is not self-signed")
     return certificate
 
