@@ -156,6 +156,29 @@ def test_wrong_numbers(cells: list[Any], said: str) -> None:
     assert "7351" not in str(caught.value)
 
 
+UNREADABLE: list[tuple[str, Any, str | None]] = [
+    *(("number", cells, None) for cells, said in BAD_NUMBERS if "holds bool" not in said),
+    ("date", ["1990-02-01", "last May"], None),
+    ("date", ["01.02.1990", "31.02.1990"], "%d.%m.%Y"),
+    ("date", ["1990-02-01 00:00", "1990-02-01 08:30"], "%Y-%m-%d %H:%M"),
+    ("date", pa.array([datetime(1990, 2, 1), datetime(1990, 2, 1, 8)], pa.timestamp("s")), None),
+    ("date", pa.array([0, 86_400 * 10**7], pa.timestamp("s")), None),
+]
+
+
+@pytest.mark.parametrize(("kind", "cells", "format"), UNREADABLE)
+def test_a_part_that_cannot_be_read_counts_as_missing_where_misfits_are_mapped(
+    kind: Any, cells: Any, format: str | None
+) -> None:
+    source = pa.table({"k": cells, "smoker": [1, 0]})
+    plan, columns = KeyPlan((Key("k", kind=kind),)), {"k": KeyColumn("k", format)}
+    with pytest.raises(DataError, match="row"):
+        read_table(source, SCHEMA, id=None, keys=plan, columns=columns)
+    found = read_table(source, SCHEMA, id=None, keys=plan, columns=columns, misfits="map").keys
+    assert found is not None
+    assert (len(found), found.missing, found.repeated) == (1, 1, 0)
+
+
 def test_dates() -> None:
     key, days = Key("k", kind="date"), [date(1990, 2, 1), None, date(7, 12, 31)]
     wanted = ["1990-02-01", None, "0007-12-31"]

@@ -120,8 +120,7 @@ def as_text(array: Any, place: Place, what: str) -> Any:
         return array.cast(pa.large_string())
     if pa.types.is_floating(kind):
         values, fits = as_whole_numbers(array)
-        if not fits.all():
-            raise place.fail(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers")
+        place.refuse(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers")
         return values.cast(pa.large_string())
     raise DataError(
         f"{place.source}: the {what} column {place.column!r} holds {kind} cells; store text or whole numbers"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.tables import normal
 from colonnade.tables.arrow import pa, pc
+from colonnade.tables.encode import Misfits, place_of
 from colonnade.tables.normal import Accents, Blanks, Case, Form, TextRules
 from colonnade.tables.parse import Place, plain
 from colonnade.tables.wording import listed, row_numbers
@@ -182,14 +183,22 @@ def key_columns(
     return found
 
 
-def collect_keys(arrow: pa.Table, plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str) -> Keys:
-    """The keys of a table's rows, without rows that lack a part or that the rule for duplicates drops."""
+def collect_keys(
+    arrow: pa.Table, plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str, misfits: Misfits = "refuse"
+) -> Keys:
+    """The keys of a table's rows, without rows that lack a part or that the rule for duplicates drops.
+
+    A cell that cannot be read as the number or date that it should be is an error, or else counts as missing.
+    """
     numbers = np.arange(1, arrow.num_rows + 1)
-    parts = []
+    parts, present = [], np.ones(arrow.num_rows, dtype=bool)
     for key in plan.keys:
         held = columns[key.name]
-        parts.append(key.normalise(arrow[held.column], Place(source, held.column, numbers), held.format))
-    present = np.logical_and.reduce([np.array(pc.fill_null(pc.not_equal(part, ""), False)) for part in parts])
+        place = place_of(source, held.column, numbers, misfits)
+        parts.append(key.normalise(arrow[held.column], place, held.format))
+        present &= np.array(pc.fill_null(pc.not_equal(parts[-1], ""), False))
+        if place.unfit is not None:
+            present &= ~place.unfit
     rows = np.flatnonzero(present)
     named = listed(columns[key.name].column for key in plan.keys)
     if not len(rows):

@@ -79,8 +79,8 @@ def numbers(array: Any, place: Place) -> Any:
         raise DataError(f"{place.source}: the key column {place.column!r} holds {kind} cells; store numbers or text")
     cells = _trimmed(array, place)
     good = _truths(pc.match_substring_regex(cells, NUMERAL), absent=True)
-    if not good.all():
-        raise place.fail(~good, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
+    place.refuse(~good, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
+    cells = pc.if_else(pa.array(good), cells, pa.scalar(None, pa.large_string()))
     exponents = _truths(pc.match_substring_regex(cells, "[eE]"), absent=False)
     if exponents.any():
         cells = pc.replace_with_mask(cells, pa.array(exponents), _written_out(cells, exponents, place))
@@ -104,11 +104,9 @@ def dates(array: Any, place: Place, format: str | None) -> Any:
     whole = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
     days, time = np.divmod(np.array(pc.fill_null(whole, 0), dtype=np.int64), steps)
     outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
-    if outside.any():
-        raise place.fail(outside, "the year is not within 1 to 9999; correct the date or leave the cell empty")
-    if time.any():
-        raise place.fail(time > 0, _TIME_OF_DAY)
-    absent = _truths(array.is_null(), absent=True)
+    place.refuse(outside, "the year is not within 1 to 9999; correct the date or leave the cell empty")
+    place.refuse(time > 0, _TIME_OF_DAY)
+    absent = _truths(array.is_null(), absent=True) | outside
     return pa.array(days.astype(np.int32), mask=absent).cast(pa.date32()).cast(pa.large_string())
 
 
@@ -198,7 +196,7 @@ def _written_out(cells: Any, exponents: Mask, place: Place) -> Any:
     if written.null_count:
         bad = exponents.copy()
         bad[exponents] = np.array(written.is_null(), dtype=bool)
-        raise place.fail(bad, f"the number has more than {_LONGEST_NUMBER} digits; correct it")
+        place.refuse(bad, f"the number has more than {_LONGEST_NUMBER} digits; correct it")
     return written
 
 
@@ -216,14 +214,10 @@ def _read_dates(cells: Any, place: Place, format: str) -> Any:
 
     found = _each_once(cells, change)
     bad = _truths(found.is_null(), absent=True) & _truths(cells.is_valid(), absent=False)
-    if bad.any():
-        raise place.fail(
-            bad,
-            f"the cell is not a date written as {format}; correct it, or state the format in which dates are written",
-        )
-    late = _truths(pc.is_in(cells, pa.array(sorted(clocks), pa.large_string())), absent=False)
-    if late.any():
-        raise place.fail(late, _TIME_OF_DAY)
+    place.refuse(
+        bad, f"the cell is not a date written as {format}; correct it, or state the format in which dates are written"
+    )
+    place.refuse(_truths(pc.is_in(cells, pa.array(sorted(clocks), pa.large_string())), absent=False), _TIME_OF_DAY)
     return found
 
 

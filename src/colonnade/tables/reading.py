@@ -70,7 +70,7 @@ def read_table(
     wanted = _Wanted([*naming, *parts] or declared.names[:1], declared.names, check)
     named, cells = _read(source, said, wanted, on_disk)
     if keys is not None:
-        found = collect_keys(named, keys, held, said)
+        found = collect_keys(named, keys, held, said, misfits)
         ids = called({column: named[column] for column in naming or parts}, said)
         return Table(cells, ids, declared, source=said, keys=found, misfits=misfits)
     numbers = range(1, named.num_rows + 1)
