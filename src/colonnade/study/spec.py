@@ -30,6 +30,7 @@ from colonnade.protocols.task import Priced, Task
 from colonnade.study.alignment.section import AlignPart
 from colonnade.study.given import public_model, without_label
 from colonnade.study.keys import Part, TaskKeys, parse_task
+from colonnade.study.limits import LimitsPart
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
 
@@ -86,14 +87,6 @@ class PartyPart(Part):
 
     schema_file: str = Field(alias="schema")
     columns: tuple[str, ...] | None = None
-
-
-class LimitsPart(Part):
-    """``[limits]``: how long to wait, in seconds."""
-
-    join: float = Field(default=120.0, gt=0)
-    reconnect: float = Field(default=30.0, gt=0)
-    silence: float = Field(default=600.0, gt=0)
 
 
 class StudyFile(Part):
@@ -305,6 +298,7 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
+        agreed["limits"] = self.content.limits.agreed
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:
             agreed["model"] = hashlib.sha256(self.model_file.read_bytes()).hexdigest()
