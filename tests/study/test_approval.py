@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.errors import NO_PART, BudgetError, PolicyError
 from colonnade.privacy import Ledger
-from colonnade.study import PartyConfig, run, run_party
+from colonnade.study import PartyConfig, run_party
 
 
 def asking(study):
@@ -107,15 +107,14 @@ def test_yes_at_the_terminal(trial, terminal):
     assert study.states("bank") == ["committed"]
 
 
-@pytest.fixture
-def unheard(monkeypatch):
+def unheard(study):
     """Nobody listens to why a party does not take part, so that it need not try for long to say so."""
-    monkeypatch.setattr(run, "_EXCUSE_SECONDS", 0.2)
+    study.edit("STUDY.toml", r"^silence = 60", "silence = 60\nexcuse = 0.2")
+    return study
 
 
-@pytest.mark.usefixtures("unheard")
 def test_a_program_is_asked_with_the_study_and_its_cost(trial, tmp_path: Path):
-    study = asking(trial(join=2))
+    study = unheard(asking(trial(join=2)))
     asked = []
 
     def refuse(about, statement):
@@ -138,9 +137,8 @@ def test_a_program_is_asked_with_the_study_and_its_cost(trial, tmp_path: Path):
     ],
     ids=["policy", "budget"],
 )
-@pytest.mark.usefixtures("unheard")
 def test_nobody_is_asked_in_vain(trial, tmp_path: Path, old, new, error, message):
-    study = asking(trial(join=2))
+    study = unheard(asking(trial(join=2)))
     study.edit("bank/party.toml", old, new)
     loaded, config = study.study(), PartyConfig.load(study.folder / "bank" / "party.toml")
     with pytest.raises(error, match=re.escape(message)):

@@ -21,8 +21,6 @@ from colonnade.study.run import load_identity
 from colonnade.tables import Table
 from colonnade.wire import probe
 
-_CONNECT_SECONDS = 5.0
-
 
 @dataclass(frozen=True)
 class Check:
@@ -46,7 +44,7 @@ def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     yield Check("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest}")
     yield _tried("plan", lambda: _plan(study))
     yield _tried("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
-    yield from _address(study.content.coordinator.address)
+    yield from _address(study.content.coordinator.address, study.content.limits.attempt)
     if config_path is None:
         return
     try:
@@ -159,7 +157,7 @@ def _budget(study: Study, config: PartyConfig) -> str:
     return "the caps leave enough for this study"
 
 
-def _address(address: str) -> Iterator[Check]:
+def _address(address: str, attempt: float) -> Iterator[Check]:
     host, _, port = address.rpartition(":")
     try:
         socket.getaddrinfo(host, int(port))
@@ -167,7 +165,7 @@ def _address(address: str) -> Iterator[Check]:
         yield Check("name", "bad", f"{host} cannot be resolved; check the spelling or the name server")
         return
     try:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=attempt).close()
         yield Check("port", "good", f"something listens at {address}")
     except OSError:
         yield Check("port", "unsure", f"nothing listens at {address}: fine unless the coordinator should be up now")
@@ -177,7 +175,8 @@ def _connection(study: Study, config: PartyConfig) -> Check:
     try:
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
-        probe(study.content.coordinator.address, identity, certificates[COORDINATOR], _CONNECT_SECONDS)
+        address, attempt = study.content.coordinator.address, study.content.limits.attempt
+        probe(address, identity, certificates[COORDINATOR], attempt)
     except ConnectError as error:
         return Check("connection", "unsure", str(error))
     except ColonnadeError as error:

@@ -25,8 +25,6 @@ from colonnade.study.spec import Study
 from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
 
-_EXCUSE_SECONDS = 5.0
-
 
 def run_party(
     study: Study, config: PartyConfig, out: Path, progress: Progress = silent, *, approve: Approve | None = None
@@ -102,9 +100,10 @@ def run_coordinator(
             align_as_coordinator(me, study, record)
             return model.coordinator(me, task)
 
-        with Hub(identity, certificates, address=listen or study.content.coordinator.address) as hub:
+        address = listen or study.content.coordinator.address
+        with Hub(identity, certificates, address, **study.content.limits.of_hub) as hub:
             record.note("listening", address=hub.address)
-            place = join(study, identity, certificates, address=_dialled(hub.address))
+            place = join(study, identity, certificates, address=hub.own_address)
             result = _play(study, place, program, record, progress)
         _save(model.conclude(study.roster, task, result), record)
         _finish(record, **public_facts(study))
@@ -139,23 +138,14 @@ def join(
     wait: float | None = None,
 ) -> Endpoint:
     """Dial the coordinator's hub."""
-    limits = study.content.limits
     return dial(
         address or study.content.coordinator.address,
         identity,
         certificates,
         hub_name=COORDINATOR,
-        connect_timeout=limits.join if wait is None else wait,
-        reconnect_grace=limits.reconnect,
-        timeout=limits.silence,
         topic=study.digest.encode(),
+        **study.content.limits.of_participant(wait),
     )
-
-
-def _dialled(address: str) -> str:
-    """The address to dial for a hub on this machine that listens at ``address``."""
-    host, _, port = address.rpartition(":")
-    return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104 - recognised, not bound
 
 
 def _play(
@@ -291,10 +281,11 @@ def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certif
         yield
     except Exception:
         with suppress(ColonnadeError):  # nobody is there to be told
-            place = join(study, identity, certificates, wait=_EXCUSE_SECONDS)
+            patience = study.content.limits.excuse
+            place = join(study, identity, certificates, wait=patience)
             try:
                 with suppress(ColonnadeError):  # whoever stopped first, this party has a reason of its own
-                    place.wait_for_peers([COORDINATOR], timeout=_EXCUSE_SECONDS)
+                    place.wait_for_peers([COORDINATOR], timeout=patience)
                 place.abort(NO_PART)
             finally:
                 place.close()

@@ -31,6 +31,7 @@ from colonnade.protocols.task import Priced, Task
 from colonnade.study.alignment.section import AlignPart
 from colonnade.study.given import digest_of, public_model, without_label
 from colonnade.study.keys import Part, TaskKeys, checked_path, parse_task
+from colonnade.study.limits import LimitsPart
 from colonnade.tables import Schema
 from colonnade.wire import Certificate, check_name
 
@@ -102,14 +103,6 @@ class PartyPart(Part):
     @classmethod
     def _path(cls, text: str) -> str:
         return checked_path(text)
-
-
-class LimitsPart(Part):
-    """``[limits]``: how long to wait, in seconds."""
-
-    join: float = Field(default=120.0, gt=0)
-    reconnect: float = Field(default=30.0, gt=0)
-    silence: float = Field(default=600.0, gt=0)
 
 
 class StudyFile(Part):
@@ -339,6 +332,7 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
+        agreed["limits"] = self.content.limits.agreed
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:
             agreed["model"] = digest_of(self.model_file)

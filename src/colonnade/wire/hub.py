@@ -1,7 +1,8 @@
 """The hub: it knows who is present, and forwards sealed packets.
 
 One asyncio loop in one thread serves all participants. The hub keeps at most a few megabytes for each participant. If a
-participant does not read, those who send to it must wait; after some time it is disconnected.
+participant does not read, those who send to it must wait; after some time it is disconnected. Connections come in by
+the :class:`Door`, which keeps strangers from using up what the hub has.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from typing import Any, Self
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.lazy import Later
 from colonnade.wire import envelope
+from colonnade.wire.door import LOOPBACK, Door
 from colonnade.wire.identity import Certificate, Identity, certificates
+from colonnade.wire.strangers import places_for_strangers
+from colonnade.wire.watch import Limits
 
 grpc: Any = Later("grpc")
 
 _QUEUE_BYTES = 1 << 23
-_STALL_SECONDS = 20.0
 _STOP_SECONDS = 1.0
+_KEEPING = 64  # bytes of memory beside those of a message
+_READS_NOTHING = "it did not read what was sent to it"
+_MOST_STREAMS = 8  # of one connection; a participant needs one
 
 
 def grpc_options(heartbeat: float) -> list[tuple[str, int]]:
@@ -50,21 +56,32 @@ class Hub:
         participants: Mapping[str, Certificate],
         address: str = "127.0.0.1:0",
         *,
-        heartbeat: float = 5.0,
+        heartbeat: float = Limits.heartbeat,
+        handshake: float = Limits.handshake,
+        stall: float = Limits.stall,
+        closing: float = Limits.closing,
     ) -> None:
         self._identity, self._participants = identity, dict(participants)
-        self._address, self._heartbeat = address, heartbeat
+        self._address, self._heartbeat, self._handshake = address, heartbeat, handshake
+        self._stall, self._closing = stall, closing
         self._connections: dict[str, _Connection] = {}
+        self._door: Door | None = None
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._server: Any = None
         self.port = 0
         """The port on which the hub listens after it was started."""
+        self._inner_port = 0
 
     @property
     def address(self) -> str:
         """The address to connect to after the hub was started."""
         return f"{self._address.rpartition(':')[0]}:{self.port}"
+
+    @property
+    def own_address(self) -> str:
+        """The address for whoever runs the hub, in the same process: strangers do not reach it."""
+        return f"{LOOPBACK}:{self._inner_port}"
 
     def start(self) -> Self:
         """Start the hub; returns when participants can connect."""
@@ -99,20 +116,36 @@ class Hub:
         credentials = grpc.ssl_server_credentials(
             [(own.key_pem, own.chain_pem)], root_certificates=roots, require_client_auth=True
         )
-        options = [*grpc_options(self._heartbeat), ("grpc.so_reuseport", 0)]
+        everybody = len(self._participants)
+        options = [
+            *grpc_options(self._heartbeat),
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_concurrent_streams", _MOST_STREAMS),
+            ("grpc.server_handshake_timeout_ms", int(self._handshake * 1000)),
+            ("grpc.max_allowed_incoming_connections", places_for_strangers(everybody) + 2 * everybody),
+        ]
         self._server = grpc.aio.server(options=options)
         handler = grpc.stream_stream_rpc_method_handler(self._attend)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(envelope.SERVICE, {envelope.METHOD: handler}),)
         )
         try:
-            self.port = self._server.add_secure_port(self._address, credentials)
+            self._inner_port = self._server.add_secure_port(f"{LOOPBACK}:0", credentials)
         except RuntimeError:
-            raise ConnectError(f"the hub cannot listen on {self._address}; is the port in use?") from None
+            raise ConnectError(f"the hub finds no free port on {LOOPBACK}") from None
         await self._server.start()
+        self._door = Door(self._inner_port, everybody, handshake=self._handshake, closing=self._closing)
+        try:
+            self.port = self._door.listen(self._address)
+        except ConnectError:
+            await self._server.stop(0)
+            raise
 
     async def _close(self) -> None:
-        await self._server.stop(_STOP_SECONDS if self._connections else 0)
+        assert self._door is not None  # noqa: S101 - because the hub was started
+        self._door.shut()
+        await self._server.stop(min(_STOP_SECONDS, self._closing) if self._connections else 0)
+        await self._door.close()
         # gRPC returns before its handlers have ended, and the loop must stay open until then.
         handlers = asyncio.all_tasks() - {asyncio.current_task()}
         if handlers:
@@ -130,7 +163,9 @@ class Hub:
             name, incarnation = self._admit(context)
         except IdentityError as refusal:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
-        connection = _Connection(name, incarnation)
+        assert self._door is not None  # noqa: S101 - because the hub was started
+        self._door.recognise(context.peer())
+        connection = _Connection(name, incarnation, self._stall)
         self._enter(connection)
         reader = asyncio.create_task(self._read(connection, messages))
         writer = asyncio.create_task(_write(connection, context))
@@ -138,6 +173,7 @@ class Hub:
             await asyncio.wait((reader, writer, connection.ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._leave(connection)
+            self._door.release(context.peer())
             for task in (reader, writer):
                 task.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
@@ -205,8 +241,9 @@ class Hub:
 class _Connection:
     """The connection of one participant, and the messages that wait to be sent to it."""
 
-    def __init__(self, name: str, incarnation: int) -> None:
+    def __init__(self, name: str, incarnation: int, stall: float = Limits.stall) -> None:
         self.name, self.incarnation = name, incarnation
+        self._stall = stall
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
@@ -222,17 +259,19 @@ class _Connection:
     def announce(self, message: bytes) -> None:
         """Add a small message without waiting for room."""
         self._waiting.append(message)
-        self._bytes += len(message)
+        self._bytes += len(message) + _KEEPING
         self._filled.set()
+        if self._bytes > 4 * _QUEUE_BYTES:  # others may come and go for as long as it does not read
+            self.end(_READS_NOTHING)
 
     async def put(self, message: bytes) -> None:
         """Wait until there is room, then add a message."""
         while self._bytes > _QUEUE_BYTES and not self.ended.done():
             self._drained.clear()
             try:
-                await asyncio.wait_for(self._drained.wait(), _STALL_SECONDS)
+                await asyncio.wait_for(self._drained.wait(), self._stall)
             except TimeoutError:
-                self.end("it did not read what was sent to it")
+                self.end(_READS_NOTHING)
         if not self.ended.done():
             self.announce(message)
 
@@ -246,7 +285,7 @@ class _Connection:
         while self._waiting and self._joins(batch[0], size):
             batch.append(self._waiting.popleft())
             size += len(batch[-1])
-        self._bytes -= size
+        self._bytes -= size + _KEEPING * len(batch)
         if self._bytes <= _QUEUE_BYTES // 2:
             self._drained.set()
         return envelope.bundle(batch)

@@ -22,9 +22,7 @@ from colonnade.wire.watch import Limits
 
 grpc: Any = Later("grpc")
 
-_ATTEMPT_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_CLOSE_SECONDS = 3.0
 
 
 def dial(
@@ -36,28 +34,39 @@ def dial(
     timeout: float = Limits.timeout,
     reconnect_grace: float = Limits.reconnect_grace,
     window: int = Limits.window,
+    backlog: int = Limits.backlog,
     connect_timeout: float = 30.0,
-    heartbeat: float = 5.0,
+    attempt: float = Limits.attempt,
+    heartbeat: float = Limits.heartbeat,
+    closing: float = Limits.closing,
     topic: bytes = b"",
 ) -> Endpoint:
-    """Connect to the hub at ``host:port``; returns the participant's endpoint in the study."""
+    """Connect to the hub at ``host:port``; returns the participant's endpoint in the study.
+
+    :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying.
+    """
     hub = participants.get(hub_name)
     if hub is None:
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
     peers_of(identity, participants)
-    carrier = _HubCarrier(address, identity, hub, connect_timeout, heartbeat)
-    return Endpoint(identity, participants, carrier, Limits(timeout, reconnect_grace, window), topic)
+    limits = Limits(timeout, reconnect_grace, window, backlog, attempt=attempt, heartbeat=heartbeat, closing=closing)
+    carrier = _HubCarrier(address, identity, hub, connect_timeout, limits)
+    return Endpoint(identity, participants, carrier, limits, topic)
 
 
 class _HubCarrier:
     """A carrier that uses one bidirectional gRPC stream at a time, and opens a new one when it breaks."""
 
     def __init__(
-        self, address: str, identity: Identity, hub: Certificate, connect_timeout: float, heartbeat: float
+        self, address: str, identity: Identity, hub: Certificate, connect_timeout: float, limits: Limits
     ) -> None:
         self._address, self._identity, self._hub = address, identity, hub
-        self._connect_timeout, self._heartbeat = connect_timeout, heartbeat
-        self._attempt = min(_ATTEMPT_SECONDS, max(connect_timeout, 1.0))
+        self._connect_timeout, self._heartbeat, self._closing_seconds = (
+            connect_timeout,
+            limits.heartbeat,
+            limits.closing,
+        )
+        self._attempt = min(limits.attempt, max(connect_timeout, 1.0))
         self._incarnation = 0
         self._line: _Line | None = None
         self._closing = threading.Event()
@@ -87,14 +96,14 @@ class _HubCarrier:
             self._drain(line)
             line.cancel()
         if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(self._closing_seconds)
 
     def _drain(self, line: _Line) -> None:
         """Wait until the line has sent everything, or makes no more progress."""
         backlog = -1
         while self._thread is not None and self._thread.is_alive() and line.backlog != backlog:
             backlog = line.backlog
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(self._closing_seconds)
 
     def _connect_patiently(self) -> _Line:
         deadline = monotonic() + self._connect_timeout

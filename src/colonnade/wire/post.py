@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
@@ -15,16 +15,23 @@ from colonnade.wire.carrier import Carrier
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packet import Kind, Notice, Packet, pack, unpack
-from colonnade.wire.stream import Inbox, Outbox
+from colonnade.wire.stream import FloodError, Inbox, Outbox
 from colonnade.wire.watch import Limits, Watch, not_joined, stopped_by
+
+_NOTICE_EVERY = 0.25  # seconds: nobody makes this participant sign and send notices without end
+_NOTICES_AT_ONCE = 16
 
 
 @dataclass
 class _Boxes:
     outbox: Outbox
-    inbox: Inbox = field(default_factory=Inbox)
+    inbox: Inbox
     used: bool = False
     asked: bool = False
+    shut: bool = False
+    """Whether packets of this peer are dropped unread."""
+    next_notice: float = 0.0
+    """When the next notice is due that it was lost, if they came evenly."""
 
 
 class Post:
@@ -44,7 +51,7 @@ class Post:
         self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
         self._watch = Watch(identity.name, peers, limits)
         self._lock = self._watch.changed
-        self._boxes = {name: _Boxes(Outbox(limits.window)) for name in peers}
+        self._boxes = {name: _Boxes(Outbox(limits.window), Inbox(limits)) for name in peers}
         self._prefixes = {name: carrier.prefix(name) for name in peers}
         self._stopped: str | None = None
         self._blocked = 0
@@ -204,17 +211,33 @@ class Post:
             with self._lock:
                 self._counters.peers[name].sealed_received += len(data)
                 fresh = self._receive(name, packet)
+        except FloodError as flood:
+            self._shut_out(name, flood)
+            return
         except ProtocolError as error:
             self.spoil(name, ProtocolError(f"the traffic with {name} was damaged on its way: {error}"))
             return
         if fresh:
             self._arrived(name)
 
+    def _shut_out(self, name: str, flood: FloodError) -> None:
+        """End the study: a peer fills this participant's memory."""
+        with self._lock:
+            self._boxes[name].shut = True
+            self._boxes[name].inbox.clear()
+            self._watch.fail(
+                ProtocolError(
+                    f"{name} sends more than this participant gave it room for ({flood}); the study cannot go on"
+                )
+            )
+
     # The caller holds the lock
 
     def _receive(self, name: str, packet: Packet) -> bool:
         """Process a packet; returns whether it has new data."""
         boxes, standing = self._boxes[name], self._watch.peers[name]
+        if boxes.shut:
+            return False
         if name in self._watch.lost:
             self._turn_away(name, packet)
             return False
@@ -250,8 +273,11 @@ class Post:
     def _turn_away(self, name: str, packet: Packet) -> None:
         """Tell a lost peer that it cannot take part again, restarted or not: it has missed too much."""
         # No answer to a notice: otherwise two peers that lost each other would answer for ever.
-        if packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY):
+        boxes, now = self._boxes[name], monotonic()
+        due = max(boxes.next_notice, now)
+        if packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY) or due > now + _NOTICE_EVERY * _NOTICES_AT_ONCE:
             return
+        boxes.next_notice = due + _NOTICE_EVERY
         notice = Notice(Kind.AWAY, self._identity.name, name, (self._incarnation, packet.incarnation))
         body = notice.seal(self._identity, f"{name} was lost, and the study went on without it")
         # Acknowledges nothing: a restarted process has not sent what the process before it sent.

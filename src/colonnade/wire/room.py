@@ -30,7 +30,6 @@ from colonnade.wire import codec
 from colonnade.wire.channel import check_size, message_in
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import check_name
-from colonnade.wire.stream import MAX_INBOX
 from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import Limits, marked_spare, not_joined, raise_anew, silent_peer, stopped_by
 
@@ -66,9 +65,10 @@ class Room:
         *,
         timeout: float = Limits.timeout,
         window: int = Limits.window,
+        backlog: int = Limits.backlog,
     ) -> None:
         self.names = tuple(check_name(name) for name in names)
-        self.network, self.timeout, self.window = network, timeout, window
+        self.network, self.timeout, self.window, self.backlog = network, timeout, window, backlog
         self.changed = threading.Condition()
         self.failure: ColonnadeError | None = None
         self.places: dict[str, RoomPlace] = {}
@@ -334,7 +334,7 @@ class RoomChannel:
 
         def has_room() -> bool:
             peer = room.places.get(self.peer)
-            limit = MAX_INBOX // 2 if peer is not None and peer.blocked else room.window
+            limit = room.backlog if peer is not None and peer.blocked else room.window
             return not lane.waiting or lane.waiting + size <= limit or self._peer_is_gone()
 
         heard = [monotonic(), lane.waiting]

@@ -9,20 +9,26 @@ from collections import deque
 from dataclasses import dataclass
 
 from colonnade.errors import ProtocolError
-from colonnade.wire.packet import Packet
+from colonnade.wire.packet import MAX_PACKET, Packet
+from colonnade.wire.watch import Limits
 
-MAX_INBOX = 1 << 29
-"""The most bytes from a peer that may wait here, even if the peer's window is larger."""
 REPORT_EVERY = 1 << 23
 """After this many bytes were taken the peer is told, even if it did not ask."""
-_KEEPING = 256
+_KEEPING = 384
+"""Every packet needs some memory beside its bytes, also an empty one; both sides count it."""
+_SLACK = MAX_PACKET
+"""What an honest peer may send beyond its window: seals, headers and handshakes."""
+
+
+class FloodError(ProtocolError):
+    """A peer sends more than it was given room for."""
 
 
 @dataclass
 class _Sent:
-    size: int
+    cost: int
     data: bytes | None
-    """None after the packet has arrived: then only its size is needed, for the window."""
+    """None after the packet has arrived: then only its cost is needed, for the window."""
 
 
 class Outbox:
@@ -47,12 +53,12 @@ class Outbox:
 
     def has_room(self, size: int) -> bool:
         """Whether ``size`` more bytes fit the window; if nothing waits, any size fits."""
-        return self._waiting == 0 or self._waiting + size <= self._window
+        return self._waiting == 0 or self._waiting + size + _KEEPING <= self._window
 
     def add(self, data: bytes) -> None:
         """Keep a packet until it is acknowledged."""
-        self._sent.append(_Sent(len(data), data))
-        self._waiting += len(data)
+        self._sent.append(_Sent(len(data) + _KEEPING, data))
+        self._waiting += self._sent[-1].cost
 
     def acknowledge(self, arrived: int, taken: int) -> bool:
         """Note how many packets arrived and were taken; returns whether this is new."""
@@ -63,7 +69,7 @@ class Outbox:
             self._sent[self._arrived - self._first].data = None
             self._arrived += 1
         while self._first < min(taken, self._arrived):
-            self._waiting -= self._sent.popleft().size
+            self._waiting -= self._sent.popleft().cost
             self._first += 1
         return before != (self._arrived, self._first)
 
@@ -73,11 +79,14 @@ class Outbox:
 
 
 class Inbox:
-    """Packets that arrived in order and wait for the application."""
+    """Packets that arrived in order and wait for the application; an honest peer's never exceed the limits."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._window, self._backlog = limits.window + _SLACK, limits.backlog
         self._waiting: deque[memoryview] = deque()
-        self._bytes = 0
+        self._held = 0
+        self._beyond = 0
+        """The part of it for which the peer was not told that it may send more."""
         self._arrived = 0
         self._taken = 0
         self._asked = False
@@ -91,11 +100,12 @@ class Inbox:
         """Keep a packet if it is the next one; returns False if it came before, or if one before it is missing."""
         if packet.sequence != self._arrived:
             return False
-        # Every packet needs some memory, also an empty one.
-        if self._bytes + _KEEPING * (len(self._waiting) + 1) + len(packet.body) > MAX_INBOX:
-            raise ProtocolError("a peer sends more than it was given room for")
+        cost = len(packet.body) + _KEEPING
+        if self._beyond + cost > self._window or self._held + cost > self._backlog:
+            raise FloodError(f"{self._held + cost:,} bytes of it would wait unread")
         self._arrived += 1
-        self._bytes += len(packet.body)
+        self._held += cost
+        self._beyond += cost
         self._waiting.append(packet.body)
         return True
 
@@ -104,23 +114,32 @@ class Inbox:
         if not self._waiting:
             return None
         body = self._waiting.popleft()
-        self._bytes -= len(body)
+        self._held -= len(body) + _KEEPING
         self._unreported_bytes += len(body)
-        self._taken = max(self._taken, self._arrived - len(self._waiting))
+        taken = self._arrived - len(self._waiting)
+        if taken > self._taken:
+            self._taken = taken
+            self._beyond -= len(body) + _KEEPING
         return body
+
+    def clear(self) -> None:
+        """Forget everything that waits."""
+        self._waiting.clear()
+        self._held = self._beyond = 0
 
     def ask(self) -> None:
         """Note that the peer asked to be told when the counts change."""
         self._asked = True
 
     def grant(self) -> None:
-        """Let the peer send more, as if all its packets had been taken, if there is enough memory.
+        """Let the peer send more, as if all its packets had been taken, if that much more fits.
 
         Called while this endpoint itself must wait before it can send. Otherwise two peers that both send first and
         read later would wait for each other.
         """
-        if self._bytes < MAX_INBOX // 2:
+        if self._held + self._window <= self._backlog:
             self._taken = self._arrived
+            self._beyond = 0
 
     @property
     def report_due(self) -> bool:

@@ -28,7 +28,19 @@ class Limits:
     reconnect_grace: float = 30.0
     """The most seconds in which a peer, or the hub, may come back after its connection broke."""
     window: int = 1 << 26
-    """The most bytes sent to one peer that it has not taken yet."""
+    """The most bytes sent to one peer that it has not taken yet; the same for everybody."""
+    backlog: int = 5 << 26
+    """The most bytes of one peer that wait here while this participant itself waits before it can send."""
+    attempt: float = 5.0
+    """The most seconds for each step of one attempt to reach the hub."""
+    handshake: float = 10.0
+    """The most seconds in which a connection to the hub must become that of a participant."""
+    heartbeat: float = 5.0
+    """The seconds between two signs of life on a connection, and the most for the answer to one."""
+    stall: float = 20.0
+    """The most seconds for which a participant may read nothing of what the hub has for it."""
+    closing: float = 3.0
+    """The most seconds at the end without progress in sending what is left."""
 
 
 @dataclass

@@ -1,0 +1,307 @@
+"""The door of the hub: whoever is let in stays, and strangers cannot use up the room.
+
+A connection is accepted here and passed on, byte by byte, to the port of gRPC on this machine. It belongs to a stranger
+until the hub has recognised a participant on it. Strangers have little time and few places, those who say nothing and
+those who began TLS each their own; if there is no place left, the oldest of them goes, from the address with the most.
+So strangers elsewhere never take the place of a participant, and those at its own address only if they take all places
+anew while it shakes hands. gRPC alone would accept connections until there are no descriptors, or refuse participants
+as long as strangers hold all places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from colonnade.errors import ConnectError
+from colonnade.wire.hub_probe import split_address
+from colonnade.wire.strangers import EACH, Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers
+
+LOOPBACK = "127.0.0.1"
+_PAUSE = 0.1
+_AT_ONCE = 16
+_BACKLOG = 512
+
+
+class Door:
+    """Listens at an address, and passes connections on to a port of this machine."""
+
+    def __init__(self, inner_port: int, participants: int, *, handshake: float, closing: float) -> None:
+        self._inner_port, self._handshake, self._closing = inner_port, handshake, closing
+        places = places_for_strangers(participants)
+        self._silent, self._talking = Crowd(EACH * places), Crowd(places)
+        self._guests: dict[int, _Guest] = {}
+        self._open: set[_Guest] = set()
+        self._listeners: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._empty = asyncio.Event()
+
+    def listen(self, address: str) -> int:
+        """Start to listen; returns the port."""
+        try:
+            self._listeners = _listeners(*split_address(address))
+        except OSError:
+            raise ConnectError(f"the hub cannot listen on {address}; is the port in use?") from None
+        for listener in self._listeners:
+            self._attend(listener)
+        return int(self._listeners[0].getsockname()[1])
+
+    def shut(self) -> None:
+        """Listen no longer; connections stay."""
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
+
+    async def close(self) -> None:
+        """Wait until the connections that gRPC has ended are closed, and close the others."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._closing)
+        for guest in list(self._open):
+            guest.end()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), self._closing)
+        for guest in list(self._open):
+            guest.drop()
+
+    def recognise(self, peer: str) -> None:
+        """The connection that gRPC calls ``peer`` carries a stream of a participant: it stays."""
+        if (guest := self._guests.get(_port_of(peer))) is not None:
+            guest.streams += 1
+            guest.stay()
+
+    def release(self, peer: str) -> None:
+        """A stream of a participant has ended; without another one the connection is a stranger's again."""
+        if (guest := self._guests.get(_port_of(peer))) is not None:
+            guest.streams -= 1
+            if not guest.streams:
+                self._talking.add(guest)
+                guest.hurry(self._handshake)
+
+    def talks(self, guest: _Guest) -> None:
+        """A guest has begun TLS."""
+        self._talking.add(guest)
+
+    def known(self, guest: _Guest, port: int) -> None:
+        """This guest reaches gRPC from this local port."""
+        self._guests[port] = guest
+
+    def gone(self, guest: _Guest, port: int | None) -> None:
+        """A guest's connection is closed."""
+        guest.stay()
+        self._open.discard(guest)
+        if port is not None and self._guests.get(port) is guest:
+            del self._guests[port]
+        if not self._open:
+            self._empty.set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine beside everything else."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(_AT_ONCE):
+            try:
+                connection, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # most likely no descriptor is left: look again when there may be one
+                (self._silent if self._silent else self._talking).make_room()
+                loop.remove_reader(listener)
+                loop.call_later(_PAUSE, self._attend, listener)
+                return
+            connection.setblocking(False)
+            guest = _Guest(self, neighbourhood(address[0]), self._inner_port, self._closing)
+            self._open.add(guest)
+            self._empty.clear()
+            self._silent.add(guest)
+            guest.hurry(self._handshake)
+            self.spawn(self._welcome(guest, connection))
+
+    def _attend(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def _welcome(self, guest: _Guest, connection: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(partial(_Outside, guest), connection)
+        except OSError:
+            connection.close()
+            self.gone(guest, None)
+
+
+class _Guest(Stranger):
+    """One connection from outside, and the one to gRPC that belongs to it."""
+
+    def __init__(self, door: Door, home: str, inner_port: int, closing: float) -> None:
+        super().__init__(home)
+        self.streams = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._door, self._inner_port, self._closing = door, inner_port, closing
+        self._outer: asyncio.Transport | None = None
+        self._inner: asyncio.Transport | None = None
+        self._own_port: int | None = None
+        self._said = b""
+        self._ended = False
+
+    def hurry(self, seconds: float) -> None:
+        """Close the connection after so many seconds, unless it may stay."""
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self.end)
+
+    def stay(self) -> None:
+        """Let the connection last; the guest needs no place among strangers."""
+        self.leave_crowd()
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def came(self, outer: asyncio.Transport) -> None:
+        """The connection is there."""
+        self._outer = outer
+        if self._ended:
+            outer.abort()
+
+    def says(self, data: bytes) -> None:
+        """Connect to gRPC, once all these first bytes are the greeting of a TLS client."""
+        self._said += data
+        greeted = begins_tls(self._said)
+        if self._outer is None or greeted is False:
+            self.drop()
+        elif greeted:
+            self._outer.pause_reading()
+            self._door.talks(self)
+            self._door.spawn(self._enter())
+
+    async def _enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            inner, _ = await loop.create_connection(partial(_Inside, self), LOOPBACK, self._inner_port)
+        except OSError:
+            self.drop()
+            return
+        if self._ended or self._outer is None:
+            inner.abort()
+            return
+        self._inner = inner
+        self._own_port = int(inner.get_extra_info("sockname")[1])
+        self._door.known(self, self._own_port)
+        inner.write(self._said)
+        self._said = b""
+        self._outer.resume_reading()
+
+    @property
+    def outer(self) -> asyncio.Transport | None:
+        """The connection from outside."""
+        return self._outer
+
+    @property
+    def inner(self) -> asyncio.Transport | None:
+        """The connection to gRPC, once the guest has said something."""
+        return self._inner
+
+    def end(self) -> None:
+        """Close both connections after what was passed on is sent, which may take only a short time."""
+        if self._ended:
+            return
+        self._ended = True
+        for side in (self._outer, self._inner):
+            if side is not None:
+                side.close()
+        asyncio.get_running_loop().call_later(self._closing, self.drop)
+
+    def drop(self) -> None:
+        """Close both connections now."""
+        self._ended = True
+        for side in (self._outer, self._inner):
+            if side is not None:
+                side.abort()
+
+    def left(self) -> None:
+        """The connection from outside is closed."""
+        self.end()
+        self._door.gone(self, self._own_port)
+
+
+class _Outside(asyncio.Protocol):
+    """What comes from outside goes to gRPC."""
+
+    def __init__(self, guest: _Guest) -> None:
+        self._guest = guest
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream of bytes, by the kind of socket
+        self._guest.came(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._guest.inner is None:
+            self._guest.says(data)
+        else:
+            self._guest.inner.write(data)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._guest.left()
+
+    def pause_writing(self) -> None:
+        if self._guest.inner is not None:
+            self._guest.inner.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._guest.inner is not None:
+            self._guest.inner.resume_reading()
+
+
+class _Inside(asyncio.Protocol):
+    """What comes from gRPC goes outside."""
+
+    def __init__(self, guest: _Guest) -> None:
+        self._guest = guest
+
+    def data_received(self, data: bytes) -> None:
+        if self._guest.outer is not None:
+            self._guest.outer.write(data)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._guest.end()
+
+    def pause_writing(self) -> None:
+        if self._guest.outer is not None:
+            self._guest.outer.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._guest.outer is not None:
+            self._guest.outer.resume_reading()
+
+
+def _listeners(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at all addresses of a host; a wildcard means IPv4 and IPv6."""
+    if host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # noqa: S104 - recognised, as its operator wrote it
+        with suppress(OSError):
+            both = socket.create_server(("::", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+            return [_prepared(both)]
+    found: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)):
+            at = (address[0], found[0].getsockname()[1] if found and not port else port)
+            found.append(_prepared(socket.create_server(at, family=family, backlog=_BACKLOG)))
+    except OSError:
+        for listener in found:
+            listener.close()
+        raise
+    return found
+
+
+def _prepared(listener: socket.socket) -> socket.socket:
+    listener.setblocking(False)
+    return listener
+
+
+def _port_of(peer: str) -> int:
+    """The port in gRPC's name of a connection, such as ``ipv4:127.0.0.1:4711``; 0 if there is none."""
+    port = peer.rpartition(":")[2]
+    return int(port) if port.isdigit() else 0
