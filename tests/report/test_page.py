@@ -279,9 +279,9 @@ def test_output_repeats(tmp_path, run, statement, model, evaluation):
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_model_that_was_saved_makes_the_same_page_and_one_that_is_not_fitted_has_no_result(
-    tmp_path, run, statement, model
-):
+def test_a_model_that_was_saved_makes_the_same_page_and_one_that_is_not_fitted_has_no_result(tmp_path, run, statement):
+    model = make_model()
+    model.schemas_ = {owner: Schema({name: number(0, 1) for name in held}) for owner, held in COLUMNS.items()}
     saved = Estimator.load(model.save(tmp_path / "model.json"))
     assert rendered(run, statement, saved) == rendered(run, statement, model)
     page = Page(rendered(run, statement, PCA(3, epsilon=1.0)))

@@ -67,6 +67,9 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values; arrays that were saved beside them are under ``arrays``."""
 
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together, so that it can be used."""
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Learned arrays that are too large for JSON; they are saved in a file of their own."""
         return {}
@@ -202,6 +205,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
             if set(model.schemas_) != set(model.privacy_.trust.owners):
                 raise StudyError("it is damaged: its schemas and its privacy statement speak of different parties")
             model.restore(learned)
+            model.check_restored()
         return model
 
     def __repr__(self) -> str:

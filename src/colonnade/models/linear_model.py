@@ -44,9 +44,8 @@ class LinearModel(Saved[RunTask, Result]):
         vars(self).update(vars(asked.fit(people)), label=self.label)
         return self
 
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
         if self.feature_names_in_ != self.design_.features or set(self.protection_) != set(self.schemas_):
             raise ValueError("the model and its columns do not belong together")
 

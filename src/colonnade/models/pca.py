@@ -187,9 +187,8 @@ class PCA(Saved[Task, Published]):
         self.count_ = result.count
         self.noise_std_ = task.noise_std
 
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
         names = [f"{party}.{name}" for party, schema in self.schemas_.items() for name in schema.encoded_names]
         count, width = len(self.components_), len(names)
         shapes = {"components": (count, width), "mean": (width,)}

@@ -116,9 +116,8 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         self.deviations_ = result.deviations
         self.gamma_ = result.task.gamma
 
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
         if not self.values_.shape == self.deviations_.shape == (len(self.expressions_),):
             raise ValueError("sums and expressions do not belong together")
 

@@ -87,8 +87,6 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         self.ids_ = self.scores_ = self.predictions_ = None
-        if self.recipient not in self.schemas_:
-            raise ValueError("who receives the scores takes no part")
         if learned:
             ids, scores, predictions = texts(learned["ids"]), numbers(learned["scores"]), learned["predictions"]
             if not _are_classes(predictions):
@@ -97,6 +95,11 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
             if scores.ndim != 2 or not (len(ids),) == scores.shape[:1] == found.shape:
                 raise ValueError("ids, scores and predictions do not belong together")
             self.received(ids, scores, found)
+
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
+        if self.recipient not in self.schemas_:
+            raise ValueError("who receives the scores takes no part")
 
     def summary(self) -> list[str]:
         """How many answers there are and who has them; no answer is shown."""

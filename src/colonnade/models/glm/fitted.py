@@ -259,18 +259,18 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         super().restore(learned)
-        self._check_plan()
         self.kept_, self._released = {}, None
-        if (learned["coef"] is None) is self.plan_["release"]:
-            raise ValueError("weights are there exactly if they were released")
         if learned["coef"] is not None:
             slopes, offsets = (numbers(learned[name]) for name in ("coef", "intercept"))
             self._released = slopes, offsets
             if slopes.shape != (1, len(self.feature_names_in_)) or offsets.shape != (1,):
                 raise ValueError("weights and names do not belong together")
 
-    def _check_plan(self) -> None:
+    def check_restored(self) -> None:
         """Raise an error unless the plan can be that of this model: later questions are priced by its bounds."""
+        super().check_restored()
+        if self.has_public_weights is not self.plan_["release"]:
+            raise ValueError("weights are there exactly if they were released")
         plan, others = self.plan_, set(self.schemas_) - {self.design_.owner}
         bounds = {"row_norm", "score_clip", "drift"}
         fits = plan["family"] == self.family_.name and plan["active"] == self.design_.owner
