@@ -26,7 +26,7 @@ from colonnade.privacy.events import (
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.caps import Period
 from colonnade.privacy.ledger.costs import costs, keeps
-from colonnade.privacy.ledger.sums import BLOCK, NEWEST
+from colonnade.privacy.ledger.sums import BLOCK
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
 
 DELTA = 1e-5
@@ -34,7 +34,7 @@ OWNERS = ("bank", "clinic", "shop")
 TRUST = Trust(OWNERS, OWNERS, 1)
 START = datetime(2031, 3, 1, 12, 0, tzinfo=UTC)
 ROOM = parse_budgets({"analyst": 50.0, "party": 50.0}, DELTA)
-MANY = NEWEST + 2 * BLOCK + 5
+MANY = 133
 
 
 def study(number: int, noise: int = 10**16, owners: tuple[str, ...] = OWNERS) -> SkellamRelease:

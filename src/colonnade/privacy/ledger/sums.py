@@ -25,8 +25,8 @@ from colonnade.privacy.ledger.groups import ALL_OTHERS, ANALYST, MOST_NAMED, Acr
 from colonnade.privacy.ledger.people import People, Told, as_observer
 from colonnade.privacy.observers import Adjacency, Budget, Trust
 
-BLOCK = 32
-NEWEST = 64
+BLOCK = 16
+NEWEST = 32
 """From so many entries on that are summed one by one, the oldest of them become a block."""
 _MOST_MET = 40
 """With more parties than these, pairs are told apart by their events, so everything is composed anew."""
@@ -263,17 +263,16 @@ class Sums:
 
     def first_wrong(self, entries: Sequence[Dated]) -> Range | None:
         """A row that is sealed and current and yet does not follow from the entries."""
-        for row in self._read("TRUE"):
+        rows = self._read("TRUE")
+        keys = _by_arrangement(place for row in rows for place in row.sums)
+        parts = {number: single(number, 0, 0.0, told, keys) for number, _, told in entries if told is not None}
+        for row in rows:
             first = max(row.first, 1)
-            if first < row.last and not self._is_current(row, first):
-                continue
-            keys = _by_arrangement(row.sums)
-            held = [(number, told) for number, _, told in entries if first <= number <= row.last and told is not None]
-            if first == row.last and not held:
-                continue  # it was released since
-            parts = [single(number, 0, 0.0, told, keys) for number, told in held]
-            whole = Range.joined([Range(0, 0, 0, 0.0, ""), *parts], first, row.last, "")
-            same = whole.arrangements == row.arrangements and set(whole.sums) == set(row.sums)
+            held = [parts[number] for number in range(first, row.last + 1) if number in parts]
+            if (first < row.last and not self._is_current(row, first)) or (first == row.last and not held):
+                continue  # something was released since, and this row will not be used
+            whole = Range.joined([Range(0, 0, 0, 0.0, ""), *held], first, row.last, "")
+            same = whole.arrangements == row.arrangements and set(row.sums) <= set(whole.sums)
             if not same or not all(np.allclose(row.sums[one], whole.sums[one], rtol=1e-9) for one in row.sums):
                 return row
         return None
