@@ -167,8 +167,8 @@ PAGES: dict[str, tuple[str, str, dict[str, Words]]] = {
     ),
     "ledger": (
         "Speed of a ledger",
-        "No two studies are alike; three parties, caps for ever and a period of 30 days. The median of nine "
-        "reservations in a fresh process, flushed to disk, once the cost of the study itself is known.",
+        "No two studies are alike; three parties, caps for ever and a period of 30 days. 25 reservations "
+        "in a fresh process, each flushed to disk, once the cost of the study itself is known.",
         {"ledger.py": own_rows("ledger.py")},
     ),
 }
