@@ -165,6 +165,12 @@ PAGES: dict[str, tuple[str, str, dict[str, Words]]] = {
         "the peer does, is said in [the list of benchmarks](../README.md). Epsilon 1, delta 0.01.",
         {"exchange.py": own_rows("exchange.py")},
     ),
+    "ledger": (
+        "Speed of a ledger",
+        "No two studies are alike; three parties, caps for ever and a period of 30 days. 25 reservations "
+        "in a fresh process, each flushed to disk, once the cost of the study itself is known.",
+        {"ledger.py": own_rows("ledger.py")},
+    ),
 }
 
 

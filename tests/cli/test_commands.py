@@ -21,7 +21,7 @@ from colonnade.errors import (
     SchemaError,
     StudyError,
 )
-from colonnade.privacy import Ledger, Observer
+from colonnade.privacy import Ledger, Observer, SkellamRelease, Trust
 from colonnade.study import Study
 from colonnade.tables import Schema, population
 
@@ -253,6 +253,26 @@ def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, stu
     assert month["spent"] == facts["totals"]["analyst"] == ledger.spent(Observer.analyst(), 1e-5)
     assert 0 <= 2.0 - month["spent"] - month["left"] <= 1e-4
     colonnade("ledger", "show", ledger.path, "--days", 0, code=PrivacyError.exit_code)
+
+
+def test_of_many_rows_the_largest_are_listed_and_all_others_at_the_end(colonnade, tmp_path):
+    book = Ledger(tmp_path / "book.sqlite", owner="me")
+    for number in range(20):
+        bank = f"bank{number}"
+        event = SkellamRelease("m", (("me", 10**13 + number * 10**11),), 4, 10**6, 10**12, 2 * 10**6, 2 * 10**12, 1e-30,
+                               "t", audience=(bank,), about=("me",))  # fmt: skip
+        keys = {name: f"sha256:{name}" for name in ("me", bank, "coordinator")}
+        book.reserve(bank, "d" * 64, [event], Trust(("me", bank), (), 0), [], (), keys)
+    text = colonnade("ledger", "show", book.path)
+    rows = text[text.index("learned in all") :].splitlines()
+    assert len(rows) < 40
+    assert "bank0+bank1 " in text
+    assert "more pairs, none above 1." in text
+    assert rows[-3].split()[:3] == ["others,", "all", "together"]
+    totals = colonnade("ledger", "show", book.path, "--json")["totals"]
+    assert totals["others"] == max(totals.values()) == book.spent(Observer.others(), 1e-5)
+    assert totals["bank0+bank1"] == book.spent(Observer.parse("bank0+bank1"), 1e-5)
+    assert len(totals) > 190
 
 
 def test_a_head_noted_earlier_must_still_be_there(colonnade, ledger):

@@ -238,6 +238,21 @@ def test_thirty_parties_get_one_row_for_each_figure(ledger: Ledger) -> None:
     play(ledger, "another", caps)
 
 
+def test_a_ledger_of_before_is_shown_by_these_rules_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "earlier.sqlite"
+    path.write_bytes((Path(__file__).parents[1] / "fixtures" / "ledger" / "earlier-ledger.db").read_bytes())
+    before = path.read_bytes()
+    shown = Ledger(path).totals(DELTA)
+    assert {"analyst", "coordinator", "bank", "shop", "clinic", "bank+shop", "others"} <= set(shown)
+    assert shown["others"] >= max(total for who, total in shown.items() if who != "others")
+    assert 0 < Ledger(path, owner="shop").totals(DELTA)["others"] <= shown["others"]
+    assert path.read_bytes() == before
+    head = Ledger(path).head
+    play(Ledger(path, owner="me"), "bank")
+    Ledger(path).verify(head)
+    assert Ledger(path).entries()[0].people == People()
+
+
 # --- what holds for every history
 
 NAMES = ("bank", "clinic", "insurer", "shop")

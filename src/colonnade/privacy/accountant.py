@@ -93,9 +93,9 @@ def routes(views: Sequence[View]) -> Iterator[Route]:
         if seen[0].adjacency is Adjacency.ADD_REMOVE:
             yield from _direct(seen)
         else:
-            for route in _direct([_single(view) for view in seen]):
+            for route in _direct([single(view) for view in seen]):
                 theorem = f"{route.theorem}, replacing-and-groups"
-                yield Route(f"{route.name}, twice", theorem, _Twice(route.profile), route.quick)
+                yield Route(f"{route.name}, twice", theorem, Twice(route.profile), route.quick)
         # Whoever knows the coins knows more, so what holds against them holds against this observer.
         seen = [replace(view, coins_known=True) for view in seen]
     yield from _direct(seen)
@@ -108,7 +108,7 @@ def _direct(views: Sequence[View]) -> Iterator[Route]:
     secret = any(view.secret_batch for view in views)
     if all(view.kind == PURE for view in views):  # being in fewer batches only costs less
         added = math.fsum(view.pure * view.times for view in views)
-        yield Route("pure", "pure-epsilon", _Shifted(_Pure(added), 0.0, sampler=sampler))
+        yield Route("pure", "pure-epsilon", Shifted(Pure(added), 0.0, sampler=sampler))
     yield from _renyi(views, sampler, secret)
     near = closeness(noisy)
     if not near or any(view.kind == PURE and view.rate < 1 for view in views):
@@ -119,11 +119,11 @@ def _direct(views: Sequence[View]) -> Iterator[Route]:
         coins = any(rate < 1 for _, _, rate in squares)
         name = "gaussian transfer" + (", averaged over known coins" if coins else "")
         theorem = "gaussian-transfer" + (", known-coins" if coins else "") + (", pure-epsilon" if pure else "")
-        yield Route(name, theorem, _Shifted(GaussianMixture(squares), added, near, sampler))
+        yield Route(name, theorem, Shifted(GaussianMixture(squares), added, near, sampler))
     if secret or len(pure) > 1 or sum(view.times for view in pure) > 1 or (pure and noisy):
         rounds = list(_rounds(views))
         theorem = "gaussian-transfer, privacy-loss-distributions" if noisy else "privacy-loss-distributions"
-        yield Route(LossDistribution.name, theorem, _Shifted(LossDistribution(rounds), 0.0, near, sampler), quick=False)
+        yield Route(LossDistribution.name, theorem, Shifted(LossDistribution(rounds), 0.0, near, sampler), quick=False)
 
 
 def _renyi(views: Sequence[View], sampler: float, secret: bool) -> Iterator[Route]:
@@ -137,11 +137,11 @@ def _renyi(views: Sequence[View], sampler: float, secret: bool) -> Iterator[Rout
     cited += ["poisson-sampling"] if secret else []
     known = [view for view in views if view.rate < 1 and view.coins_known]
     cited += ["known-coins"] if known else []
-    yield Route(Renyi.name, ", ".join(cited), _Shifted(Renyi(views), 0.0, sampler=sampler))
+    yield Route(Renyi.name, ", ".join(cited), Shifted(Renyi(views), 0.0, sampler=sampler))
     if len(known) == 1 and not secret:
         others = [view for view in views if view is not known[0]]
         mixed = RenyiMixture(known[0], others)
-        yield Route(RenyiMixture.name, ", ".join(cited), _Shifted(mixed, 0.0, sampler=sampler))
+        yield Route(RenyiMixture.name, ", ".join(cited), Shifted(mixed, 0.0, sampler=sampler))
 
 
 def _rounds(views: Sequence[View]) -> Iterator[Rounds]:
@@ -157,7 +157,7 @@ def _rounds(views: Sequence[View]) -> Iterator[Rounds]:
     yield from rounds_of(parts)
 
 
-def _single(view: View) -> View:
+def single(view: View) -> View:
     """The same view when a person is added or removed instead of replaced."""
     return replace(
         view,
@@ -172,22 +172,24 @@ def _single(view: View) -> View:
 
 
 @dataclass(frozen=True)
-class _Pure:
+class Pure:
     """The profile of binary randomised response of epsilon ``total``, which no pure mechanism exceeds."""
 
     total: float
 
     def epsilon(self, delta: float) -> float:
+        """The least epsilon at ``delta``."""
         left = delta * (1 + math.exp(-self.total)) * (1 - HAIR)
         return max(0.0, self.total * (1 + HAIR) + math.log1p(-left)) if left < 1 else 0.0
 
     def deltas(self, epsilons: Array) -> Array:
+        """Delta at each epsilon."""
         above = -np.expm1(np.minimum(epsilons - self.total * (1 + HAIR), 0.0))
         return np.asarray(above / (1 + math.exp(-self.total)) * (1 + HAIR))
 
 
 @dataclass(frozen=True)
-class _Shifted:
+class Shifted:
     """A profile plus a pure epsilon, corrected by Theorem T and by the sampler's distance from its law.
 
     If each law changes by a distance t, then P(E) <= e^eps Q(E) + delta + t (1 + e^eps). Theorem T adds
@@ -200,6 +202,7 @@ class _Shifted:
     sampler: float = 0.0
 
     def epsilon(self, delta: float) -> float:
+        """The least epsilon at ``delta``."""
         found = math.inf
         for near in self.near:
             found = min(found, self._epsilon(delta, near))
@@ -209,6 +212,7 @@ class _Shifted:
         return found
 
     def deltas(self, epsilons: Array) -> Array:
+        """Delta at each epsilon."""
         top = math.exp(min(float(np.max(epsilons, initial=0.0)), _LARGEST_EXPONENT))
         return self._deltas(epsilons, min(self.near, key=lambda near: near.close + near.outside * top))
 
@@ -231,18 +235,21 @@ class _Shifted:
 
 
 @dataclass(frozen=True)
-class _Twice:
+class Twice:
     """Replacing one person by removing it and adding another: delta_R(2 eps) <= (1 + e^eps) delta(eps)."""
 
     inner: Profile
 
     def epsilon(self, delta: float) -> float:
+        """The least epsilon at ``delta``."""
+
         def left(guess: float) -> float:
             return delta / (1 + math.exp(guess)) if guess < _LARGEST_EXPONENT else 0.0
 
         return 2 * _least(self.inner.epsilon, left)
 
     def deltas(self, epsilons: Array) -> Array:
+        """Delta at each epsilon."""
         half = np.minimum(epsilons / 2, _LARGEST_EXPONENT)
         found = (1 + np.exp(half)) * self.inner.deltas(half) * (1 + HAIR)
         return np.where(epsilons / 2 < _LARGEST_EXPONENT, np.minimum(found, 1.0), 1.0)

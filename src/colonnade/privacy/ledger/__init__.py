@@ -35,8 +35,10 @@ from colonnade.privacy.ledger.file import (
     rows,
     states_of,
     texts_only,
+    times,
 )
 from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told
+from colonnade.privacy.ledger.sums import Dated, Kept, Sums
 from colonnade.privacy.observers import COORDINATOR, Budget, Observer, Trust
 
 
@@ -117,11 +119,14 @@ class Ledger:
         told = Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
         with self._file.writing() as base:
             now = self._clock()
-            self._file.check_chain(base)
-            _refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
+            sums, kept = self._check(base, study, told, caps, periods, now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
             number = add(base, study, digest, at, written, trust.to_json(), told.people.to_json())
+            if kept.complete:
+                sums.add(number, now, told, kept.needed)
+            else:
+                sums.rebuild(_told(base), caps, periods, self._owner)
         return Entry(number, study, digest, at, "reserved", told.events, trust, told.people)
 
     def check(
@@ -136,9 +141,30 @@ class Ledger:
         """Refuse what :meth:`reserve` would refuse now, and write nothing."""
         told = Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
         with self._file.reading() as base:
-            now = self._clock()
+            self._check(base, study, told, caps, periods, self._clock())
+
+    def _check(
+        self,
+        base: sqlite3.Connection,
+        study: str,
+        told: Told,
+        caps: Sequence[Budget],
+        periods: Sequence[Period],
+        now: datetime,
+    ) -> tuple[Sums, Kept]:
+        """Raise an error if a study does not keep every cap: by sums of before, or if they do not show it, by all."""
+        if not told.events:
+            raise LedgerError(f"study {study!r} asks for a reservation without any event")
+        check_sources(told.events)
+        sums = Sums(base)
+        kept = sums.ask(told, caps, periods, self._owner, now)
+        if kept.surely and sums.older is not None:
+            self._file.check_chain_after(base, sums.change, sums.end)
+        else:
             self._file.check_chain(base)
+        if not kept.surely:
             _refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
+        return sums, kept
 
     def mark_sent(self, entry: Entry) -> Entry:
         """Call before the first share leaves; from here on the entry can never be released."""
@@ -214,7 +240,12 @@ class Ledger:
         With ``head``, a hash noted earlier, also that the ledger still holds everything up to there.
         """
         self._file.verify(head)
-        self.entries()
+        with self._file.reading() as base:
+            wrong = Sums(base).first_wrong(_told(base))
+        if wrong is not None:
+            raise LedgerError(
+                f"{self.path} was altered: the sums up to entry {wrong.last} do not follow from it; restore a copy"
+            )
 
     def _advance(self, entry: Entry, state: str) -> Entry:
         with self._file.writing() as base:
@@ -258,6 +289,7 @@ def check_without_ledger(
 ) -> None:
     """Refuse what a party without a ledger would refuse; no ledger is made."""
     told = Told(tuple(events), trust, People.of(owner, keys or {}, trust))
+    check_sources(told.events)
     _refuse(study, told, caps, periods, [], owner, datetime.now(UTC))
 
 
@@ -270,26 +302,31 @@ def _refuse(
     owner: str,
     now: datetime,
 ) -> None:
-    if not told.events:
-        raise LedgerError(f"study {study!r} asks for a reservation without any event")
-    check_sources(told.events)
     if problems := limits.refusals(caps, periods, stored, told, owner, now):
         raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
 
 
 def _read_dates(entries: Sequence[Entry]) -> list[tuple[datetime, bool]]:
-    found = []
-    for entry in entries:
-        try:
-            found.append((datetime.fromisoformat(entry.created).astimezone(UTC), entry.state == "released"))
-        except (ValueError, TypeError, OverflowError) as error:
-            raise LedgerError(f"entry {entry.id} of the ledger has no readable time") from error
-    return found
+    return [_read_date(entry.id, entry.created, entry.state == "released") for entry in entries]
+
+
+def _read_date(number: int, created: str, released: bool) -> tuple[datetime, bool]:
+    try:
+        return datetime.fromisoformat(created).astimezone(UTC), released
+    except (ValueError, TypeError, OverflowError) as error:
+        raise LedgerError(f"entry {number} of the ledger has no readable time") from error
 
 
 def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
-    late, after = limits.ahead(_read_dates(_entries(base)), now)
+    late, after = limits.ahead([_read_date(*row) for row in times(base)], now)
     return late and after is None
+
+
+def _told(base: sqlite3.Connection) -> list[Dated]:
+    """Every entry with its time and, if it counts, what it told."""
+    entries = _entries(base)
+    dated = zip(_read_dates(entries), entries, strict=True)
+    return [(entry.id, when, None if released else entry.told) for (when, released), entry in dated]
 
 
 def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, Entry]]:

@@ -55,7 +55,9 @@ class Left:
 
 
 @dataclass(frozen=True)
-class _Limit:
+class Limit:
+    """A cap, for ever or within so many days."""
+
     cap: Budget
     days: float | None
 
@@ -111,7 +113,7 @@ def spent(
 ) -> float:
     """What an observer has learned in all, or from what was reserved in the last days."""
     sight = Sight([spending.told for spending in stored], owner)
-    counted = _Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
+    counted = Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
     return sight.total(sight.named(observer), delta, counted).epsilon
 
 
@@ -120,7 +122,7 @@ def totals(
 ) -> dict[str, accountant.Bound]:
     """What everybody who has a row has learned, alone and in groups within the thresholds."""
     sight = Sight([spending.told for spending in stored], owner)
-    counted = _Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
+    counted = Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
     return {who.label: sight.total(who, delta, counted) for who in sight.standard()}
 
 
@@ -141,7 +143,7 @@ def refusals(
     """One sentence for each observer whose cap the new study would exceed, the one furthest over first."""
     sight, last = Sight([*(spending.told for spending in stored), new], owner), len(stored)
     found: dict[str, float] = {}
-    for limit in _limits(caps, periods):
+    for limit in limits(caps, periods):
         before = limit.counted(stored, now)
         for who in sight.capped(limit.cap):
             if who.tokens is not None and all(seen.empty for seen in sight.views(last, who)):
@@ -161,7 +163,7 @@ def remainders(
     """What every cap leaves, observer by observer."""
     sight = Sight([spending.told for spending in stored], owner)
     found: dict[Left, None] = {}
-    for limit in _limits(caps, periods):
+    for limit in limits(caps, periods):
         cap, counted = limit.cap, limit.counted(stored, now)
         for who in sight.capped(cap) if stored or cap.named else ():
             figure = sight.total(who, cap.delta, counted).epsilon
@@ -179,15 +181,16 @@ def with_others(caps: Sequence[Budget]) -> tuple[Budget, ...]:
     return (*caps, Budget(OTHERS, largest.epsilon, largest.delta))
 
 
-def _limits(caps: Sequence[Budget], periods: Sequence[Period]) -> Iterator[_Limit]:
-    yield from (_Limit(cap, None) for cap in with_others(caps))
+def limits(caps: Sequence[Budget], periods: Sequence[Period]) -> Iterator[Limit]:
+    """Every cap that is checked, with that of all others together."""
+    yield from (Limit(cap, None) for cap in with_others(caps))
     for period in periods:
         # A period slows spending; what all others learn for ever is capped above, so only `everyone` implies them here.
         whole = any(cap.selector == EVERYONE for cap in period.budgets)
-        yield from (_Limit(cap, period.days) for cap in (with_others(period.budgets) if whole else period.budgets))
+        yield from (Limit(cap, period.days) for cap in (with_others(period.budgets) if whole else period.budgets))
 
 
-def _sentence(limit: _Limit, sight: Sight, before: Sequence[int], who: Across, why: Sequence[str]) -> str:
+def _sentence(limit: Limit, sight: Sight, before: Sequence[int], who: Across, why: Sequence[str]) -> str:
     cap, last = limit.cap, len(sight.studies) - 1
     spent, alone = (sight.total(who, cap.delta, counted).epsilon for counted in (before, [last]))
     left = Left(who.label, cap.epsilon, cap.delta, limit.days, spent).left
@@ -200,7 +203,7 @@ def _sentence(limit: _Limit, sight: Sight, before: Sequence[int], who: Across, w
     return f"{text}{span} at delta {cap.delta:g}" + (f" ({'; '.join(reasons)})" if reasons else "")
 
 
-def _patience(limit: _Limit, sight: Sight, stored: Sequence[Spending], before: Sequence[int], who: Across) -> str:
+def _patience(limit: Limit, sight: Sight, stored: Sequence[Spending], before: Sequence[int], who: Across) -> str:
     """A text that says when enough of a period's spending is too old to count, so that the new events fit."""
     last = len(sight.studies) - 1
 

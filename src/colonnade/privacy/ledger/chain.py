@@ -54,17 +54,16 @@ def hashed(line: str) -> str:
     return hashlib.sha256(line.encode()).hexdigest()
 
 
-def lines(changes: Iterable[Change]) -> Iterator[tuple[Change, str]]:
+def lines(changes: Iterable[Change], previous: str = GENESIS) -> Iterator[tuple[Change, str]]:
     """Every change with its line; each names the hash that is *stored* for the one before."""
-    previous = GENESIS
     for change in changes:
         yield change, change.line(previous)
         previous = change.hash or ""
 
 
-def first_break(changes: Iterable[Change]) -> Change | None:
-    """The first change whose stored hash is not that of its line."""
-    return next((change for change, line in lines(changes) if change.hash != hashed(line)), None)
+def first_break(changes: Iterable[Change], previous: str = GENESIS) -> Change | None:
+    """The first change whose stored hash is not that of its line; ``previous`` is the hash before the first of them."""
+    return next((change for change, line in lines(changes, previous) if change.hash != hashed(line)), None)
 
 
 def check_head(head: str, known: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -48,20 +48,30 @@ CREATE TABLE people (entry INTEGER PRIMARY KEY REFERENCES entries (id), known TE
 CREATE TRIGGER people_stay BEFORE UPDATE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER people_last BEFORE DELETE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 """
-_BY_VERSION = {_UNCHAINED: _ENTRIES, _WITHOUT_KEYS: _ENTRIES + _CHAIN, SCHEMA_VERSION: _ENTRIES + _CHAIN + _PEOPLE}
+_SUMS = """
+CREATE TABLE sums (
+    first INTEGER NOT NULL, last INTEGER NOT NULL, content TEXT NOT NULL, seal TEXT NOT NULL,
+    PRIMARY KEY (first, last));
+"""
+_BY_VERSION = {
+    _UNCHAINED: _ENTRIES,
+    _WITHOUT_KEYS: _ENTRIES + _CHAIN,
+    SCHEMA_VERSION: _ENTRIES + _CHAIN + _PEOPLE + _SUMS,
+}
 """The whole schema of each version of the file."""
 _HISTORY = (
     "SELECT c.id, c.entry, c.state, c.at, {hash}, e.study, e.digest, e.created, e.events, e.trust, {people} "
-    "FROM changes c LEFT JOIN entries e ON e.id = c.entry {rest} ORDER BY c.id"
+    "FROM changes c LEFT JOIN entries e ON e.id = c.entry {rest} {which} ORDER BY c.id"
 )
 _HASHES = "LEFT JOIN chain h ON h.change = c.id"
 _KEYS = "LEFT JOIN people p ON p.entry = c.entry"
 _HISTORIES = {
-    _UNCHAINED: _HISTORY.format(hash="NULL", people="NULL", rest=""),
-    _WITHOUT_KEYS: _HISTORY.format(hash="h.hash", people="NULL", rest=_HASHES),
-    SCHEMA_VERSION: _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}"),
+    _UNCHAINED: _HISTORY.format(hash="NULL", people="NULL", rest="", which=""),
+    _WITHOUT_KEYS: _HISTORY.format(hash="h.hash", people="NULL", rest=_HASHES, which=""),
+    SCHEMA_VERSION: _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which=""),
 }
-_ONE = _HISTORY.format(hash="NULL", people="p.known", rest=f"{_KEYS} WHERE c.id = ?")
+_ONE = _HISTORY.format(hash="NULL", people="p.known", rest=_KEYS, which="WHERE c.id = ?")
+_LATER = _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which="WHERE c.id > ?")
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 
@@ -155,13 +165,28 @@ class LedgerFile:
     def check_chain(self, base: sqlite3.Connection) -> None:
         """Refuse a file that holds more or less than the tables and guards of ours, or whose chain is broken."""
         self.check_guards(base)
-        broken = first_break(changes(base))
+        self._check_lines(changes(base), GENESIS)
+        self._check_lone(base, 0)
+
+    def check_chain_after(self, base: sqlite3.Connection, change: int, entry: int) -> None:
+        """The same, but of the chain only what follows a change, and of the entries only those that follow an entry."""
+        self.check_guards(base)
+        found = base.execute("SELECT hash FROM chain WHERE change = ?", (change,)).fetchone()
+        self._check_lines((Change(*row) for row in base.execute(_LATER, (change,))), found[0] if found else GENESIS)
+        self._check_lone(base, entry)
+
+    def _check_lines(self, history: Iterable[Change], previous: str) -> None:
+        broken = first_break(history, previous)
         if broken is not None:
             raise LedgerError(
                 f"{self.path} was altered: the chain breaks at entry {broken.entry} ({broken.state}); restore a copy"
             )
+
+    def _check_lone(self, base: sqlite3.Connection, after: int) -> None:
         lone = base.execute(
-            "SELECT min(id) FROM entries WHERE id NOT IN (SELECT entry FROM changes WHERE state = 'reserved')"
+            "SELECT min(id) FROM entries WHERE (id > ? OR id < 1) AND id NOT IN "
+            "(SELECT entry FROM changes WHERE state = 'reserved' AND (entry > ? OR entry < 1))",
+            (after, after),
         ).fetchone()[0]
         if lone is not None:
             raise LedgerError(f"{self.path} was altered: entry {lone} was never reserved; restore a copy")
@@ -269,6 +294,18 @@ def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
     state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
     columns = f"e.id, e.study, e.digest, e.created, e.events, e.trust, {state}, {known}"
     return base.execute(f"SELECT {columns} FROM entries e ORDER BY e.id").fetchall()  # noqa: S608 - fixed words
+
+
+def times(base: sqlite3.Connection, after: int = 0) -> list[tuple[int, str, bool]]:
+    """Every entry that follows one: its number, its time, and whether it was released."""
+    return [
+        (number, created, state is not None)
+        for number, created, state in base.execute(
+            "SELECT e.id, e.created, c.state FROM entries e "
+            "LEFT JOIN changes c ON c.entry = e.id AND c.state = 'released' WHERE e.id > ? ORDER BY e.id",
+            (after,),
+        )
+    ]
 
 
 def states_of(base: sqlite3.Connection, entry: int) -> list[str]:

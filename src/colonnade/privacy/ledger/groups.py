@@ -39,8 +39,9 @@ ALL_OTHERS = Across(OTHERS, frozenset(), held=True, others=True)
 class Sight:
     """What observers see of each study of a ledger."""
 
-    def __init__(self, studies: Sequence[Told], owner: str = "") -> None:
+    def __init__(self, studies: Sequence[Told], owner: str = "", most_named: int = MOST_NAMED) -> None:
         self.everybody = Everybody(studies, owner)
+        self._most_named = most_named
         self.studies = self.everybody.studies
         self._seen: dict[Hashable, tuple[View, ...]] = {}
 
@@ -70,7 +71,7 @@ class Sight:
         told, names = self.studies[number], self.local(number, who)
         key = (number, names, who.held, who.others, relation)
         if key not in self._seen:
-            self._seen[key] = tuple(_views(told, names, who, relation))
+            self._seen[key] = tuple(seen_by(told, names, who, relation))
         return self._seen[key]
 
     def local(self, number: int, who: Across) -> frozenset[str] | None:
@@ -118,7 +119,7 @@ class Sight:
         )
 
     def _one_of_each_kind(self, some: Sequence[Somebody]) -> Sequence[Somebody]:
-        if len(some) <= MOST_NAMED + 1:  # and the coordinator
+        if len(some) <= self._most_named + 1:  # and the coordinator
             return some
         return list({self._news(who): who for who in reversed(some)}.values())[::-1]
 
@@ -142,7 +143,7 @@ class Sight:
     def _pairs(self) -> Iterator[Across]:
         """Each two of the others, if one of them takes part in some study in which both stay within the threshold."""
         others = [who for who in self.everybody.somebodies if not self.everybody.is_own(who)]
-        few = len(others) <= MOST_NAMED + 1
+        few = len(others) <= self._most_named + 1
         pairs = map(self.group, combinations(others, 2)) if few else self._unlike_pairs(others)
         yield from (pair for pair in pairs if self._is_within_somewhere(pair))
 
@@ -180,7 +181,8 @@ class Sight:
         return False
 
 
-def _views(told: Told, names: frozenset[str] | None, who: Across, relation: Adjacency) -> Iterator[View]:
+def seen_by(told: Told, names: frozenset[str] | None, who: Across, relation: Adjacency) -> Iterator[View]:
+    """Each event of a study as those of its participants see it; ``None`` is the analyst."""
     if names is None:
         yield from (view(event, Observer.analyst(), told.trust, relation) for event in told.events)
         return

@@ -60,7 +60,7 @@ def closeness(views: Sequence[View]) -> tuple[Closeness, ...]:
     """All noisy numbers of all views together, for each reach at which the noise is near enough to a Gaussian."""
     found = []
     for z in REACHES:
-        parts = [_closeness(view, z) for view in views]
+        parts = [closeness_of(view, z) for view in views]
         total = Closeness(math.fsum(one.close for one in parts), math.fsum(one.outside for one in parts))
         if total.close <= MOST_CLOSENESS:
             found.append(total)
@@ -73,7 +73,8 @@ def _variance(view: View) -> Fraction:
     return 2 * view.noise if view.kind == SkellamRelease.kind else view.noise
 
 
-def _closeness(view: View, z: float) -> Closeness:
+def closeness_of(view: View, z: float) -> Closeness:
+    """What Theorem T adds for all noisy numbers of one view, compared within ``z`` deviations."""
     if view.kind in (GaussianRelease.kind, PURE):
         return Closeness()
     variance = _variance(view)

@@ -1,0 +1,312 @@
+"""Sums of what was composed before: quick, never too small, and never trusted where they do not fit the entries."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from colonnade.errors import BudgetError, LedgerError
+from colonnade.privacy import accountant, ledger as book
+from colonnade.privacy.events import (
+    DiscreteGaussianRelease,
+    DiscreteLaplaceRelease,
+    Event,
+    PoissonSampled,
+    RandomisedResponse,
+    Repeated,
+    SkellamRelease,
+    view,
+)
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.ledger.caps import Period
+from colonnade.privacy.ledger.costs import costs, keeps
+from colonnade.privacy.ledger.sums import BLOCK
+from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
+
+DELTA = 1e-5
+OWNERS = ("bank", "clinic", "shop")
+TRUST = Trust(OWNERS, OWNERS, 1)
+START = datetime(2031, 3, 1, 12, 0, tzinfo=UTC)
+ROOM = parse_budgets({"analyst": 50.0, "party": 50.0}, DELTA)
+MANY = 133
+
+
+def study(number: int, noise: int = 10**16, owners: tuple[str, ...] = OWNERS) -> SkellamRelease:
+    """No two of these are equal."""
+    shares = tuple((owner, Fraction(noise + number)) for owner in owners)
+    return SkellamRelease("moments", shares, 9, 10**6, 10**12, 2 * 10**6, 2 * 10**12, 1e-30, "t")
+
+
+class Wall:
+    """A clock that goes on by a day with every look."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(days=1)
+        return self.now
+
+
+def keys(*names: str) -> dict[str, str]:
+    return {name: f"sha256:{name}" for name in (*names, "coordinator")}
+
+
+def reserve(ledger: Ledger, number: int, caps=ROOM, periods=(), trust: Trust = TRUST) -> book.Entry:
+    event = study(number, owners=trust.owners)
+    return ledger.reserve(f"s{number}", "", [event], trust, caps, periods, keys(*trust.owners))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A ledger with three blocks, and entries that were released early and late."""
+    path = tmp_path_factory.mktemp("ledgers") / "l.sqlite"
+    ledger = Ledger(path, owner="bank", clock=Wall())
+    for number in range(MANY):
+        entry = reserve(ledger, number)
+        if number % 20 == 3:
+            ledger.release(entry)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def ledger(filled: bytes, tmp_path: Path) -> Ledger:
+    path = tmp_path / "l.sqlite"
+    path.write_bytes(filled)
+    wall = Wall()
+    wall.now = START + timedelta(days=MANY + MANY // 20 + 2)
+    return Ledger(path, owner="bank", clock=wall)
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every event that the ledger reads back from its file."""
+    seen: list[object] = []
+    real = book.from_dict
+
+    def counted(value: object) -> Event:
+        seen.append(value)
+        return real(value)
+
+    monkeypatch.setattr(book, "from_dict", counted)
+    return seen
+
+
+def altered(path: Path, *statements: str) -> None:
+    """Change the file, and put its guards back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as base:
+        guards = base.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        for name, _ in guards:
+            base.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            assert base.execute(statement).rowcount != 0, statement
+        for _, sql in guards:
+            base.execute(sql)
+
+
+def figures(ledger: Ledger) -> dict[str, float]:
+    return {who: ledger.spent(Observer.parse(who), DELTA) for who in ("analyst", "shop", "others")}
+
+
+def test_a_reservation_reads_no_event_of_before(ledger: Ledger, parsed: list[object]) -> None:
+    month = Period(30, parse_budgets({"analyst": 9.0}, DELTA))
+    for number in range(MANY, MANY + BLOCK + 2):  # over the making of a block
+        reserve(ledger, number, periods=[month])
+        ledger.check("s", [study(number)], TRUST, ROOM, [month], keys(*OWNERS))
+    assert parsed == []
+    ledger.verify()
+    assert len(parsed) >= MANY
+
+
+def test_sums_and_everything_composed_anew_agree_on_where_a_cap_ends(ledger: Ledger) -> None:
+    """Just above what is spent after the next study it is accepted, just below it is refused; so without sums."""
+    new = study(MANY)
+    probe = Ledger(ledger.path, owner="bank")
+    probe.release(probe.reserve("probe", "", [new], TRUST, [], (), keys(*OWNERS)))
+    for who in ("analyst", "shop", "others", "coordinator"):
+        with closing(sqlite3.connect(ledger.path)) as base:
+            events = [e for e in probe.entries() if e.state != "released"]
+            assert base.execute("SELECT count(*) FROM sums WHERE first = 0").fetchone() == (1,)
+        sight = book.limits.Sight([*(e.told for e in events), book.Told((new,), TRUST, events[0].people)], "bank")
+        after = sight.total(sight.named(Observer.parse(who)), DELTA).epsilon
+        others = Budget("others", 1000.0, DELTA)
+        ledger.check("s", [new], TRUST, [Budget(who, after * 1.00001, DELTA), *([others] * (who != "others"))], (),
+                     keys(*OWNERS))  # fmt: skip
+        with pytest.raises(BudgetError, match=who):
+            ledger.check("s", [new], TRUST, [Budget(who, after * 0.9999, DELTA), others], (), keys(*OWNERS))
+
+
+def test_a_release_of_an_old_entry_is_given_back_and_counted_again_is_not(ledger: Ledger, parsed: list[object]) -> None:
+    old = ledger.entries()[1]
+    parsed.clear()
+    ledger.release(old)
+    reserve(ledger, MANY)
+    assert parsed, "a sum that counts a released entry is made anew"
+    parsed.clear()
+    reserve(ledger, MANY + 1)
+    assert parsed == []
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE sums SET content = replace(content, 'AA', 'AB') WHERE first = 0",
+        "UPDATE sums SET content = 'nonsense' WHERE first = 0",
+        "UPDATE sums SET content = '{}' WHERE first = last",
+        "UPDATE sums SET seal = '' WHERE first = 0",
+        "UPDATE sums SET last = last - 1 WHERE first = 0",
+        "DELETE FROM sums WHERE first = last AND last % 2 = 0",
+        "DELETE FROM sums WHERE first = 0",
+        "DELETE FROM sums",
+        "UPDATE sums SET content = (SELECT content FROM sums s WHERE s.first = 1 AND s.last > 1) WHERE first = 0",
+        "UPDATE sums SET content = CAST(content AS BLOB)",
+    ],
+)
+def test_sums_that_were_altered_are_made_anew(ledger: Ledger, statement: str, parsed: list[object]) -> None:
+    before = figures(ledger)
+    tight = [Budget("analyst", before["analyst"], DELTA), Budget("others", before["others"], DELTA)]
+    altered(ledger.path, statement)
+    with pytest.raises(BudgetError, match="analyst: spent"):
+        reserve(ledger, MANY, tight)
+    parsed.clear()
+    reserve(ledger, MANY)
+    assert parsed
+    parsed.clear()
+    reserve(ledger, MANY + 1)
+    assert parsed == []
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO changes (id, entry, at, state) VALUES (-1, 2, '2020-01-01', 'released')",
+        "UPDATE changes SET state = 'released' WHERE entry = 2",
+        "DELETE FROM changes WHERE state = 'released' AND entry < 30",
+        "UPDATE chain SET hash = upper(hash) WHERE change > 100",
+        "UPDATE changes SET at = 'x' WHERE entry = 120",
+        "UPDATE entries SET events = '[]' WHERE id = 120",
+        "DELETE FROM entries WHERE id = 120",
+    ],
+)
+def test_what_could_lower_a_count_or_lies_at_the_end_is_refused_at_a_reservation(
+    ledger: Ledger, statement: str
+) -> None:
+    altered(ledger.path, statement)
+    with pytest.raises(LedgerError):
+        reserve(ledger, MANY)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE entries SET events = '[]' WHERE id = 2", "UPDATE entries SET digest = 'x' WHERE id = 2",
+     "UPDATE people SET known = '{}' WHERE entry = 2", "DELETE FROM entries WHERE id = 2"],
+)  # fmt: skip
+def test_what_was_summed_before_it_was_altered_stays_counted_and_shows(ledger: Ledger, statement: str) -> None:
+    before = figures(ledger)
+    altered(ledger.path, statement)
+    tight = [Budget("analyst", before["analyst"], DELTA), Budget("others", 1000.0, DELTA)]
+    with pytest.raises((BudgetError, LedgerError)):
+        reserve(ledger, MANY, tight)
+    with pytest.raises(LedgerError):
+        ledger.verify()
+
+
+def test_sums_that_were_sealed_anew_show(ledger: Ledger) -> None:
+    from colonnade.privacy.ledger.sums import Sums
+
+    with ledger._file.writing() as base:
+        sums = Sums(base)
+        assert sums.older is not None
+        sums.older.sums = {place: numbers * 0.5 for place, numbers in sums.older.sums.items()}
+        sums._write(sums.older)
+    with pytest.raises(LedgerError, match=r"the sums up to entry \d+ do not follow"):
+        ledger.verify()
+
+
+def test_a_new_party_and_a_new_cap_are_summed_from_the_entries_once(ledger: Ledger, parsed: list[object]) -> None:
+    reserve(ledger, MANY, trust=Trust(("bank", "insurer"), ("bank", "insurer", "coordinator"), 1))
+    assert parsed == [], "who was never met sees of the past what an outsider sees"
+    caps = parse_budgets(50.0, DELTA)
+    reserve(ledger, MANY + 1, caps)
+    assert parsed
+    parsed.clear()
+    reserve(ledger, MANY + 2, caps)
+    reserve(ledger, MANY + 3)
+    assert parsed == []
+    ledger.verify()
+
+
+def test_a_period_counts_only_its_days_also_by_sums(ledger: Ledger, parsed: list[object]) -> None:
+    ledger = Ledger(ledger.path, owner="bank", clock=lambda: START + timedelta(days=MANY + MANY // 20 + 2))
+    thirty = ledger.spent(Observer.analyst(), DELTA, days=30)
+    everything = ledger.spent(Observer.analyst(), DELTA)
+    assert thirty < everything / 1.5
+    parsed.clear()
+    for days in (200.0, 100.0, 30.0):
+        spent = ledger.spent(Observer.analyst(), DELTA, days=days)
+        parsed.clear()
+        ledger.check("s", [study(1)], TRUST, ROOM, [Period(days, (Budget("analyst", spent * 1.5 + 1, DELTA),))],
+                     keys(*OWNERS))  # fmt: skip
+        assert parsed == []
+    with pytest.raises(BudgetError, match=r"analyst: spent .* in 30 days"):
+        reserve(ledger, MANY, periods=[Period(30, (Budget("analyst", thirty, DELTA),))])
+
+
+def test_a_clock_that_was_set_back_drops_nothing_by_sums(ledger: Ledger) -> None:
+    spent = ledger.spent(Observer.analyst(), DELTA)
+    back = Ledger(ledger.path, owner="bank", clock=lambda: START - timedelta(days=9))
+    with pytest.raises(BudgetError):
+        reserve(back, MANY, periods=[Period(1, (Budget("analyst", spent, DELTA),))])
+
+
+# --- the costs themselves
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    noise = st.integers(10**5, 10**15)
+    shares = tuple((owner, Fraction(draw(noise))) for owner in OWNERS)
+    l1, factor = draw(st.integers(1, 10**4)), draw(st.integers(1, 3))
+    norm = draw(st.integers(1, 10**8))
+    numbers = (shares, draw(st.integers(1, 50)), l1, norm, factor * l1, factor * factor * norm, 1e-30, "t")
+    kind = draw(st.sampled_from(["skellam", "gaussian", "batch", "coins", "laplace", "response", "repeated"]))
+    if kind == "laplace":
+        whole = tuple((owner, Fraction(1)) for owner in OWNERS)
+        return DiscreteLaplaceRelease("l", whole, 3, Fraction(draw(st.integers(10**5, 10**7))), l1, factor * l1)
+    if kind == "response":
+        return RandomisedResponse("r", Fraction(draw(st.integers(101, 400)), 100), 2, "clinic")
+    release = (DiscreteGaussianRelease if kind == "gaussian" else SkellamRelease)("m", *numbers)
+    if kind in ("batch", "coins"):
+        known = ("bank", "shop", "clinic") if kind == "coins" else ()
+        return Repeated(
+            PoissonSampled(release, Fraction(draw(st.integers(1, 99)), 100), known), draw(st.integers(1, 9))
+        )
+    return Repeated(release, draw(st.integers(1, 5))) if kind == "repeated" else release
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(events(), min_size=1, max_size=4), st.sampled_from(["analyst", "bank", "coordinator"]))
+def test_costs_never_show_less_than_the_accountant_proves(told: list[Event], who: str) -> None:
+    observer = Observer.parse(who)
+    relation = TRUST.adjacency(observer) if who == "analyst" else Adjacency.REPLACE
+    if who == "analyst" and any(isinstance(event, RandomisedResponse) for event in told):
+        relation = Adjacency.REPLACE
+    seen = [view(event, observer, TRUST, relation) for event in told]
+    total, proven = costs(seen), accountant.epsilon(seen, DELTA).epsilon
+    for factor in (0.01, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0001, 1.1, 2.0, 100.0):
+        if 0 < (epsilon := proven * factor) < 1e6 and keeps(Budget("analyst", epsilon, DELTA), total, relation):
+            assert proven <= epsilon or accountant.delta(seen, epsilon) <= DELTA
+
+
+def test_costs_of_noise_alone_are_as_tight_as_the_accountant() -> None:
+    seen = [view(study(number, 10**14), Observer.party("bank"), TRUST, Adjacency.REPLACE) for number in range(40)]
+    proven = accountant.epsilon(seen, DELTA).epsilon
+    assert keeps(Budget("party", proven * (1 + 1e-6), DELTA), costs(seen), Adjacency.REPLACE)
