@@ -40,7 +40,7 @@ _ROWS = (
     _ours("pca", "models.pca:PCA", "report.components:SECTION", "audit.second_moments", "audit.directions"),
     _ours("linear", "models.regression.linear:LinearRegression", "report.regression:SECTION", "audit.functional"),
     _ours("logistic", "models.regression.logistic:LogisticRegression", "report.regression:SECTION", "audit.gradients"),
-    _ours("glm", "models.glm.model:GLM", "report.exchange:SECTION", "audit.exchange_messages"),
+    _ours("glm", "models.glm.model:GLM", "report.exchange:SECTION", "audit.exchange_messages", "audit.times"),
     _ours("glm-scores", "models.glm.kept_scores:KeptScores", "report.exchange:SCORES", "audit.exchange_messages"),
     _ours("polynomial", "models.polynomial:PolynomialSum", "report.answers:SUMS", "audit.sums"),
     _ours("prediction", "models.prediction:JointPrediction", "report.answers:PREDICTIONS", "audit.sums"),

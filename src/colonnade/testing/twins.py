@@ -23,6 +23,7 @@ from colonnade.audit.gradients import OpenedGradients
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
 from colonnade.audit.second_moments import Entries
 from colonnade.audit.sums import Weighed
+from colonnade.audit.times import StepsTaken
 from colonnade.privacy import Event, Observer
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.releases import (
@@ -279,3 +280,5 @@ SLOPES = "slopes told of scores that were not clipped"
 register_twin("glm-alternating", "coalition", SLOPES, UNCLIPPED_OWN, part="slopes")
 register_twin("glm-gradient", "party", "released weights without noise", _exact_weights, part="scores")
 register_twin("glm-prediction", "party", HALF, in_sampler(NewScores, lambda s: quieter(s, 2)))
+ENDS = "a fit that ends when it is near enough"
+register_twin("time", "party", ENDS, in_sampler(StepsTaken, lambda s: replace(s, certified=False)), part="slopes")

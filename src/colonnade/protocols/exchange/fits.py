@@ -119,15 +119,19 @@ def _size(point: Point, step: Vector) -> float:
         slopes = of.family.slopes(point.scores - size * across, of.labels)
         return size * held - pulled - float(slopes @ across) / len(across)
 
-    low, high, left = (0.0, -float(point.gradient @ step)), (1.0, tilt(1.0)), TRIALS - 1
-    if high[1] < 0:
-        low, high, left = high, (_FARTHEST, tilt(_FARTHEST)), left - 1
-    best, came = min(low, high, key=lambda each: abs(each[1])), 0
-    for _ in range(left):
-        apart = high[1] - low[1]
-        size = low[0] - low[1] * (high[0] - low[0]) / apart if apart > 0 else (low[0] + high[0]) / 2
-        size = min(max(size, low[0]), high[0])
-        looked = (size, tilt(size))
+    # As many calls on every path: a look at the end of a whole step, then at the farthest point if it is still falling
+    # there, and from then on between the nearest points where it falls and where it rises.
+    low, high = (0.0, -float(point.gradient @ step)), (_FARTHEST, math.inf)
+    best, came = low, 0
+    for trial in range(TRIALS):
+        if trial == 0:
+            size = 1.0
+        elif high[1] == math.inf:
+            size = high[0]
+        else:
+            apart = high[1] - low[1]
+            size = low[0] - low[1] * (high[0] - low[0]) / apart if apart > 0 else (low[0] + high[0]) / 2
+        looked = (size := min(max(size, low[0]), high[0]), tilt(size))
         best = min(best, looked, key=lambda each: abs(each[1]))
         # A side that stays twice counts half, so that both close in.
         if looked[1] < 0:

@@ -1,0 +1,210 @@
+"""Steps, messages and sizes that others could time: the same on neighbouring tables, in every protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colonnade
+from colonnade import randomness
+from colonnade.audit import games, twins
+from colonnade.audit.times import StepsTaken, steps_of
+from colonnade.audit.verdict import judge
+from colonnade.protocols.directions import programs as directions
+from colonnade.protocols.exchange import fits, programs as exchange
+from colonnade.protocols.gradients import programs as gradients
+from colonnade.protocols.kept_scores import programs as kept_scores
+from colonnade.protocols.kept_scores.answers import New
+from colonnade.protocols.kept_scores.task import Sender
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.polynomial import programs as polynomial
+from colonnade.protocols.scores import programs as scores
+from colonnade.protocols.scores.programs import Parts
+from colonnade.wire import codec
+
+from ..protocols import kit
+from ..protocols.kit import Array
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import colonnade.testing.twins
+
+HOME = Path(colonnade.__file__).parent
+COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols", "tables"))
+"""What participants compute; how often somebody looks whether a message has come is left out."""
+Mark = tuple[str, str, int, int]
+"""To or from whom, the kind of message, its size, and the functions called since the one before."""
+
+
+def test_steps_are_counted_and_not_timed() -> None:
+    (few, many) = (steps_of(lambda size=size: codec.encode({"a": [1] * size})) for size in (1, 9))
+    assert 0 < few < many
+    assert steps_of(lambda: [abs(x) for x in (1, 2, 3)]) == steps_of(lambda: None)  # not a function of ours
+
+
+def test_steps_tell_nothing_and_a_fit_that_ends_early_is_caught() -> None:
+    for game in games("time"):
+        verdict = judge(game, 2000, 1)
+        assert (verdict.word, verdict.claimed) == ("holds", 0.0)
+    ((broken, game),) = twins("time")
+    assert judge(game, 2000, 1, broken).word == "caught"
+
+
+def test_steps_tell_nothing_where_proven_steps_are_too_many_to_be_taken_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "AT_ONCE", 0)
+    (game, *_) = games("time")
+    assert isinstance(game.sampler, StepsTaken)
+    assert not game.sampler.more[1].any()
+
+
+class SameCoins:
+    """Keys that depend on who asks and how often it asked before, so that noise takes as many draws in every run."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.mine, self.real = threading.local(), os.urandom
+        patch.setattr(randomness.os, "urandom", self.draw)
+
+    def start(self, name: str) -> None:
+        self.mine.name, self.mine.count = name, 0
+
+    def draw(self, size: int) -> bytes:
+        if not hasattr(self.mine, "name"):
+            return self.real(size)
+        self.mine.count += 1
+        return hashlib.shake_256(f"{self.mine.name} {self.mine.count}".encode()).digest(size)
+
+
+class Marked:
+    """A link that takes down each message with the functions that were called before it."""
+
+    def __init__(self, link: Any, peer: str, marks: list[Mark], calls: Callable[[], int]) -> None:
+        self.link, self.peer, self.marks, self.calls = link, peer, marks, calls
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        self.marks.append((f"to {self.peer}", kind, len(codec.encode(fields)), self.calls()))
+        self.link.send(kind, **fields)
+
+    def recv(self, kind: str, /) -> dict[str, Any]:
+        fields: dict[str, Any] = self.link.recv(kind)
+        self.marks.append((f"from {self.peer}", kind, 0, self.calls()))
+        return fields
+
+
+def _marked(program: Callable[[Any], Any], marks: list[Mark], coins: SameCoins) -> Callable[[Any], Any]:
+    """A program whose messages and calls are taken down."""
+
+    def run(me: Any) -> Any:
+        calls = 0
+        coins.start(me.name)
+
+        def called(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call" and frame.f_code.co_filename.startswith(COUNTED)
+
+        for peer, link in tuple(me._links.items()):
+            me._links[peer] = Marked(link, peer, marks, lambda: calls)
+        sys.setprofile(called)
+        try:
+            return program(me)
+        finally:
+            sys.setprofile(None)
+
+    return run
+
+
+def _seen(
+    module: ModuleType, task: Any, held: Mapping[str, Any], labels: Array | None, coins: SameCoins
+) -> dict[str, list[Mark]]:
+    """What each participant's messages and calls were, with coins that are the same in every run."""
+    marks: dict[str, list[Mark]] = {}
+    programs = {}
+    for name, program in kit.programs_of(module, task, held, labels).items():
+        programs[name] = _marked(program, marks.setdefault(name, []), coins)
+    kit.results(task, programs)
+    return marks
+
+
+def _turned(held: Mapping[str, Array], row: int) -> dict[str, Array]:
+    """The same tables, with one person at the other end of everything."""
+    return {name: np.concatenate([rows[:row], -rows[row : row + 1], rows[row + 1 :]]) for name, rows in held.items()}
+
+
+CASES: dict[str, tuple[ModuleType, Any]] = {
+    "moments": (moments, kit.moments_task()),
+    "directions": (directions, kit.directions_task()),
+    "gradients": (gradients, kit.gradients_task(sampling="disjoint")),
+    "polynomial": (polynomial, kit.polynomial_task((2, 1), ["o0.c0 * o1.c0"])),
+    "alternating": (exchange, kit.exchange_task("alternating")),
+    "gradient": (exchange, kit.exchange_task("gradient")),
+    "released": (exchange, kit.exchange_task("alternating", release=True)),
+    "scores": (scores, kit.scores_task(3)),
+    "kept scores": (kept_scores, kit.kept_scores_task(Sender("right", 3, 1.0, 0.9, 0.01))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_neighbouring_tables_give_the_same_messages_sizes_and_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, task = CASES[name]
+    rng = np.random.default_rng(4)
+    held, labels = _held(name, task, rng)
+    coins = SameCoins(monkeypatch)
+    given, other = _wrapped(name, task, held), _wrapped(name, task, _turned(held, 3))
+    _seen(module, task, given, labels, coins)  # what is computed once and kept is computed now
+    first = _seen(module, task, given, labels, coins)
+    second = _seen(module, task, other, None if labels is None else _flipped(labels), coins)
+    assert first == second
+    assert all(marks[-1][-1] > 20 for name, marks in first.items() if name in task.owners)
+
+
+def _held(name: str, task: Any, rng: np.random.Generator) -> tuple[dict[str, Array], Array | None]:
+    """Rows of every owner, and labels where somebody has them."""
+    count = getattr(task, "rows", 40)
+    if name == "kept scores":
+        return {owner: rng.uniform(-0.5, 0.5, (count, 3)) for owner in task.owners}, None
+    if name == "scores":
+        return {owner: rng.uniform(-0.5, 0.5, (count, task.classes)) for owner in task.owners}, None
+    blocks = getattr(task, "blocks", None) or task.holdings
+    held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}
+    if name in ("alternating", "gradient", "released"):
+        return held, (rng.random(count) < 0.5).astype(float)
+    if name == "gradients":
+        return held, (rng.random((count, 1)) < 0.5).astype(float)
+    return held, None
+
+
+def _wrapped(name: str, task: Any, held: Mapping[str, Array]) -> dict[str, Any]:
+    """The rows as the protocol takes them."""
+    ids = tuple(f"{k:04d}" for k in range(len(next(iter(held.values())))))
+    if name == "scores":
+        return {owner: Parts(ids, rows) for owner, rows in held.items()}
+    if name == "kept scores":
+        return {owner: New(ids, rows, np.ones(3)) for owner, rows in held.items()}
+    return dict(held)
+
+
+def _flipped(labels: Array) -> Array:
+    other = labels.copy()
+    other[3] = 1 - other[3]
+    return other
+
+
+def test_a_step_more_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, task = CASES["alternating"]
+    held, labels = _held("alternating", task, np.random.default_rng(4))
+    coins = SameCoins(monkeypatch)
+    _seen(module, task, held, labels, coins)
+    found = [_seen(module, task, held, labels, coins)]
+    monkeypatch.setattr(fits, "NEWTON_STEPS", fits.NEWTON_STEPS + 1)
+    found.append(_seen(module, task, held, labels, coins))
+    assert found[0]["shop"] == found[1]["shop"]
+    assert found[0]["bank"] != found[1]["bank"]
