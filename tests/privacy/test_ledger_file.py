@@ -19,7 +19,8 @@ from colonnade.errors import BudgetError, LedgerError
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
 from colonnade.privacy.ledger import Ledger, check_without_ledger
-from colonnade.privacy.ledger.file import _into_wal, add, append
+from colonnade.privacy.ledger.file import add, append
+from colonnade.privacy.ledger.layout import into_wal
 from colonnade.privacy.observers import Budget, Observer
 
 from .conftest import EVENT, TRUST
@@ -195,7 +196,7 @@ def test_a_new_ledger_is_private_whatever_its_name_and_the_mask(tmp_path: Path) 
 
 def test_a_place_without_a_log_is_refused() -> None:
     with closing(sqlite3.connect(":memory:")) as base, pytest.raises(LedgerError, match=r"'memory'.*local disk"):
-        _into_wal(base)
+        into_wal(base)
 
 
 def test_a_party_without_a_ledger_is_refused_alike(tmp_path: Path) -> None:

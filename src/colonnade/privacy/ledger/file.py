@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import cache
 from itertools import groupby, pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -17,48 +15,24 @@ from typing import Any
 from colonnade.disk import reading, writing
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger.chain import GENESIS, Change, check_head, first_break, hashed
+from colonnade.privacy.ledger.layout import (
+    APPLICATION_ID,
+    BUSY_SECONDS,
+    BY_VERSION,
+    SCHEMA,
+    SCHEMA_VERSION,
+    UNCHAINED,
+    WITHOUT_KEYS,
+    expected,
+    into_wal,
+    make,
+    statements,
+    transaction,
+    version_of,
+)
 
-SCHEMA_VERSION = 3
-APPLICATION_ID = 0x434F4C4E
 ALLOWED = {"sent": ("reserved",), "committed": ("reserved", "sent"), "released": ("reserved",)}
 """For each state, the states from which an entry may come to it."""
-_BUSY_SECONDS = 30.0
-_UNCHAINED = 1
-_WITHOUT_KEYS = 2
-_ENTRIES = """
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, study TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL,
-    events TEXT NOT NULL, trust TEXT NOT NULL);
-CREATE TABLE changes (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL REFERENCES entries (id), at TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('reserved', 'sent', 'committed', 'released')),
-    UNIQUE (entry, state));
-CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER entries_last BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER changes_stay BEFORE UPDATE ON changes BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER changes_last BEFORE DELETE ON changes BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-_CHAIN = """
-CREATE TABLE chain (change INTEGER PRIMARY KEY REFERENCES changes (id), hash TEXT NOT NULL);
-CREATE TRIGGER chain_stay BEFORE UPDATE ON chain BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER chain_last BEFORE DELETE ON chain BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-_PEOPLE = """
-CREATE TABLE people (entry INTEGER PRIMARY KEY REFERENCES entries (id), known TEXT NOT NULL);
-CREATE TRIGGER people_stay BEFORE UPDATE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER people_last BEFORE DELETE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-_SUMS = """
-CREATE TABLE sums (
-    first INTEGER NOT NULL, last INTEGER NOT NULL, content TEXT NOT NULL, seal TEXT NOT NULL,
-    PRIMARY KEY (first, last));
-"""
-_BY_VERSION = {
-    _UNCHAINED: _ENTRIES,
-    _WITHOUT_KEYS: _ENTRIES + _CHAIN,
-    SCHEMA_VERSION: _ENTRIES + _CHAIN + _PEOPLE + _SUMS,
-}
-"""The whole schema of each version of the file."""
 _HISTORY = (
     "SELECT c.id, c.entry, c.state, c.at, {hash}, e.study, e.digest, e.created, e.events, e.trust, {people} "
     "FROM changes c LEFT JOIN entries e ON e.id = c.entry {rest} {which} ORDER BY c.id"
@@ -66,13 +40,12 @@ _HISTORY = (
 _HASHES = "LEFT JOIN chain h ON h.change = c.id"
 _KEYS = "LEFT JOIN people p ON p.entry = c.entry"
 _HISTORIES = {
-    _UNCHAINED: _HISTORY.format(hash="NULL", people="NULL", rest="", which=""),
-    _WITHOUT_KEYS: _HISTORY.format(hash="h.hash", people="NULL", rest=_HASHES, which=""),
+    UNCHAINED: _HISTORY.format(hash="NULL", people="NULL", rest="", which=""),
+    WITHOUT_KEYS: _HISTORY.format(hash="h.hash", people="NULL", rest=_HASHES, which=""),
     SCHEMA_VERSION: _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which=""),
 }
 _ONE = _HISTORY.format(hash="NULL", people="p.known", rest=_KEYS, which="WHERE c.id = ?")
 _LATER = _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which="WHERE c.id > ?")
-_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 
 class LedgerFile:
@@ -82,7 +55,7 @@ class LedgerFile:
         self.path = Path(path)
         self.upgraded = False
         with self._named():
-            self.made = not self.path.exists() and _make(Path(os.path.realpath(self.path)))
+            self.made = not self.path.exists() and make(Path(os.path.realpath(self.path)))
         with self.reading():
             pass
 
@@ -93,7 +66,7 @@ class LedgerFile:
             way = self._way_to_read()
         with self._opened(way) as base:
             base.execute("PRAGMA query_only = ON")
-            with _transaction(base, "BEGIN"):
+            with transaction(base, "BEGIN"):
                 self._check_kind(base)
                 yield base
 
@@ -101,14 +74,14 @@ class LedgerFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The file, locked for one change that happens as a whole or not at all; a file without hashes gets them."""
         with self._opened("mode=rw") as base:
-            with _transaction(base, "BEGIN"):
+            with transaction(base, "BEGIN"):
                 self._check_kind(base)  # before anything is written: the file may be somebody else's
             writing.sweep(Path(os.path.realpath(self.path)))
-            _into_wal(base)
+            into_wal(base)
             base.execute("PRAGMA synchronous = FULL")
             base.execute("PRAGMA foreign_keys = ON")
             base.execute("PRAGMA recursive_triggers = ON")  # otherwise REPLACE would delete without the triggers
-            with _transaction(base, "BEGIN IMMEDIATE"):
+            with transaction(base, "BEGIN IMMEDIATE"):
                 upgraded = _upgrade(base)
                 yield base
             self.upgraded = self.upgraded or upgraded
@@ -129,7 +102,7 @@ class LedgerFile:
 
     def _connected(self, way: str) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?{way}"
-        return sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -193,7 +166,7 @@ class LedgerFile:
 
     def check_guards(self, base: sqlite3.Connection) -> None:
         """Refuse a file whose schema is not, row by row, the one that this code makes."""
-        if set(base.execute(_SCHEMA)) != _expected(_version(base)):
+        if set(base.execute(SCHEMA)) != expected(version_of(base)):
             raise LedgerError(f"{self.path} was altered: what keeps it append-only is missing, or more was added")
 
     def verify(self, head: str | None = None) -> None:
@@ -214,7 +187,7 @@ class LedgerFile:
                     raise LedgerError(f"{self.path} was altered: entry {entry} has an impossible history")
             if not is_chained(base):
                 raise LedgerError(
-                    f"{self.path} is of version {_UNCHAINED} and was never chained, so it cannot show whether it was "
+                    f"{self.path} is of version {UNCHAINED} and was never chained, so it cannot show whether it was "
                     "altered: if a head of it was ever noted, restore a copy that holds it; else compare it with the "
                     "run records, and the next study will chain it as it stands"
                 )
@@ -223,10 +196,10 @@ class LedgerFile:
 
     def _check_kind(self, base: sqlite3.Connection) -> None:
         application = base.execute("PRAGMA application_id").fetchone()[0]
-        version = _version(base)
+        version = version_of(base)
         if application != APPLICATION_ID or base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
             raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file")
-        if version not in _BY_VERSION:
+        if version not in BY_VERSION:
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
 
 
@@ -266,9 +239,9 @@ def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
 def changes(base: sqlite3.Connection) -> list[Change]:
     """All changes, the oldest first; changes in a file without hashes have those that they would get."""
     if is_chained(base):
-        return [Change(*row) for row in base.execute(_HISTORIES[_version(base)])]
+        return [Change(*row) for row in base.execute(_HISTORIES[version_of(base)])]
     found: list[Change] = []
-    for row in base.execute(_HISTORIES[_UNCHAINED]):
+    for row in base.execute(_HISTORIES[UNCHAINED]):
         change = Change(*row)
         found.append(replace(change, hash=hashed(change.line((found[-1].hash if found else None) or GENESIS))))
     return found
@@ -285,12 +258,12 @@ def head(base: sqlite3.Connection) -> str:
 
 def is_chained(base: sqlite3.Connection) -> bool:
     """Whether the file has hashes of its own."""
-    return _version(base) != _UNCHAINED
+    return version_of(base) != UNCHAINED
 
 
 def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
     """Every entry: its number, study, digest, time, events, trust, its state now, and the keys of who took part."""
-    known = "(SELECT p.known FROM people p WHERE p.entry = e.id)" if _version(base) == SCHEMA_VERSION else "NULL"
+    known = "(SELECT p.known FROM people p WHERE p.entry = e.id)" if version_of(base) == SCHEMA_VERSION else "NULL"
     state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
     columns = f"e.id, e.study, e.digest, e.created, e.events, e.trust, {state}, {known}"
     return base.execute(f"SELECT {columns} FROM entries e ORDER BY e.id").fetchall()  # noqa: S608 - fixed words
@@ -313,10 +286,6 @@ def states_of(base: sqlite3.Connection, entry: int) -> list[str]:
     return [row[0] for row in base.execute("SELECT state FROM changes WHERE entry = ? ORDER BY id", (entry,))]
 
 
-def _version(base: sqlite3.Connection) -> int:
-    return int(base.execute("PRAGMA user_version").fetchone()[0])
-
-
 def _chain(base: sqlite3.Connection, change: Change, link: str) -> None:
     base.execute("INSERT INTO chain (change, hash) VALUES (?, ?)", (change.number, link))
     if base.execute("SELECT hash FROM chain WHERE change = ?", (change.number,)).fetchone() != (link,):
@@ -328,87 +297,16 @@ def _upgrade(base: sqlite3.Connection) -> bool:
 
     Entries of before have no keys, and their hashes stay as they are.
     """
-    version = _version(base)
+    version = version_of(base)
     if version == SCHEMA_VERSION:
         return False
-    history = changes(base) if version == _UNCHAINED else []
-    for statement in _statements(_BY_VERSION[SCHEMA_VERSION].removeprefix(_BY_VERSION[version])):
+    history = changes(base) if version == UNCHAINED else []
+    for statement in statements(BY_VERSION[SCHEMA_VERSION].removeprefix(BY_VERSION[version])):
         base.execute(statement)
     for change in history:
         _chain(base, change, change.hash or "")
     base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    return version == _UNCHAINED
-
-
-def _make(place: Path) -> bool:
-    """Make a new ledger in one step, so that no half-made file is ever there; false if another process was first."""
-    writing.sweep(place)
-    with writing.workshop(place) as room:
-        new = room / place.name
-        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        _fill(new)
-        _check_whole(new)
-        with new.open("rb") as made:
-            os.fsync(made.fileno())
-        first = _put(new, place)
-    writing.sync_folder(place.parent)
-    return first
-
-
-def _fill(new: Path) -> None:
-    """Write the tables of a ledger into the file itself; the log, which a full disk may leave unread, comes last."""
-    with closing(sqlite3.connect(new, isolation_level=None)) as base:
-        base.execute("PRAGMA synchronous = FULL")
-        with _transaction(base, "BEGIN IMMEDIATE"):
-            for statement in _statements(_BY_VERSION[SCHEMA_VERSION]):
-                base.execute(statement)
-            base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        _into_wal(base)
-        base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _check_whole(new: Path) -> None:
-    """Refuse a new file that does not hold, without its log, exactly the tables of a ledger: the disk may be full."""
-    with closing(sqlite3.connect(f"{new.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as base:
-        sound = [str(row[0]) for row in base.execute("PRAGMA integrity_check")] == ["ok"]
-        application = base.execute("PRAGMA application_id").fetchone()[0]
-        tables = frozenset(base.execute(_SCHEMA))
-        if (sound, application, _version(base), tables) != (
-            True,
-            APPLICATION_ID,
-            SCHEMA_VERSION,
-            _expected(SCHEMA_VERSION),
-        ):
-            raise LedgerError("a new ledger could not be written as a whole: make room on its disk")
-
-
-def _put(source: Path, place: Path) -> bool:
-    """Give a file its name unless another file has it; return whether it was free."""
-    try:
-        os.link(source, place)
-        return True
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        with writing.locked(place.parent):
-            if place.exists():
-                return False
-            os.rename(source, place)
-            return True
-
-
-@cache
-def _expected(version: int) -> frozenset[tuple[str, str, str, str | None]]:
-    """Every row of the schema of a ledger, with what SQLite adds by itself."""
-    with closing(sqlite3.connect(":memory:")) as base:
-        for statement in _statements(_BY_VERSION[version]):
-            base.execute(statement)
-        return frozenset(base.execute(_SCHEMA))
-
-
-def _statements(script: str) -> list[str]:
-    return [statement.strip().removesuffix(";") for statement in script.strip().split(";\n")]
+    return version == UNCHAINED
 
 
 def _check_regular(path: Path) -> None:
@@ -421,34 +319,3 @@ def _check_regular(path: Path) -> None:
 def _without_content(said: str) -> str:
     """SQLite's own words, without the bytes of a cell that is no text."""
     return said.partition(" with text ")[0]
-
-
-@contextmanager
-def _transaction(base: sqlite3.Connection, begin: str) -> Iterator[None]:
-    base.execute(begin)
-    try:
-        yield
-        base.execute("COMMIT")
-    except BaseException:
-        if base.in_transaction:
-            base.execute("ROLLBACK")
-        raise
-
-
-def _into_wal(base: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; SQLite does not wait for others while it switches, so we do."""
-    give_up = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            mode = base.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.02)
-            continue
-        if mode != "wal":
-            raise LedgerError(
-                f"a ledger needs a write-ahead log, and SQLite keeps its journal as {mode!r} here: move the ledger to "
-                "a local disk"
-            )
-        return
