@@ -20,7 +20,8 @@ from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.align import Mode
 from colonnade.study.given import bring
 from colonnade.study.keys import Part, checked_path
-from colonnade.study.spec import BudgetPart, Study, first_problem, read_toml
+from colonnade.study.sections import BudgetPart
+from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.encode import Misfits
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns

@@ -1,0 +1,171 @@
+"""The sections of a study file, as they are written: each key with its type, its default and what it must fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from colonnade.errors import PrivacyError
+from colonnade.models import kinds
+from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL
+from colonnade.privacy import parse_budgets
+from colonnade.privacy.observers import OTHERS, check_delta
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.alignment.section import AlignPart
+from colonnade.study.keys import Part, TaskKeys, checked_path
+from colonnade.study.limits import LimitsPart
+from colonnade.wire import check_name
+
+
+class BudgetPart(Part):
+    """A budget: epsilon for everyone, or for observers by name."""
+
+    epsilon: float | dict[str, float]
+    delta: float = 1e-5
+
+    @field_validator("epsilon", mode="before")
+    @classmethod
+    def _positive(cls, epsilon: Any) -> Any:
+        return _as_written(lambda: parse_budgets(epsilon, 1e-5), epsilon)
+
+    @field_validator("delta", mode="before")
+    @classmethod
+    def _probability(cls, delta: Any) -> Any:
+        return _as_written(lambda: check_delta(delta), delta)
+
+
+class PricePart(BudgetPart):
+    """``[budget]``: a budget; without epsilon if the task sets the price (``epsilon_by_party``, ``exact``)."""
+
+    epsilon: float | dict[str, float] | None = None  # type: ignore[assignment]
+
+    @field_validator("epsilon", mode="after")
+    @classmethod
+    def _of_one_study(cls, epsilon: Any) -> Any:
+        if isinstance(epsilon, dict) and OTHERS in epsilon:
+            raise ValueError(
+                f"has no {OTHERS!r} here: it means all but one party over all its studies, so it belongs into the "
+                "[policy.budget] of a party; name party, pair, coalition or everyone"
+            )
+        return epsilon
+
+
+class CommitteePart(Part):
+    """``[committee]``: who holds shares, and how many of them together learn nothing from their shares."""
+
+    seats: tuple[str, ...] = ()
+    threshold: int | None = None
+
+
+class CoordinatorPart(Part):
+    """``[coordinator]``: the address that the parties dial."""
+
+    address: str
+
+    @field_validator("address")
+    @classmethod
+    def _host_and_port(cls, address: str) -> str:
+        host, _, port = address.rpartition(":")
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        if not bare or any(c.isspace() for c in host) or (":" in host and bare == host):
+            raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443")
+        if not (port.isdigit() and 0 < int(port) < 65536):
+            raise ValueError("must end in a port from 1 to 65535")
+        return address
+
+
+class PartyPart(Part):
+    """``[parties.NAME]``: the public schema of one party, and the columns this study uses."""
+
+    schema_file: str = Field(alias="schema")
+    columns: tuple[str, ...] | None = None
+
+    @field_validator("schema_file")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return checked_path(text)
+
+
+class StudyFile(Part):
+    """The whole file."""
+
+    name: str
+    description: str = ""
+    task: SerializeAsAny[TaskKeys]
+    budget: PricePart = PricePart()
+    align: AlignPart | None = None
+    committee: CommitteePart = CommitteePart()
+    coordinator: CoordinatorPart
+    parties: dict[str, PartyPart] = Field(min_length=2)
+    limits: LimitsPart = LimitsPart()
+    pins: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}", name):
+            raise ValueError("must be 1 to 80 letters, digits, blanks, '_', '.' or '-', a letter or digit first")
+        return name
+
+    @model_validator(mode="after")
+    def _known_participants(self) -> StudyFile:
+        for name in self.parties:
+            check_name(name)
+            if name == OTHERS:
+                raise ValueError(f"parties - {name!r} is a reserved word and cannot name a party")
+        holders: dict[str, str] = {}
+        for name, pin in self.pins.items():
+            if (other := holders.setdefault(pin.strip().lower(), name)) != name:
+                raise ValueError(f"pins gives {other} and {name} the same certificate: they would be one participant")
+        if strangers := sorted(set(self.pins) - {*self.parties, COORDINATOR}):
+            raise ValueError(f"pins names {', '.join(strangers)}, who takes no part in the study")
+        for key, names in self.task.parties_named.items():
+            if strangers := sorted(set(names) - set(self.parties)):
+                raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
+        if (model := self.task.marked(NAMES_MODEL)) is not None:
+            try:
+                checked_path(model)
+            except ValueError as error:
+                raise ValueError(f"task.model {error}") from None
+        if not kinds.load(self.task.kind).shares:
+            self._check_without_shares()
+        if self.align is not None:
+            self.align.check_parties(len(self.parties))
+            if (most := self.task.marked(LIMITS_ROWS)) is not None:
+                self.align.check_rows(len(self.parties), most)
+        return self
+
+    def _check_without_shares(self) -> None:
+        """Raise an error for sections that need shares, of numbers or of who matched."""
+        kind = self.task.kind
+        if "committee" in self.model_fields_set:
+            raise ValueError(
+                f'committee has no meaning with task.kind = "{kind}", where nobody holds shares: delete it'
+            )
+        if self.align is not None and self.align.hidden:
+            raise ValueError(
+                f'align.hidden = true does not work with task.kind = "{kind}", whose parties must know which rows are '
+                "common: delete it, or choose another kind of task"
+            )
+
+    @model_validator(mode="after")
+    def _one_price(self) -> StudyFile:
+        """Raise an error unless epsilon is given in exactly one place: in the budget, or in the task."""
+        own = self.task.own_price
+        if own and self.budget.epsilon is not None:
+            raise ValueError(f"budget.epsilon has no meaning beside task.{own}: leave one of them out")
+        if not own and self.budget.epsilon is None:
+            raise ValueError("budget.epsilon is missing")
+        return self
+
+
+def _as_written(check: Callable[[], object], value: Any) -> Any:
+    """The value unchanged, after a check; a wrong one becomes a ValueError, so that pydantic names its key."""
+    try:
+        check()
+    except PrivacyError as error:
+        raise ValueError(f"- {error}") from None
+    return value
