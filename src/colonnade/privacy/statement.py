@@ -138,6 +138,8 @@ class Statement:
             fresh = cls.of(events, Trust.from_dict(value["trust"]), value["delta"])
             known = _assumptions(fresh.trust, events, CLIPPED)
             also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
+        except PrivacyError as error:
+            raise PrivacyError(reading.short(str(error))) from None
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError("a privacy statement is incomplete or malformed") from error
         for row in fresh.rows:

@@ -196,7 +196,7 @@ def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
         return tuple(_entry(*texts_only(row)) for row in rows)
     except (ValueError, TypeError, PrivacyError, reading.Malformed) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
-        raise LedgerError(f"the ledger holds an entry that cannot be read: {error}") from error
+        raise LedgerError(f"the ledger holds an entry that cannot be read: {reading.short(str(error))}") from error
 
 
 def _entry(number: int, study: str, digest: str, created: str, events: str, trust: str, state: str) -> Entry:
