@@ -61,6 +61,8 @@ def from_dict(value: Mapping[str, Any]) -> Event:
     needed = labels - _NEW_IN_2 if value["version"] == 1 else labels
     try:
         return make(**{label: _READERS[label](value[label]) for label in needed})
+    except PrivacyError as error:
+        raise PrivacyError(reading.short(str(error))) from None
     except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed") from error
 

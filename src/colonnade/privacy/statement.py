@@ -141,6 +141,8 @@ class Statement:
             said = [text for text in _assumptions(fresh.trust, events, CLIPPED) if text != TIMES]
             known = (*said, *((TIMES,) if TIMES in value["assumptions"] else ()))
             also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
+        except PrivacyError as error:
+            raise PrivacyError(reading.short(str(error))) from None
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError("a privacy statement is incomplete or malformed") from error
         for row in fresh.rows:

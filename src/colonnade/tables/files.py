@@ -59,7 +59,8 @@ def need(
     meant = [column for column in free if column not in other]
     hint = suggestion(lacking[0], meant) if len(lacking) == 1 else ""
     what = f"column {lacking[0]!r} is" if len(lacking) == 1 else f"columns {listed(lacking)} are"
-    raise DataError(f"{name}: {what} not there{advice}{hint or f'; the columns are {listed(free or there)}'}")
+    said = f"{name}: {what} not there{advice}{hint or f'; the columns are {listed(free or there)}'}"
+    raise DataError(reading.short(said))
 
 
 def column_names(path: Path, name: str) -> list[str]:
@@ -254,5 +255,5 @@ def chosen(there: Sequence[str], name: str, choose: Chooser) -> list[str]:
     times = Counter(there)
     twice = [column for column in wanted if times[column] > 1]
     if twice:
-        raise DataError(f"{name}: column {listed(twice)} appears more than once; rename or delete one")
+        raise DataError(f"{name}: column {reading.short(listed(twice))} appears more than once; rename or delete one")
     return wanted

@@ -265,7 +265,7 @@ def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
         return tuple(_entry(row[-1], *texts_only(row[:-1])) for row in rows(base))
     except (ValueError, TypeError, PrivacyError, reading.Malformed) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
-        raise LedgerError(f"the ledger holds an entry that cannot be read: {error}") from error
+        raise LedgerError(f"the ledger holds an entry that cannot be read: {reading.short(str(error))}") from error
 
 
 def _entry(
