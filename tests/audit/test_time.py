@@ -1,4 +1,7 @@
-"""Steps, messages and sizes that others could time: the same on neighbouring tables, in every protocol."""
+"""Steps, messages and sizes that others could time: the same on neighbouring tables.
+
+Alignment, hidden members and drawn batches are not among the protocols here.
+"""
 
 from __future__ import annotations
 
