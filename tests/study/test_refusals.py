@@ -24,6 +24,7 @@ from colonnade import errors
 from colonnade.cli import initialise, ledger as book
 from colonnade.cli.approve import Question
 from colonnade.cli.doctor import examine
+from colonnade.cli.output import speak_json
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, Study, run, run_party
 from colonnade.study.local import folder_of
@@ -317,6 +318,8 @@ def test_a_policy_names_the_schemas_that_a_party_agrees_to(world):
 def test_whoever_approves_is_shown_the_schema_and_whether_it_is_new(world, monkeypatch, capsys):
     study, digest = world.study(), Schema.load(world.folder / "schemas" / "bank.toml").digest
     world.edit_party("bank", 'approval = "auto-within-budget"', 'approval = "ask"')
+
+    speak_json(False)  # another test may have run a command that prints JSON
 
     def shown() -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))

@@ -61,10 +61,10 @@ class PolicyPart(Part):
     exact: tuple[str, ...] = ()
     align: tuple[Mode, ...] = ("dh",)
     hidden: bool = Field(default=False, strict=True)
-    schemas: tuple[str, ...] | None = None
+    schemas: tuple[str, ...] | None = Field(default=None, exclude=True)
     budget: CapPart
     periods: tuple[PeriodPart, ...] = ()
-    failures: FailuresPart = Field(default_factory=FailuresPart)
+    failures: FailuresPart = Field(default_factory=FailuresPart, exclude=True)
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -108,7 +108,7 @@ class PartyFile(Part):
 
     name: str = Field(max_length=63)
     data: str
-    misfits: Misfits = "map"
+    misfits: Misfits = Field(default="map", exclude=True)
     id: str | None = Field(default=None, min_length=1)
     keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
     key: str

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from colonnade.study.spec import Study
 
 _OTHER_EXACT: dict[Mode, Mode] = {"dh": "helper", "helper": "dh"}
-_AGAIN = Leak(
-    "everyone, if used again",
-    "that nobody's set of keys has changed since, or that somebody's has, and the coordinator whose",
-    "reuse = false tells nobody",
-)
 
 
 @dataclass(frozen=True)
@@ -69,9 +64,9 @@ class Alignment(Loaded):
             at_least=task.at_least,
             similarity=task.similarity if task.mode == "fuzzy" else None,
             pad_to=task.pad_to,
-            reuse=part.used_again,
+            reuse=part.reuse,
             sentence=task.sentence,
-            leakage=(*task.leakage, _AGAIN) if part.used_again else task.leakage,
+            leakage=task.leakage,
             rows=listed,
             loads=_loads(task, study.participants, listed),
             instead=None if other is None else (other, max(load.seconds for load in others)),

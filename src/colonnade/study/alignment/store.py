@@ -3,8 +3,7 @@
 There is one file for each set of participants and settings, in ``alignments/`` beside the party's ledger. For each
 matched row it holds a hash of the key, so that it also fits a table in another order. The salt is in the file too, so
 somebody who has the file can test keys and learn which of the party's people the others hold. Therefore other users of
-the machine cannot read it. Nothing is kept of an alignment that tells nobody who matched: a party that uses one again
-tells the others that nobody's set of keys has changed.
+the machine cannot read it.
 """
 
 from __future__ import annotations
@@ -72,6 +71,8 @@ class Store:
         }
         if aligned.index is not None:
             arrays["index"] = aligned.index
+        if aligned.slots is not None:
+            arrays["slots"] = aligned.slots
         _write(self.path, arrays | {"seal": _bytes(_seal(arrays))})
 
 
@@ -112,7 +113,7 @@ def _positions(wanted: Hashes, hashes: Hashes) -> NDArray[np.int64]:
 
 def _aligned(stored: Mapping[str, NDArray[Any]], hashes: Hashes) -> Aligned:
     rows, size = _positions(stored["rows"], hashes), int(stored["size"][0])
-    return Aligned(stored["token"].tobytes(), size, rows, stored.get("index"), reused=True)
+    return Aligned(stored["token"].tobytes(), size, rows, stored.get("index"), stored.get("slots"), reused=True)
 
 
 def _bytes(value: bytes) -> NDArray[np.uint8]:
