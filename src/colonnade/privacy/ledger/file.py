@@ -17,62 +17,20 @@ from typing import Any
 
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger.chain import GENESIS, Change, check_head, first_break, hashed
+from colonnade.privacy.ledger.schema import (
+    BY_VERSION,
+    HISTORIES,
+    LATER,
+    ONE,
+    SCHEMA,
+    SCHEMA_VERSION,
+    UNCHAINED,
+)
 
-SCHEMA_VERSION = 3
 APPLICATION_ID = 0x434F4C4E
 ALLOWED = {"sent": ("reserved",), "committed": ("reserved", "sent"), "released": ("reserved",)}
 """For each state, the states from which an entry may come to it."""
 _BUSY_SECONDS = 30.0
-_UNCHAINED = 1
-_WITHOUT_KEYS = 2
-_ENTRIES = """
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, study TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL,
-    events TEXT NOT NULL, trust TEXT NOT NULL);
-CREATE TABLE changes (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL REFERENCES entries (id), at TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('reserved', 'sent', 'committed', 'released')),
-    UNIQUE (entry, state));
-CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER entries_last BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER changes_stay BEFORE UPDATE ON changes BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER changes_last BEFORE DELETE ON changes BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-_CHAIN = """
-CREATE TABLE chain (change INTEGER PRIMARY KEY REFERENCES changes (id), hash TEXT NOT NULL);
-CREATE TRIGGER chain_stay BEFORE UPDATE ON chain BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER chain_last BEFORE DELETE ON chain BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-_PEOPLE = """
-CREATE TABLE people (entry INTEGER PRIMARY KEY REFERENCES entries (id), known TEXT NOT NULL);
-CREATE TRIGGER people_stay BEFORE UPDATE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER people_last BEFORE DELETE ON people BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-_SUMS = """
-CREATE TABLE sums (
-    first INTEGER NOT NULL, last INTEGER NOT NULL, content TEXT NOT NULL, seal TEXT NOT NULL,
-    PRIMARY KEY (first, last));
-"""
-_BY_VERSION = {
-    _UNCHAINED: _ENTRIES,
-    _WITHOUT_KEYS: _ENTRIES + _CHAIN,
-    SCHEMA_VERSION: _ENTRIES + _CHAIN + _PEOPLE + _SUMS,
-}
-"""The whole schema of each version of the file."""
-_HISTORY = (
-    "SELECT c.id, c.entry, c.state, c.at, {hash}, e.study, e.digest, e.created, e.events, e.trust, {people} "
-    "FROM changes c LEFT JOIN entries e ON e.id = c.entry {rest} {which} ORDER BY c.id"
-)
-_HASHES = "LEFT JOIN chain h ON h.change = c.id"
-_KEYS = "LEFT JOIN people p ON p.entry = c.entry"
-_HISTORIES = {
-    _UNCHAINED: _HISTORY.format(hash="NULL", people="NULL", rest="", which=""),
-    _WITHOUT_KEYS: _HISTORY.format(hash="h.hash", people="NULL", rest=_HASHES, which=""),
-    SCHEMA_VERSION: _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which=""),
-}
-_ONE = _HISTORY.format(hash="NULL", people="p.known", rest=_KEYS, which="WHERE c.id = ?")
-_LATER = _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which="WHERE c.id > ?")
-_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 
 class LedgerFile:
@@ -164,7 +122,7 @@ class LedgerFile:
         """The same, but of the chain only what follows a change, and of the entries only those that follow an entry."""
         self.check_guards(base)
         found = base.execute("SELECT hash FROM chain WHERE change = ?", (change,)).fetchone()
-        self._check_lines((Change(*row) for row in base.execute(_LATER, (change,))), found[0] if found else GENESIS)
+        self._check_lines((Change(*row) for row in base.execute(LATER, (change,))), found[0] if found else GENESIS)
         self._check_lone(base, entry)
 
     def _check_lines(self, history: Iterable[Change], previous: str) -> None:
@@ -185,7 +143,7 @@ class LedgerFile:
 
     def check_guards(self, base: sqlite3.Connection) -> None:
         """Refuse a file whose schema is not, row by row, the one that this code makes."""
-        if set(base.execute(_SCHEMA)) != _expected(_version(base)):
+        if set(base.execute(SCHEMA)) != _expected(_version(base)):
             raise LedgerError(f"{self.path} was altered: what keeps it append-only is missing, or more was added")
 
     def verify(self, head: str | None = None) -> None:
@@ -206,7 +164,7 @@ class LedgerFile:
                     raise LedgerError(f"{self.path} was altered: entry {entry} has an impossible history")
             if not is_chained(base):
                 raise LedgerError(
-                    f"{self.path} is of version {_UNCHAINED} and was never chained, so it cannot show whether it was "
+                    f"{self.path} is of version {UNCHAINED} and was never chained, so it cannot show whether it was "
                     "altered: if a head of it was ever noted, restore a copy that holds it; else compare it with the "
                     "run records, and the next study will chain it as it stands"
                 )
@@ -218,7 +176,7 @@ class LedgerFile:
         version = _version(base)
         if application != APPLICATION_ID or base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
             raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file")
-        if version not in _BY_VERSION:
+        if version not in BY_VERSION:
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
 
 
@@ -240,7 +198,7 @@ def add(
 def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
     """Store a change of state, read back what was stored, and add it to the chain."""
     row = base.execute("INSERT INTO changes (entry, at, state) VALUES (?, ?, ?)", (entry, at, state))
-    found = base.execute(_ONE, (row.lastrowid,)).fetchone()
+    found = base.execute(ONE, (row.lastrowid,)).fetchone()
     stored = None if found is None else Change(*found)
     if stored is None or (stored.entry, stored.state, stored.at) != (entry, state, at):
         raise LedgerError(f"the ledger did not store a change of entry {entry} as it was written; restore a copy")
@@ -251,9 +209,9 @@ def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
 def changes(base: sqlite3.Connection) -> list[Change]:
     """All changes, the oldest first; changes in a file without hashes have those that they would get."""
     if is_chained(base):
-        return [Change(*row) for row in base.execute(_HISTORIES[_version(base)])]
+        return [Change(*row) for row in base.execute(HISTORIES[_version(base)])]
     found: list[Change] = []
-    for row in base.execute(_HISTORIES[_UNCHAINED]):
+    for row in base.execute(HISTORIES[UNCHAINED]):
         change = Change(*row)
         found.append(replace(change, hash=hashed(change.line((found[-1].hash if found else None) or GENESIS))))
     return found
@@ -270,7 +228,7 @@ def head(base: sqlite3.Connection) -> str:
 
 def is_chained(base: sqlite3.Connection) -> bool:
     """Whether the file has hashes of its own."""
-    return _version(base) != _UNCHAINED
+    return _version(base) != UNCHAINED
 
 
 def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
@@ -316,13 +274,13 @@ def _upgrade(base: sqlite3.Connection) -> bool:
     version = _version(base)
     if version == SCHEMA_VERSION:
         return False
-    history = changes(base) if version == _UNCHAINED else []
-    for statement in _statements(_BY_VERSION[SCHEMA_VERSION].removeprefix(_BY_VERSION[version])):
+    history = changes(base) if version == UNCHAINED else []
+    for statement in _statements(BY_VERSION[SCHEMA_VERSION].removeprefix(BY_VERSION[version])):
         base.execute(statement)
     for change in history:
         _chain(base, change, change.hash or "")
     base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    return version == _UNCHAINED
+    return version == UNCHAINED
 
 
 def _make(place: Path) -> bool:
@@ -334,7 +292,7 @@ def _make(place: Path) -> bool:
             _into_wal(base)
             base.execute("PRAGMA synchronous = FULL")
             with _transaction(base, "BEGIN IMMEDIATE"):
-                for statement in _statements(_BY_VERSION[SCHEMA_VERSION]):
+                for statement in _statements(BY_VERSION[SCHEMA_VERSION]):
                     base.execute(statement)
                 base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 base.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -372,9 +330,9 @@ def _put(source: Path, place: Path) -> bool:
 def _expected(version: int) -> frozenset[tuple[str, str, str, str | None]]:
     """Every row of the schema of a ledger, with what SQLite adds by itself."""
     with closing(sqlite3.connect(":memory:")) as base:
-        for statement in _statements(_BY_VERSION[version]):
+        for statement in _statements(BY_VERSION[version]):
             base.execute(statement)
-        return frozenset(base.execute(_SCHEMA))
+        return frozenset(base.execute(SCHEMA))
 
 
 def _statements(script: str) -> list[str]:
