@@ -126,6 +126,7 @@ def test_a_ledger_of_the_first_version_is_shown_and_not_touched(book):
     base = sqlite3.connect(book.path, isolation_level=None)
     base.execute("DROP TABLE chain")
     base.execute("DROP TABLE people")
+    base.execute("DROP TABLE sums")
     base.execute("PRAGMA user_version = 1")
     base.execute("PRAGMA journal_mode = DELETE")
     base.close()

@@ -180,10 +180,10 @@ class Sums:
         for first, last, content, seal in self._base.execute(query, given):
             try:
                 row = Range.of(first, last, content)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                if seal == self._seal(first, last, row.change, content):
+                    found.append(row)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
                 continue
-            if seal == self._seal(first, last, row.change, content):
-                found.append(row)
         return found
 
     def _seal(self, first: int, last: int, change: int, content: str) -> str:
