@@ -97,8 +97,8 @@ class Marked:
         self.marks.append((f"to {self.peer}", kind, len(codec.encode(fields)), self.calls()))
         self.link.send(kind, **fields)
 
-    def recv(self, kind: str, /) -> dict[str, Any]:
-        fields: dict[str, Any] = self.link.recv(kind)
+    def recv(self, kind: str, most: int, /) -> dict[str, Any]:
+        fields: dict[str, Any] = self.link.recv(kind, most)
         self.marks.append((f"from {self.peer}", kind, 0, self.calls()))
         return fields
 

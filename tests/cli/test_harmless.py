@@ -130,7 +130,8 @@ def test_a_schema_that_is_wrong_and_long(colonnade, tmp_path):
     (tmp_path / "s.toml").write_text(f'[columns.c]\ntype = "category"\nvalues = [{value}, {value}]\n', "utf-8")
     (tmp_path / "t.csv").write_text("person_id,c\n1,a\n", "utf-8")
     said = colonnade("schema", "check", tmp_path / "t.csv", tmp_path / "s.toml", code=10)
-    assert "twice" in said or "[...]" in said
+    assert "values lists" in said
+    assert "..." in said
     assert len(said) < 2100
     assert all(map(plain, said.splitlines()))
     assert len(said.splitlines()) == 1

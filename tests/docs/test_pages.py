@@ -15,7 +15,7 @@ from colonnade import PCA, Statement, errors
 from colonnade.cli.app import app
 from colonnade.cli.output import INTERNAL_ERROR
 from colonnade.models import Roster, kinds
-from colonnade.study import policy, spec
+from colonnade.study import limits, policy, sections
 from colonnade.study.alignment import section as aligning
 from colonnade.study.keys import keys_of
 from colonnade.tables import toml
@@ -119,7 +119,13 @@ def parts(module: object) -> list[type[BaseModel]]:
 
 def test_every_key_of_study_and_party_files_is_documented() -> None:
     text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
-    for part in [*parts(spec), *(keys_of(row.kind) for row in kinds.rows()), *parts(policy), *parts(aligning)]:
+    for part in [
+        *parts(sections),
+        *parts(limits),
+        *(keys_of(row.kind) for row in kinds.rows()),
+        *parts(policy),
+        *parts(aligning),
+    ]:
         for name, field in part.model_fields.items():
             key = field.alias or name
             nested = f"[{key}" in text or f"[policy.{key}" in text
@@ -128,7 +134,7 @@ def test_every_key_of_study_and_party_files_is_documented() -> None:
 
 def test_the_defaults_in_study_files_are_the_real_ones() -> None:
     text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
-    for part in (keys_of("pca"), spec.LimitsPart):
+    for part in (keys_of("pca"), limits.LimitsPart):
         for name, field in part.model_fields.items():
             if field.is_required():
                 assert f"| `{name}` | required |" in text

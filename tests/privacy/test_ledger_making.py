@@ -48,7 +48,7 @@ import os, signal, sys
 from pathlib import Path
 from colonnade.disk import writing
 from colonnade.models.files import replace_private
-from colonnade.privacy.ledger import Ledger, file
+from colonnade.privacy.ledger import Ledger, layout
 
 def killing(module, name, after):
     was = getattr(module, name)
@@ -60,19 +60,19 @@ def killing(module, name, after):
     setattr(module, name, replaced)
 
 path, module, name, after = sys.argv[1:]
-killing({"file": file, "os": os, "shutil": writing.shutil}[module], name, after == "after")
+killing({"layout": layout, "os": os, "shutil": writing.shutil}[module], name, after == "after")
 Ledger(path) if path.endswith(".sqlite") else replace_private(Path(path), b"new" * 1000)
 """
 HOLDING = """
 import sys
 from pathlib import Path
-from colonnade.privacy.ledger import Ledger, file
-fill = file._fill
+from colonnade.privacy.ledger import Ledger, layout
+fill = layout._fill
 def slowly(new):
     fill(new)
     print("filled", flush=True)
     sys.stdin.readline()
-file._fill = slowly
+layout._fill = slowly
 print(Ledger(sys.argv[1]).made, flush=True)
 """
 
@@ -105,9 +105,9 @@ def test_on_a_disk_of_any_size_a_ledger_is_whole_or_not_there(tmp_path):
 
 
 STEPS = [
-    ("file", "_fill", "before"),
-    ("file", "_fill", "after"),
-    ("file", "_check_whole", "after"),
+    ("layout", "_fill", "before"),
+    ("layout", "_fill", "after"),
+    ("layout", "_check_whole", "after"),
     ("os", "link", "before"),
     ("os", "link", "after"),
     ("shutil", "rmtree", "before"),

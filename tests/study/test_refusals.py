@@ -110,10 +110,12 @@ class World:
         assert old in text
         path.write_text(text.replace(old, new))
 
-    def study(self, task: str = PCA) -> Study:
+    def study(self, task: str = PCA, excuse: float = 5.0) -> Study:
         columns = {"bank": list(USUAL), "shop": ["spend"], "clinic": ["spend"]}
         path = self.folder / "STUDY.toml"
-        path.write_text(runnable_text("probe", task, "[budget]\nepsilon = 5.0\n", columns, "reconnect = 2\n"))
+        path.write_text(
+            runnable_text("probe", task, "[budget]\nepsilon = 5.0\n", columns, f"reconnect = 2\nexcuse = {excuse}\n")
+        )
         initialise.trial(path)
         return Study.load(path)
 
@@ -176,8 +178,8 @@ def seen(monkeypatch):
     real, lock = Channel.recv, threading.Lock()
     received: dict[tuple[str, str], list[object]] = defaultdict(list)
 
-    def recv(channel, kind):
-        fields = real(channel, kind)
+    def recv(channel, kind, most):
+        fields = real(channel, kind, most)
         with lock:
             receiver = channel._identity.name
             received[receiver, channel.peer].append((kind, {name: outline(each) for name, each in fields.items()}))
@@ -251,10 +253,9 @@ def test_a_party_may_refuse_for_itself_alone_and_tells_nobody_why(world):
     assert world.states("shop") == ["released", "released"]
 
 
-def test_nothing_of_the_table_is_read_before_the_study_is_approved_and_reserved(world, monkeypatch):
-    monkeypatch.setattr(run, "_EXCUSE_SECONDS", 0.1)
+def test_nothing_of_the_table_is_read_before_the_study_is_approved_and_reserved(world):
     (world.folder / "bank" / "bank.csv").unlink()
-    study = world.study()
+    study = world.study(excuse=0.1)
     world.edit_party("bank", 'approval = "auto-within-budget"', 'approval = "ask"')
     with pytest.raises(errors.PolicyError, match="nobody approved"):
         run_party(study, world.config, world.folder / "run")
@@ -348,14 +349,13 @@ def test_only_a_digest_names_a_schema(world, digest):
         world.config.content  # noqa: B018 - reads the file
 
 
-def test_studies_that_end_early_are_counted_and_limited(world, monkeypatch):
-    monkeypatch.setattr(run, "_EXCUSE_SECONDS", 0.1)
+def test_studies_that_end_early_are_counted_and_limited(world):
     world.edit_party(
         "bank", "# [policy.failures]\n# at_most = 20\n# days = 30", "[policy.failures]\nat_most = 2\ndays = 7"
     )
     table = (world.folder / "bank" / "bank.csv").read_text()
     (world.folder / "bank" / "bank.csv").write_text(table.replace("id,", "no,", 1))
-    study = world.study()
+    study = world.study(excuse=0.1)
     for failed in (0, 1):
         assert world.config.failed == failed
         with pytest.raises(errors.DataError):
