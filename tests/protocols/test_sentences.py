@@ -19,9 +19,9 @@ PLANNED = {
 }  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 NAMES = {
-    "COORDINATOR", "event.name", "joiner", "kind", "leader", "me.name", "name", "owner", "peer", "self.name", "self.task.speaker",
-    "sender", "speaker", "task.active", "first", "vocabulary.WAITING.kind", "', '.join(about)", "', '.join(beyond)", "', '.join(task.owners)",
-    "', '.join((key.name for key in task.keys))",
+    "COORDINATOR", "event.name", "joiner", "kind", "leader", "me.name", "name", "owner", "peer", "self.name",
+    "self.task.speaker", "sender", "speaker", "task.active", "first", "vocabulary.WAITING.kind", "', '.join(about)",
+    "', '.join(beyond)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
 }  # fmt: skip
 """Who, and which message: names of participants, events, messages and keys."""
 PUBLIC = {

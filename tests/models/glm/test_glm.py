@@ -463,7 +463,7 @@ def test_kept_weights_of_another_fit_are_refused(fitted, people, tmp_path):
         {"expected": {"right": [*row[:-1], None]}},
     ):
         path.write_text(json.dumps(content | broken))
-        with pytest.raises(StudyError, match="damaged|does not hold kept weights"):
+        with pytest.raises(StudyError, match=r"damaged|does not hold kept weights"):
             other.load_kept(path)
     theirs = other.save_kept(tmp_path / "right.json", "right")
     theirs.write_text(json.dumps(json.loads(theirs.read_text()) | {"factors": {"left": 1.0}}))
