@@ -13,6 +13,7 @@ import json
 import math
 import re
 import shutil
+import textwrap
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache
@@ -27,7 +28,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
 from colonnade.models.kinds import section_of
 from colonnade.privacy import Ledger, Observer, parse_budgets
-from colonnade.privacy.statement import TIMES
+from colonnade.privacy.statement import MISFITS, TIMES
 from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.alignment.store import Store
@@ -37,6 +38,8 @@ from colonnade.wire.codec import decode, encode
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PARTIES = ("bank", "shop", "clinic")
+THEN = "every table fits its schema{labels}; a party whose table does not is seen to stop, which is not counted here"
+"""What stood in place of the sentence about cells outside a schema."""
 
 # --- comparing
 
@@ -84,7 +87,7 @@ def agreed(study: Study) -> dict[str, Any]:
 
 
 def priced(study: Study) -> dict[str, Any]:
-    """What people are told of a study beforehand, as values and as text, but for the sentence about times, now said."""
+    """What people are told of a study beforehand, as values and text; with the words of then, and none about times."""
     answer, statement = preflight(study), study.statement.to_dict()
     values = answer.to_dict()
     assert values["statement"] == statement
@@ -93,9 +96,14 @@ def priced(study: Study) -> dict[str, Any]:
     # What is written once is not written again: the events are in what was agreed.
     values["statement"] = {name: value for name, value in statement.items() if name != "events"}
     assert TIMES in statement["assumptions"]
-    values["statement"]["assumptions"] = [text for text in statement["assumptions"] if text != TIMES]
+    messages = any(event.name.startswith("slopes of ") for event in study.events)
+    then = THEN.format(labels=" and every label the model" if messages else "")
+    worded = [then if text == MISFITS else text for text in statement["assumptions"] if text != TIMES]
+    values["statement"]["assumptions"] = worded
     lines = untimed(shown(answer)).splitlines()
     lines.remove(f"- {TIMES}")
+    place = lines.index(f"- {MISFITS}")
+    lines[place : place + 1] = textwrap.wrap(f"- {then}", 108, subsequent_indent="  ")
     return plain({"preflight": unmeasured(values), "text": lines})
 
 

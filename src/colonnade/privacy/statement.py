@@ -28,6 +28,9 @@ NO_GUARANTEE = "no guarantee"
 UNMATCHED = "matching people between the parties is outside this statement"
 CLIPPED = "rows are clipped to their public bounds by this code, on each party's own machine"
 TIMES = "no epsilon covers what others can see of how long a participant takes, or of when it stops"
+MISFITS = "cells outside a schema are mapped by public rules; that a party stops is seen, and not counted here"
+_EARLIER = ("every table fits its schema; ", "every table fits its schema and every label the model; ")
+"""How earlier releases, which mapped nothing, began the sentence in its place."""
 _LISTED_OWNERS = 4
 _IN_PLACE = "ids and the order of rows are public; who is replaced is so in the same place, and so in the same batch"
 _WIDTH = 108
@@ -137,9 +140,7 @@ class Statement:
             events = [from_dict(event) for event in value["events"]]
             stated = {row["observer"]: _stated(row["epsilon"]) for row in value["rows"]}
             fresh = cls.of(events, Trust.from_dict(value["trust"]), value["delta"])
-            # A statement of an earlier release has no sentence about times; it is given back as it was.
-            said = [text for text in _assumptions(fresh.trust, events, CLIPPED) if text != TIMES]
-            known = (*said, *((TIMES,) if TIMES in value["assumptions"] else ()))
+            known = _as_said_then(_assumptions(fresh.trust, events, CLIPPED), value["assumptions"])
             also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
         except PrivacyError as error:
             raise PrivacyError(reading.short(str(error))) from None
@@ -241,7 +242,6 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
     for_whom = " for all but the analyst" if trust.committee else ""
     sealed = "messages between parties are sealed end to end; the coordinator sees their sizes and when they end"
     learned = any(event.name.startswith("slopes of ") for event in events)
-    labels = " and every label the model" if learned else ""
     return (
         "every participant follows the protocol and may be curious (semi-honest)",
         among if trust.committee else sealed,
@@ -250,9 +250,17 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
         f"public: schema, clips, scales, noise sizes, and the number of rows{for_whom}",
         *((_IN_PLACE,) if learned else ()),
-        f"every table fits its schema{labels}; a party whose table does not is seen to stop, which is not counted here",
+        MISFITS,
         TIMES,
     )
+
+
+def _as_said_then(now: Sequence[str], stored: Sequence[str]) -> tuple[str, ...]:
+    """The assumptions as they are worded now, but as the release worded them that wrote a statement."""
+    earlier = [text for text in stored if text.startswith(_EARLIER) and text.isprintable()]
+    if not earlier:
+        return tuple(now)
+    return tuple(earlier[0] if text == MISFITS else text for text in now if text != TIMES or text in stored)
 
 
 def _about_batches(event: Event) -> Iterator[str]:
