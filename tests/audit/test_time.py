@@ -1,6 +1,6 @@
 """Steps, messages and sizes that others could time: the same on neighbouring tables.
 
-Alignment, hidden members and drawn batches are not among the protocols here.
+Alignment is not among the protocols here: what it tells is outside every epsilon, and is listed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.scores import programs as scores
 from colonnade.protocols.scores.programs import Parts
+from colonnade.tables.places import Places
 from colonnade.wire import codec
 
 from ..protocols import kit
@@ -145,7 +146,9 @@ def _turned(held: Mapping[str, Array], row: int) -> dict[str, Array]:
 CASES: dict[str, tuple[ModuleType, Any]] = {
     "moments": (moments, kit.moments_task()),
     "directions": (directions, kit.directions_task()),
+    "hidden": (moments, kit.hidden_moments_task(3)),
     "gradients": (gradients, kit.gradients_task(sampling="disjoint")),
+    "drawn": (gradients, kit.gradients_task()),
     "polynomial": (polynomial, kit.polynomial_task((2, 1), ["o0.c0 * o1.c0"])),
     "alternating": (exchange, kit.exchange_task("alternating")),
     "gradient": (exchange, kit.exchange_task("gradient")),
@@ -180,7 +183,7 @@ def _held(name: str, task: Any, rng: np.random.Generator) -> tuple[dict[str, Arr
     held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}
     if name in ("alternating", "gradient", "released"):
         return held, (rng.random(count) < 0.5).astype(float)
-    if name == "gradients":
+    if name in ("gradients", "drawn"):
         return held, (rng.random((count, 1)) < 0.5).astype(float)
     return held, None
 
@@ -192,6 +195,10 @@ def _wrapped(name: str, task: Any, held: Mapping[str, Array]) -> dict[str, Any]:
         return {owner: Parts(ids, rows) for owner, rows in held.items()}
     if name == "kept scores":
         return {owner: New(ids, rows, np.ones(3)) for owner, rows in held.items()}
+    if name == "hidden":  # each owner's people are in other slots of the universe
+        slots = {owner: np.arange(len(ids)) * 2 + place for place, owner in enumerate(held)}
+        size = 2 * len(ids) + len(held)
+        return {owner: kit.Rows(rows, places=Places(slots[owner], size, bytes(16))) for owner, rows in held.items()}
     return dict(held)
 
 
