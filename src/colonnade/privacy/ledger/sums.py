@@ -4,7 +4,8 @@ A row of ``sums`` holds the costs (``costs.py``) of the entries from ``first`` t
 participants and for the groups of them that caps asked about. There is a row for each of the newest entries, one for
 each block of older ones (periods need these), and one, with ``first`` 0, for all blocks together. Each is sealed with
 a hash of itself and of the chain where it ends. Rows are a cache: one that is missing, altered, or older than a
-release is not used but made anew from the entries, and the whole chain is checked then.
+release is not used but made anew from the entries, and the whole chain is checked then. A seal is no signature: what
+somebody altered and sealed anew is used, if it can be read, and shows in ``verify``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 
+from colonnade.disk import reading
+from colonnade.errors import PrivacyError
 from colonnade.privacy.ledger.caps import Period, limits, since
 from colonnade.privacy.ledger.costs import SIZE, Numbers, costs, keeps
 from colonnade.privacy.ledger.groups import ALL_OTHERS, ANALYST, MOST_NAMED, Across, Sight, seen_by
@@ -31,9 +36,13 @@ NEWEST = 32
 _MOST_MET = 40
 """With more parties than these, pairs are told apart by their events, so everything is composed anew."""
 _ANALYST = "analyst"
+_TICK = 0.002
+"""Times are written in whole milliseconds; rows hold them more exactly."""
 _OUTSIDE = json.dumps(["", []])
 Place = tuple[str, str]
 """An arrangement of participants, by its digest, and a group of them."""
+Described = tuple[str, str | None]
+"""The texts of who is trusted and who took part."""
 Dated = tuple[int, datetime, Told | None]
 """The number of an entry, its time, and what it told; ``None`` if it was released."""
 
@@ -47,7 +56,7 @@ class Range:
     change: int
     latest: float
     released: str
-    arrangements: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    arrangements: dict[str, Described] = field(default_factory=dict)
     sums: dict[Place, Numbers] = field(default_factory=dict)
 
     def content(self) -> str:
@@ -60,13 +69,23 @@ class Range:
 
     @classmethod
     def of(cls, first: int, last: int, content: str) -> Range:
-        """Read what :meth:`content` wrote."""
-        value = json.loads(content)
+        """Read what :meth:`content` wrote; an error if it is anything else."""
+        value = reading.json_of(content)
         numbers = np.frombuffer(base64.b64decode(value["numbers"]), dtype=np.float64).reshape(-1, SIZE)
-        places = [(str(digest), str(key)) for digest, key in value["places"]]
         arrangements = {digest: (trust, people) for digest, (trust, people) in value["arrangements"].items()}
-        sums = dict(zip(places, numbers, strict=True))
-        return cls(first, last, int(value["change"]), float(value["latest"]), value["released"], arrangements, sums)
+        members = {digest: {*_told(*described).names} for digest, described in arrangements.items()}
+        places = [(digest, key) for digest, key in value["places"]]
+        whole = cls(first, last, int(value["change"]), float(value["latest"]), value["released"], arrangements)
+        whole.sums = dict(zip(places, numbers, strict=True))
+        if not (np.isfinite(whole.latest) and np.all(numbers > -np.inf)):  # a cost may be infinite, but never no number
+            raise ValueError("a sum that is no number")
+        if any(_digest(described) != digest for digest, described in arrangements.items()):
+            raise ValueError("an arrangement under the name of another")
+        if first == last and len(arrangements) != 1:
+            raise ValueError("an entry without its arrangement")
+        if any(key != _ANALYST and not members[digest].issuperset(_group(key)[1]) for digest, key in places):
+            raise ValueError("a group of others than those who took part")
+        return whole
 
     @classmethod
     def joined(cls, parts: Sequence[Range], first: int, last: int, released: str) -> Range:
@@ -182,15 +201,18 @@ class Sums:
                 row = Range.of(first, last, content)
                 if seal == self._seal(first, last, row.change, content):
                     found.append(row)
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, PrivacyError, reading.Malformed):
                 continue
         return found
 
     def _seal(self, first: int, last: int, change: int, content: str) -> str:
         found = self._base.execute(
-            "SELECT h.hash FROM chain h JOIN changes c ON c.id = h.change WHERE h.change = ? AND c.entry = ?",
+            "SELECT h.hash FROM chain h JOIN changes c ON c.id = h.change "
+            "WHERE h.change = ? AND c.entry = ? AND c.state = 'reserved'",
             (change, last),
         ).fetchone()
+        if found is None:
+            raise ValueError("a sum that rests on a change that did not reserve its last entry")
         return hashlib.sha256(f"{first} {last} {found} {content}".encode()).hexdigest()
 
     def _write(self, row: Range) -> None:
@@ -199,7 +221,8 @@ class Sums:
         self._base.execute("INSERT OR REPLACE INTO sums VALUES (?, ?, ?, ?)", (row.first, row.last, content, seal))
 
     def _is_current(self, row: Range, first: int) -> bool:
-        return row.released == self._releases(first, row.last)
+        told = bool(self._counted(first, row.last))
+        return row.released == self._releases(first, row.last) and bool(row.arrangements) == told
 
     def _releases(self, first: int, last: int) -> str:
         """A hash of which entries of a range were released."""
@@ -266,6 +289,7 @@ class Sums:
         rows = self._read("TRUE")
         keys = _by_arrangement(place for row in rows for place in row.sums)
         parts = {number: single(number, 0, 0.0, told, keys) for number, _, told in entries if told is not None}
+        times = _latest(entries)
         for row in rows:
             first = max(row.first, 1)
             held = [parts[number] for number in range(first, row.last + 1) if number in parts]
@@ -273,6 +297,8 @@ class Sums:
                 continue  # something was released since, and this row will not be used
             whole = Range.joined([Range(0, 0, 0, 0.0, ""), *held], first, row.last, "")
             same = whole.arrangements == row.arrangements and set(row.sums) <= set(whole.sums)
+            least, most = times[row.last]
+            same &= least <= row.latest <= most + _TICK
             if not same or not all(np.allclose(row.sums[one], whole.sums[one], rtol=1e-9) for one in row.sums):
                 return row
         return None
@@ -356,23 +382,52 @@ def _by_arrangement(places: Iterable[Place]) -> dict[str, set[str]]:
     return found
 
 
+def _latest(entries: Sequence[Dated]) -> dict[int, tuple[float, float]]:
+    """For each entry the latest time up to it of those that count, and of all, as rows may have been written."""
+    counted, written, found = -math.inf, 0.0, {}
+    for number, when, told in entries:
+        written = max(written, when.timestamp())
+        counted = counted if told is None else max(counted, when.timestamp())
+        found[number] = (counted, written)
+    return found
+
+
 def _costs(told: Told, key: str) -> Numbers:
     if key == _ANALYST:
         return costs(seen_by(told, None, ANALYST, Adjacency.ADD_REMOVE))
-    others, names = json.loads(key)
+    others, names = _group(key)
     who = ALL_OTHERS if others else Across("", frozenset(), held=True)
-    return costs(seen_by(told, frozenset(names), who, Adjacency.REPLACE))
+    return costs(seen_by(told, names, who, Adjacency.REPLACE))
 
 
-def _described(told: Told) -> tuple[str, tuple[str, str | None]]:
-    """An arrangement of participants: its digest, and the texts of who is trusted and who took part."""
+def _group(key: str) -> tuple[bool, frozenset[str]]:
+    """Whether a key is about all others together, and the names of a group."""
+    others, names = reading.json_of(key)
+    if others not in ("", "others") or not isinstance(names, list):
+        raise ValueError("no key of a group")
+    return bool(others), frozenset(names)
+
+
+def _described(told: Told) -> tuple[str, Described]:
+    """An arrangement of participants: its digest, and its texts."""
     described = (told.trust.to_json(), told.people.to_json())
-    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:32], described
+    return _digest(described), described
 
 
-def _known(arrangements: Mapping[str, tuple[str, str | None]], owner: str) -> Sight | None:
+@lru_cache(maxsize=1024)
+def _digest(described: Described) -> str:
+    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1024)
+def _told(trust: str, people: str | None) -> Told:
+    """A study of this arrangement in which nothing was told."""
+    return Told((), Trust.from_json(trust), People.from_json(people))
+
+
+def _known(arrangements: Mapping[str, Described], owner: str) -> Sight | None:
     """Everybody in these arrangements; ``None`` if they are so many that events must tell them apart."""
-    studies = [Told((), Trust.from_json(trust), People.from_json(people)) for trust, people in arrangements.values()]
+    studies = [_told(*described) for described in arrangements.values()]
     sight = Sight(studies, owner, most_named=_MOST_MET)
     large = any(len(told.trust.owners) > MOST_NAMED for told in studies)
     return None if large or len(sight.everybody.somebodies) > _MOST_MET else sight
