@@ -10,96 +10,44 @@ somebody altered and sealed anew is used, if it can be read, and shows in ``veri
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 
 import numpy as np
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy.ledger.caps import Period, limits, since
-from colonnade.privacy.ledger.costs import SIZE, Numbers, costs, keeps
-from colonnade.privacy.ledger.groups import ALL_OTHERS, ANALYST, MOST_NAMED, Across, Sight, seen_by
-from colonnade.privacy.ledger.people import People, Told, as_observer
-from colonnade.privacy.observers import Adjacency, Budget, Trust
+from colonnade.privacy.ledger.costs import Numbers, keeps
+from colonnade.privacy.ledger.groups import ANALYST, MOST_NAMED, Across, Sight
+from colonnade.privacy.ledger.people import Told, as_observer
+from colonnade.privacy.ledger.ranges import (
+    BY_ANALYST,
+    OUTSIDE,
+    Described,
+    Place,
+    Range,
+    costs_of,
+    described,
+    silent,
+    single,
+)
+from colonnade.privacy.observers import Adjacency, Budget
 
 BLOCK = 16
 NEWEST = 32
 """From so many entries on that are summed one by one, the oldest of them become a block."""
 _MOST_MET = 40
 """With more parties than these, pairs are told apart by their events, so everything is composed anew."""
-_ANALYST = "analyst"
 _TICK = 0.002
 """Times are written in whole milliseconds; rows hold them more exactly."""
-_OUTSIDE = json.dumps(["", []])
-Place = tuple[str, str]
-"""An arrangement of participants, by its digest, and a group of them."""
-Described = tuple[str, str | None]
-"""The texts of who is trusted and who took part."""
 Dated = tuple[int, datetime, Told | None]
 """The number of an entry, its time, and what it told; ``None`` if it was released."""
-
-
-@dataclass
-class Range:
-    """The costs of some entries that follow each other; ``latest`` is the latest time of them and all before."""
-
-    first: int
-    last: int
-    change: int
-    latest: float
-    released: str
-    arrangements: dict[str, Described] = field(default_factory=dict)
-    sums: dict[Place, Numbers] = field(default_factory=dict)
-
-    def content(self) -> str:
-        """The text that is stored and sealed."""
-        numbers = np.concatenate([np.zeros(0), *self.sums.values()])
-        return json.dumps(
-            {"change": self.change, "latest": self.latest, "released": self.released, "places": list(self.sums),
-             "arrangements": self.arrangements, "numbers": base64.b64encode(numbers.tobytes()).decode()}
-        )  # fmt: skip
-
-    @classmethod
-    def of(cls, first: int, last: int, content: str) -> Range:
-        """Read what :meth:`content` wrote; an error if it is anything else."""
-        value = reading.json_of(content)
-        numbers = np.frombuffer(base64.b64decode(value["numbers"]), dtype=np.float64).reshape(-1, SIZE)
-        arrangements = {digest: (trust, people) for digest, (trust, people) in value["arrangements"].items()}
-        members = {digest: {*_told(*described).names} for digest, described in arrangements.items()}
-        places = [(digest, key) for digest, key in value["places"]]
-        whole = cls(first, last, int(value["change"]), float(value["latest"]), value["released"], arrangements)
-        whole.sums = dict(zip(places, numbers, strict=True))
-        if not (np.isfinite(whole.latest) and np.all(numbers > -np.inf)):  # a cost may be infinite, but never no number
-            raise ValueError("a sum that is no number")
-        if any(_digest(described) != digest for digest, described in arrangements.items()):
-            raise ValueError("an arrangement under the name of another")
-        if first == last and len(arrangements) != 1:
-            raise ValueError("an entry without its arrangement")
-        if any(key != _ANALYST and not members[digest].issuperset(_group(key)[1]) for digest, key in places):
-            raise ValueError("a group of others than those who took part")
-        return whole
-
-    @classmethod
-    def joined(cls, parts: Sequence[Range], first: int, last: int, released: str) -> Range:
-        """Several ranges as one: of each arrangement, the groups that all of them know that have it."""
-        newest = max(parts, key=lambda part: part.last)
-        whole = cls(first, last, newest.change, max(part.latest for part in parts), released)
-        for part in parts:
-            whole.arrangements |= part.arrangements
-        for digest in whole.arrangements:
-            having = [part for part in parts if digest in part.arrangements]
-            keys = set.intersection(*({key for one, key in part.sums if one == digest} for part in having))
-            for key in sorted(keys):
-                whole.sums[digest, key] = np.sum([part.sums[digest, key] for part in having], axis=0)
-        return whole
 
 
 @dataclass
@@ -138,8 +86,8 @@ class Sums:
         answer = Kept(surely=False, complete=False, needed={})
         if not self.stored or (parts := self._all()) is None:
             return answer
-        digest, described = _described(told)
-        arrangements = {digest: described}
+        digest, texts = described(told)
+        arrangements = {digest: texts}
         for part in parts:
             arrangements |= part.arrangements
         sight = _known(arrangements, owner)
@@ -265,7 +213,7 @@ class Sums:
         """Make all rows anew from the entries, for the groups that these caps ask about and for those known before."""
         needed = _by_arrangement(place for row in self._read("TRUE") for place in row.sums)
         self._base.execute("DELETE FROM sums")
-        arrangements = dict(_described(told) for _, _, told in entries if told is not None)
+        arrangements = dict(described(told) for _, _, told in entries if told is not None)
         sight = _known(arrangements, owner)
         if sight is None:
             return
@@ -302,14 +250,6 @@ class Sums:
             if not same or not all(np.allclose(row.sums[one], whole.sums[one], rtol=1e-9) for one in row.sums):
                 return row
         return None
-
-
-def single(number: int, change: int, latest: float, told: Told, needed: Mapping[str, set[str]]) -> Range:
-    """The costs of one entry."""
-    digest, described = _described(told)
-    keys = {_ANALYST, _OUTSIDE, *needed.get(digest, ())}  # whoever comes later was outside of this one
-    sums = {(digest, key): _costs(told, key) for key in sorted(keys)}
-    return Range(number, number, change, latest, "", {digest: described}, sums)
 
 
 class _Asked:
@@ -357,7 +297,7 @@ class _Asked:
         if (own := keys[self._own]) is None:
             return None
         if own not in self._new:
-            self._new[own] = _costs(self._told, own)
+            self._new[own] = costs_of(self._told, own)
         return np.asarray(np.sum([*found, self._new[own]], axis=0))
 
 
@@ -367,7 +307,7 @@ def _keys(sight: Sight, digests: Sequence[str], who: Across, relation: Adjacency
     for number, digest in enumerate(digests):
         names = sight.local(number, who)
         if names is None:
-            found[digest] = _ANALYST if relation is Adjacency.ADD_REMOVE else _OUTSIDE
+            found[digest] = BY_ANALYST if relation is Adjacency.ADD_REMOVE else OUTSIDE
         elif not who.held and sight.studies[number].trust.broken(as_observer(names)) is not None:
             found[digest] = None
         else:
@@ -392,42 +332,9 @@ def _latest(entries: Sequence[Dated]) -> dict[int, tuple[float, float]]:
     return found
 
 
-def _costs(told: Told, key: str) -> Numbers:
-    if key == _ANALYST:
-        return costs(seen_by(told, None, ANALYST, Adjacency.ADD_REMOVE))
-    others, names = _group(key)
-    who = ALL_OTHERS if others else Across("", frozenset(), held=True)
-    return costs(seen_by(told, names, who, Adjacency.REPLACE))
-
-
-def _group(key: str) -> tuple[bool, frozenset[str]]:
-    """Whether a key is about all others together, and the names of a group."""
-    others, names = reading.json_of(key)
-    if others not in ("", "others") or not isinstance(names, list):
-        raise ValueError("no key of a group")
-    return bool(others), frozenset(names)
-
-
-def _described(told: Told) -> tuple[str, Described]:
-    """An arrangement of participants: its digest, and its texts."""
-    described = (told.trust.to_json(), told.people.to_json())
-    return _digest(described), described
-
-
-@lru_cache(maxsize=1024)
-def _digest(described: Described) -> str:
-    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:32]
-
-
-@lru_cache(maxsize=1024)
-def _told(trust: str, people: str | None) -> Told:
-    """A study of this arrangement in which nothing was told."""
-    return Told((), Trust.from_json(trust), People.from_json(people))
-
-
 def _known(arrangements: Mapping[str, Described], owner: str) -> Sight | None:
     """Everybody in these arrangements; ``None`` if they are so many that events must tell them apart."""
-    studies = [_told(*described) for described in arrangements.values()]
+    studies = [silent(*texts) for texts in arrangements.values()]
     sight = Sight(studies, owner, most_named=_MOST_MET)
     large = any(len(told.trust.owners) > MOST_NAMED for told in studies)
     return None if large or len(sight.everybody.somebodies) > _MOST_MET else sight
