@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
 import json
 import random
 import re
@@ -19,7 +20,8 @@ from colonnade.privacy.ledger.file import changes
 Damage = Callable[[random.Random, bytes], bytes]
 
 NOT_TEXT = (b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x00", b"\xef\xbb\xbf", b"\x1b[2J", b"\r", b"\xf4\x90\x80\x80")
-NUMBERS = (b"1e999", b"-1e999", b"NaN", b"inf", b"1" + b"0" * 400, b"1" + b"0" * 5000, b"-1", b"0", b"1e-320", b"0x10")
+NUMBERS = (b"1e999", b"-1e999", b"NaN", b"inf", b"1" + b"0" * 400, b"1" + b"0" * 5000, b"-1", b"0", b"1e-320", b"0x10",
+           b"0x" + b"f" * 300, b"0x" + b"f" * 5000, b"0o" + b"7" * 5000, b"0b" + b"1" * 20_000)  # fmt: skip
 DEEP = 20_000
 
 
@@ -146,6 +148,7 @@ _TOML = (
     "[[[]]]", "1979-05-27", "07:32:00", '"\\u0000"', '"\\u001b[2J"', '["a", "a"]', "{a = 1, b = {c = 2}}",
     '"' + "x" * 50_000 + '"', "[" * DEEP + "]" * DEEP, "[" * 200 + "]" * 200, '"/dev/zero"', '"."', '"../.."', "0.5",
     "{x = " * 300 + "1" + "}" * 300, "1_000", "9" * 25, "1e-320", '["analyst"]',
+    "0x" + "f" * 16, "0x" + "f" * 300, "0x" + "f" * 5000, "[0o" + "7" * 5000 + "]", "0b" + "1" * 20_000,
 )  # fmt: skip
 
 
@@ -177,13 +180,22 @@ _CELLS = ("study", "digest", "created", "events", "trust")
 
 
 def ledger_cells(chance: random.Random, path: Path) -> None:
-    """Change one cell of a ledger; mostly the chain is then made to fit, as somebody who knows how could do."""
+    """Change one cell of an entry; mostly the chain is then made to fit, as somebody who knows how could do."""
+    _in_ledger(chance, path, _change_cell)
+
+
+def people_and_sums(chance: random.Random, path: Path) -> None:
+    """Change what a ledger says of who took part, or a sum; mostly chain and seals are then made to fit."""
+    _in_ledger(chance, path, chance.choice((_change_people, _change_sum)))
+
+
+def _in_ledger(chance: random.Random, path: Path, change: Callable[[random.Random, sqlite3.Connection], None]) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as base:
         base.execute("PRAGMA ignore_check_constraints = ON")
         guards = base.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
         for name, _ in guards:
             base.execute(f"DROP TRIGGER {name}")
-        _change_cell(chance, base)
+        change(chance, base)
         if chance.random() < 0.7:
             _chain_anew(base)
         for _, text in guards:
@@ -209,6 +221,26 @@ def _change_cell(chance: random.Random, base: sqlite3.Connection) -> None:
         (held,) = base.execute(f"SELECT {cell} FROM entries WHERE id = ?", (entry,)).fetchone()  # noqa: S608
         text = _written(disorder(chance, json.loads(held))).decode()
         base.execute(f"UPDATE entries SET {cell} = ? WHERE id = ?", (text, entry))  # noqa: S608
+
+
+def _change_people(chance: random.Random, base: sqlite3.Connection) -> None:
+    entry, held = chance.choice(base.execute("SELECT entry, known FROM people").fetchall())
+    odd = (b"\xff", 7, 2.5, "", "[" * DEEP, "1" * 6000, '"x"', "null", "{}")
+    text = _written(disorder(chance, json.loads(held))).decode()
+    known = chance.choice(odd) if chance.random() < 0.3 else text
+    base.execute("UPDATE people SET known = ? WHERE entry = ?", (known, entry))
+
+
+def _change_sum(chance: random.Random, base: sqlite3.Connection) -> None:
+    first, last, held, _ = chance.choice(base.execute("SELECT * FROM sums").fetchall())
+    value = disorder(chance, json.loads(held))
+    content = _written(value).decode()
+    change = value.get("change") if isinstance(value, dict) else None
+    seal = "SELECT h.hash FROM chain h JOIN changes c ON c.id = h.change WHERE h.change = ? AND c.entry = ?"
+    number = change if isinstance(change, int) and abs(change) < 1 << 60 else 0
+    found = base.execute(seal, (number, last)).fetchone()
+    text = hashlib.sha256(f"{first} {last} {found} {content}".encode()).hexdigest()
+    base.execute("UPDATE sums SET content = ?, seal = ? WHERE first = ? AND last = ?", (content, text, first, last))
 
 
 def _chain_anew(base: sqlite3.Connection) -> None:

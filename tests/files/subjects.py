@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from colonnade.models import Estimator
 from colonnade.models.kinds import section_of
 from colonnade.privacy import Ledger, Observer, Statement, parse_budgets
 from colonnade.privacy.events import from_json
+from colonnade.privacy.ledger.sums import NEWEST
 from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.alignment.store import Store
@@ -221,6 +223,23 @@ def _run_json(folder: Path) -> Path:
 # --- ledgers
 
 
+def _ledger_with_sums(folder: Path) -> Path:
+    """A ledger of the present version with so many entries that some are summed as a block."""
+    path = folder / "ledger.sqlite"
+    path.write_bytes(_content_with_sums())
+    return path
+
+
+@cache
+def _content_with_sums() -> bytes:
+    study, keys = _whole_study("pca-moments"), {name: f"sha256:{name}" for name in (*PARTIES, "coordinator")}
+    with TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite", owner="bank")
+        for number in range(NEWEST + 2):
+            ledger.reserve(f"s{number}", "", study.events, study.trust, (), (), keys)
+        return ledger.path.read_bytes()
+
+
 def _use_ledger(path: Path) -> None:
     ledger = Ledger(path)
     caps = parse_budgets({"analyst": 50.0}, 1e-5)
@@ -304,6 +323,7 @@ SUBJECTS = (
     Subject("run record", _run_json, lambda path: read_facts(path.parent), in_bytes(*mutations.JSON)),
     Subject("ledger bytes", copied("ledger", "earlier-ledger.db"), _use_ledger, in_bytes(*mutations.ANY)),
     Subject("ledger cells", copied("ledger", "earlier-ledger.db"), _use_ledger, mutations.ledger_cells),
+    Subject("ledger with sums", _ledger_with_sums, _use_ledger, mutations.people_and_sums),
     Subject("certificate", _identity(".crt"), _use_certificate, in_bytes(*mutations.PEM)),
     Subject("key", _identity(".key"), _use_identity, in_bytes(*mutations.PEM)),
     Subject("alignment", _alignment, _use_alignment, in_bytes(*mutations.ANY), quiet=True),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -26,7 +32,7 @@ from colonnade.privacy.events import (
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.caps import Period
 from colonnade.privacy.ledger.costs import costs, keeps
-from colonnade.privacy.ledger.sums import BLOCK
+from colonnade.privacy.ledger.sums import BLOCK, NEWEST
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
 
 DELTA = 1e-5
@@ -61,6 +67,23 @@ def keys(*names: str) -> dict[str, str]:
 def reserve(ledger: Ledger, number: int, caps=ROOM, periods=(), trust: Trust = TRUST) -> book.Entry:
     event = study(number, owners=trust.owners)
     return ledger.reserve(f"s{number}", "", [event], trust, caps, periods, keys(*trust.owners))
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A ledger with one block."""
+    path = tmp_path_factory.mktemp("ledgers") / "l.sqlite"
+    ledger = Ledger(path, owner="bank", clock=Wall())
+    for number in range(NEWEST + 2):
+        reserve(ledger, number)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def short(few: bytes, tmp_path: Path) -> Ledger:
+    path = tmp_path / "l.sqlite"
+    path.write_bytes(few)
+    return Ledger(path, owner="bank", clock=lambda: START + timedelta(days=MANY))
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +252,107 @@ def test_sums_that_were_sealed_anew_show(ledger: Ledger) -> None:
         sums._write(sums.older)
     with pytest.raises(LedgerError, match=r"the sums up to entry \d+ do not follow"):
         ledger.verify()
+
+
+def sealed_anew(path: Path, change: Callable[[dict[str, Any], int, int], None]) -> None:
+    """Change all sums as somebody could who knows how they are sealed."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as base:
+        for first, last, content, _ in base.execute("SELECT * FROM sums").fetchall():
+            value = json.loads(content)
+            change(value, first, last)
+            text = json.dumps(value)
+            link = "SELECT h.hash FROM chain h JOIN changes c ON c.id = h.change WHERE h.change = ? AND c.entry = ?"
+            found = base.execute(link, (value["change"], last)).fetchone()
+            seal = hashlib.sha256(f"{first} {last} {found} {text}".encode()).hexdigest()
+            base.execute(
+                "UPDATE sums SET content = ?, seal = ? WHERE first = ? AND last = ?", (text, seal, first, last)
+            )
+
+
+def _to(**values: Any) -> Callable[[dict[str, Any], int, int], None]:
+    return lambda value, *_: value.update(values)
+
+
+def _texts(trust: str, people: str | None) -> Callable[[dict[str, Any], int, int], None]:
+    """Arrangements of other texts, under the digests that belong to these."""
+    digest = hashlib.sha256(json.dumps((trust, people)).encode()).hexdigest()[:32]
+
+    def change(value: dict[str, Any], first: int, last: int) -> None:
+        value["arrangements"] = {digest: (trust, people)}
+        value["places"] = [(digest, key) for _, key in value["places"]]
+
+    return change
+
+
+def _keys_of(key: str) -> Callable[[dict[str, Any], int, int], None]:
+    return lambda value, *_: value.update(places=[(digest, key) for digest, _ in value["places"]])
+
+
+def _no_numbers(value: dict[str, Any], first: int, last: int) -> None:
+    numbers = np.full_like(np.frombuffer(base64.b64decode(value["numbers"])), np.nan)
+    value["numbers"] = base64.b64encode(numbers.tobytes()).decode()
+
+
+def _later_change(value: dict[str, Any], first: int, last: int) -> None:
+    value["change"] += 10**6
+
+
+UNREADABLE = {
+    "a time that is no number": _to(latest=float("nan")),
+    "an infinite time": _to(latest=float("-inf")),
+    "numbers that are none": _no_numbers,
+    "no arrangement": _to(arrangements={}, places=[], numbers=""),
+    "an arrangement by another name": _to(arrangements={"x": [TRUST.to_json(), None]}),
+    "no trust": _texts("{}", None),
+    "deep trust": _texts("[" * 20_000, None),
+    "deep people": _texts(TRUST.to_json(), "[" * 20_000),
+    "nonsense for a group": _keys_of("nonsense"),
+    "a number for a group": _keys_of("7"),
+    "a group of strangers": _keys_of(json.dumps(["", ["nobody"]])),
+    "a group of no names": _keys_of(json.dumps(["", [[]]])),
+    "another change": _later_change,
+}
+
+
+@pytest.mark.parametrize("change", UNREADABLE.values(), ids=UNREADABLE)
+def test_sums_that_were_sealed_anew_and_cannot_be_right_are_made_anew(short, change, parsed):
+    spent = short.spent(Observer.analyst(), DELTA)
+    period = Period(30_000, (Budget("analyst", spent, DELTA),))
+    sealed_anew(short.path, change)
+    short.verify()
+    with pytest.raises(BudgetError, match="analyst: spent"):
+        short.check("s", [study(MANY)], TRUST, ROOM, [period], keys(*OWNERS))
+    reserve(short, MANY)
+    parsed.clear()
+    reserve(short, MANY + 1)
+    assert parsed == []
+    short.verify()
+
+
+@pytest.mark.parametrize("latest", [-1e12, 0.0, 1e12])
+def test_times_of_sums_that_were_sealed_anew_show(short: Ledger, latest: float) -> None:
+    sealed_anew(short.path, _to(latest=latest))
+    with pytest.raises(LedgerError, match=r"the sums up to entry \d+ do not follow"):
+        short.verify()
+
+
+def test_times_of_sums_follow_also_from_clocks_that_were_set(tmp_path: Path) -> None:
+    """Set ahead and back, with releases, notes of the time, blocks and rows that are made anew: all is found whole."""
+    wall = Wall()
+    ledger = Ledger(tmp_path / "l.sqlite", owner="bank", clock=wall)
+    for number in range(40):
+        if number in (3, 11, 37):
+            wall.now += timedelta(days=400)
+        entry = reserve(ledger, number)
+        if number in (3, 12, 37):
+            wall.now -= timedelta(days=401, microseconds=700)
+            ledger.note_time()
+        if number in (3, 10, 30):
+            ledger.release(entry)
+        if number == 35:
+            altered(ledger.path, "DELETE FROM sums WHERE first = last")
+        if number % 5 == 0 or number > 34:
+            ledger.verify()
 
 
 def test_a_new_party_and_a_new_cap_are_summed_from_the_entries_once(ledger: Ledger, parsed: list[object]) -> None:

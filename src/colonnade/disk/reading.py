@@ -24,9 +24,10 @@ LEARNED = 1 << 32
 DEEPEST = 64
 """No file of ours nests values deeper."""
 _KEY_PARTS = 32
+_MOST_BITS = 1 << 11
 _NOT_A_KEY = re.compile(
     r"#[^\n]*"
-    r'|"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'
+    r'|"""(?:\\.|[^\\])*?(?:"{3,5}|\\?\Z)'  # it always ends, or one text would be searched again from every place
     r"|'''.*?(?:'{3,5}|\Z)"
     r'|"(?:\\.|[^"\\\n])*"?'
     r"|'[^'\n]*'?",
@@ -103,7 +104,7 @@ def toml_of(text: str) -> dict[str, Any]:
         raise Malformed(f"a key in it has more than {_KEY_PARTS} parts")
     with _malformed():
         found = tomllib.loads(text)
-    _check_depth(found)
+    _check(found)
     return found
 
 
@@ -115,7 +116,7 @@ def json_of(text: str) -> Any:
         found = json.loads(text, parse_constant=_no_number)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(found, ensure_ascii=False).encode()
-    _check_depth(found)
+    _check(found)
     return found
 
 
@@ -137,11 +138,15 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number")
 
 
-def _check_depth(value: Any) -> None:
-    level: list[Any] = [value]
-    for _ in range(DEEPEST):
-        inside = [each.values() if type(each) is dict else each for each in level if type(each) in (dict, list)]
-        level = [each for values in inside for each in values if type(each) in (dict, list)]
+def _check(value: Any) -> None:
+    level: list[Any] = [[value]]
+    for _ in range(DEEPEST + 1):
+        inside = [each.values() if type(each) is dict else each for each in level]
+        held = [each for values in inside for each in values if type(each) in (dict, list, int)]
+        # Python reads any hexadecimal integer, but converts none of more than some thousand digits to text.
+        if any(type(each) is int and each.bit_length() > _MOST_BITS for each in held):
+            raise Malformed("a number in it has too many digits")
+        level = [each for each in held if type(each) is not int]
         if not level:
             return
     raise Malformed("its values are nested too deeply")

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from colonnade.disk import reading
 from colonnade.errors import LedgerError, PrivacyError
 from colonnade.privacy.events import Event, alike
 from colonnade.privacy.observers import COORDINATOR, Observer, Trust
@@ -53,7 +54,10 @@ class People:
         """Read what :meth:`to_json` wrote."""
         if text is None:
             return cls()
-        value = json.loads(text)
+        try:
+            value = reading.json_of(text)
+        except reading.Malformed as error:
+            raise PrivacyError(f"the description of who took part cannot be read: {error}") from None
         if not isinstance(value, dict) or set(value) != {"own", "keys"} or not isinstance(value["keys"], dict):
             raise PrivacyError("the description of who took part cannot be read")
         if not all(isinstance(word, str) for word in (value["own"], *value["keys"].values())):

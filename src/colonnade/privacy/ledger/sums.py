@@ -4,83 +4,50 @@ A row of ``sums`` holds the costs (``costs.py``) of the entries from ``first`` t
 participants and for the groups of them that caps asked about. There is a row for each of the newest entries, one for
 each block of older ones (periods need these), and one, with ``first`` 0, for all blocks together. Each is sealed with
 a hash of itself and of the chain where it ends. Rows are a cache: one that is missing, altered, or older than a
-release is not used but made anew from the entries, and the whole chain is checked then.
+release is not used but made anew from the entries, and the whole chain is checked then. A seal is no signature: what
+somebody altered and sealed anew is used, if it can be read, and shows in ``verify``.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 
+from colonnade.disk import reading
+from colonnade.errors import PrivacyError
 from colonnade.privacy.ledger.caps import Period, limits, since
-from colonnade.privacy.ledger.costs import SIZE, Numbers, costs, keeps
-from colonnade.privacy.ledger.groups import ALL_OTHERS, ANALYST, MOST_NAMED, Across, Sight, seen_by
-from colonnade.privacy.ledger.people import People, Told, as_observer
-from colonnade.privacy.observers import Adjacency, Budget, Trust
+from colonnade.privacy.ledger.costs import Numbers, keeps
+from colonnade.privacy.ledger.groups import ANALYST, MOST_NAMED, Across, Sight
+from colonnade.privacy.ledger.people import Told, as_observer
+from colonnade.privacy.ledger.ranges import (
+    BY_ANALYST,
+    OUTSIDE,
+    Described,
+    Place,
+    Range,
+    costs_of,
+    described,
+    silent,
+    single,
+)
+from colonnade.privacy.observers import Adjacency, Budget
 
 BLOCK = 16
 NEWEST = 32
 """From so many entries on that are summed one by one, the oldest of them become a block."""
 _MOST_MET = 40
 """With more parties than these, pairs are told apart by their events, so everything is composed anew."""
-_ANALYST = "analyst"
-_OUTSIDE = json.dumps(["", []])
-Place = tuple[str, str]
-"""An arrangement of participants, by its digest, and a group of them."""
+_TICK = 0.002
+"""Times are written in whole milliseconds; rows hold them more exactly."""
 Dated = tuple[int, datetime, Told | None]
 """The number of an entry, its time, and what it told; ``None`` if it was released."""
-
-
-@dataclass
-class Range:
-    """The costs of some entries that follow each other; ``latest`` is the latest time of them and all before."""
-
-    first: int
-    last: int
-    change: int
-    latest: float
-    released: str
-    arrangements: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    sums: dict[Place, Numbers] = field(default_factory=dict)
-
-    def content(self) -> str:
-        """The text that is stored and sealed."""
-        numbers = np.concatenate([np.zeros(0), *self.sums.values()])
-        return json.dumps(
-            {"change": self.change, "latest": self.latest, "released": self.released, "places": list(self.sums),
-             "arrangements": self.arrangements, "numbers": base64.b64encode(numbers.tobytes()).decode()}
-        )  # fmt: skip
-
-    @classmethod
-    def of(cls, first: int, last: int, content: str) -> Range:
-        """Read what :meth:`content` wrote."""
-        value = json.loads(content)
-        numbers = np.frombuffer(base64.b64decode(value["numbers"]), dtype=np.float64).reshape(-1, SIZE)
-        places = [(str(digest), str(key)) for digest, key in value["places"]]
-        arrangements = {digest: (trust, people) for digest, (trust, people) in value["arrangements"].items()}
-        sums = dict(zip(places, numbers, strict=True))
-        return cls(first, last, int(value["change"]), float(value["latest"]), value["released"], arrangements, sums)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Range], first: int, last: int, released: str) -> Range:
-        """Several ranges as one: of each arrangement, the groups that all of them know that have it."""
-        newest = max(parts, key=lambda part: part.last)
-        whole = cls(first, last, newest.change, max(part.latest for part in parts), released)
-        for part in parts:
-            whole.arrangements |= part.arrangements
-        for digest in whole.arrangements:
-            having = [part for part in parts if digest in part.arrangements]
-            keys = set.intersection(*({key for one, key in part.sums if one == digest} for part in having))
-            for key in sorted(keys):
-                whole.sums[digest, key] = np.sum([part.sums[digest, key] for part in having], axis=0)
-        return whole
 
 
 @dataclass
@@ -119,8 +86,8 @@ class Sums:
         answer = Kept(surely=False, complete=False, needed={})
         if not self.stored or (parts := self._all()) is None:
             return answer
-        digest, described = _described(told)
-        arrangements = {digest: described}
+        digest, texts = described(told)
+        arrangements = {digest: texts}
         for part in parts:
             arrangements |= part.arrangements
         sight = _known(arrangements, owner)
@@ -182,15 +149,18 @@ class Sums:
                 row = Range.of(first, last, content)
                 if seal == self._seal(first, last, row.change, content):
                     found.append(row)
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, PrivacyError, reading.Malformed):
                 continue
         return found
 
     def _seal(self, first: int, last: int, change: int, content: str) -> str:
         found = self._base.execute(
-            "SELECT h.hash FROM chain h JOIN changes c ON c.id = h.change WHERE h.change = ? AND c.entry = ?",
+            "SELECT h.hash FROM chain h JOIN changes c ON c.id = h.change "
+            "WHERE h.change = ? AND c.entry = ? AND c.state = 'reserved'",
             (change, last),
         ).fetchone()
+        if found is None:
+            raise ValueError("a sum that rests on a change that did not reserve its last entry")
         return hashlib.sha256(f"{first} {last} {found} {content}".encode()).hexdigest()
 
     def _write(self, row: Range) -> None:
@@ -199,7 +169,8 @@ class Sums:
         self._base.execute("INSERT OR REPLACE INTO sums VALUES (?, ?, ?, ?)", (row.first, row.last, content, seal))
 
     def _is_current(self, row: Range, first: int) -> bool:
-        return row.released == self._releases(first, row.last)
+        told = bool(self._counted(first, row.last))
+        return row.released == self._releases(first, row.last) and bool(row.arrangements) == told
 
     def _releases(self, first: int, last: int) -> str:
         """A hash of which entries of a range were released."""
@@ -242,7 +213,7 @@ class Sums:
         """Make all rows anew from the entries, for the groups that these caps ask about and for those known before."""
         needed = _by_arrangement(place for row in self._read("TRUE") for place in row.sums)
         self._base.execute("DELETE FROM sums")
-        arrangements = dict(_described(told) for _, _, told in entries if told is not None)
+        arrangements = dict(described(told) for _, _, told in entries if told is not None)
         sight = _known(arrangements, owner)
         if sight is None:
             return
@@ -266,6 +237,7 @@ class Sums:
         rows = self._read("TRUE")
         keys = _by_arrangement(place for row in rows for place in row.sums)
         parts = {number: single(number, 0, 0.0, told, keys) for number, _, told in entries if told is not None}
+        times = _latest(entries)
         for row in rows:
             first = max(row.first, 1)
             held = [parts[number] for number in range(first, row.last + 1) if number in parts]
@@ -273,17 +245,11 @@ class Sums:
                 continue  # something was released since, and this row will not be used
             whole = Range.joined([Range(0, 0, 0, 0.0, ""), *held], first, row.last, "")
             same = whole.arrangements == row.arrangements and set(row.sums) <= set(whole.sums)
+            least, most = times[row.last]
+            same &= least <= row.latest <= most + _TICK
             if not same or not all(np.allclose(row.sums[one], whole.sums[one], rtol=1e-9) for one in row.sums):
                 return row
         return None
-
-
-def single(number: int, change: int, latest: float, told: Told, needed: Mapping[str, set[str]]) -> Range:
-    """The costs of one entry."""
-    digest, described = _described(told)
-    keys = {_ANALYST, _OUTSIDE, *needed.get(digest, ())}  # whoever comes later was outside of this one
-    sums = {(digest, key): _costs(told, key) for key in sorted(keys)}
-    return Range(number, number, change, latest, "", {digest: described}, sums)
 
 
 class _Asked:
@@ -331,7 +297,7 @@ class _Asked:
         if (own := keys[self._own]) is None:
             return None
         if own not in self._new:
-            self._new[own] = _costs(self._told, own)
+            self._new[own] = costs_of(self._told, own)
         return np.asarray(np.sum([*found, self._new[own]], axis=0))
 
 
@@ -341,7 +307,7 @@ def _keys(sight: Sight, digests: Sequence[str], who: Across, relation: Adjacency
     for number, digest in enumerate(digests):
         names = sight.local(number, who)
         if names is None:
-            found[digest] = _ANALYST if relation is Adjacency.ADD_REMOVE else _OUTSIDE
+            found[digest] = BY_ANALYST if relation is Adjacency.ADD_REMOVE else OUTSIDE
         elif not who.held and sight.studies[number].trust.broken(as_observer(names)) is not None:
             found[digest] = None
         else:
@@ -356,23 +322,19 @@ def _by_arrangement(places: Iterable[Place]) -> dict[str, set[str]]:
     return found
 
 
-def _costs(told: Told, key: str) -> Numbers:
-    if key == _ANALYST:
-        return costs(seen_by(told, None, ANALYST, Adjacency.ADD_REMOVE))
-    others, names = json.loads(key)
-    who = ALL_OTHERS if others else Across("", frozenset(), held=True)
-    return costs(seen_by(told, frozenset(names), who, Adjacency.REPLACE))
+def _latest(entries: Sequence[Dated]) -> dict[int, tuple[float, float]]:
+    """For each entry the latest time up to it of those that count, and of all, as rows may have been written."""
+    counted, written, found = -math.inf, 0.0, {}
+    for number, when, told in entries:
+        written = max(written, when.timestamp())
+        counted = counted if told is None else max(counted, when.timestamp())
+        found[number] = (counted, written)
+    return found
 
 
-def _described(told: Told) -> tuple[str, tuple[str, str | None]]:
-    """An arrangement of participants: its digest, and the texts of who is trusted and who took part."""
-    described = (told.trust.to_json(), told.people.to_json())
-    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:32], described
-
-
-def _known(arrangements: Mapping[str, tuple[str, str | None]], owner: str) -> Sight | None:
+def _known(arrangements: Mapping[str, Described], owner: str) -> Sight | None:
     """Everybody in these arrangements; ``None`` if they are so many that events must tell them apart."""
-    studies = [Told((), Trust.from_json(trust), People.from_json(people)) for trust, people in arrangements.values()]
+    studies = [silent(*texts) for texts in arrangements.values()]
     sight = Sight(studies, owner, most_named=_MOST_MET)
     large = any(len(told.trust.owners) > MOST_NAMED for told in studies)
     return None if large or len(sight.everybody.somebodies) > _MOST_MET else sight
