@@ -133,6 +133,8 @@ def _count(rows: int, said: int) -> Check:
 def _keys(task: Aligning, table: Table, config: PartyConfig) -> str:
     found = keys_of(table)
     task.check_length(len(found))
+    if not found:
+        raise DataError("no row has a key, so nobody is common: `colonnade keys` counts what is missing or repeated")
     named = ", ".join(f"{part} in column {held.column!r}" for part, held in config.key_columns(task.plan).items())
     return f"{len(found)} keys, {named} ({task.mode}); {in_counts(found)}"
 
