@@ -182,7 +182,7 @@ def test_the_doctor_reads_a_table_once_and_says_what_is_wrong_once(colonnade, st
     config = study.parent / "bank" / "party.toml"
     found = checks(colonnade, study, config)
     assert (found["table"]["level"], found["keys"]["level"]) == ("good", "good")
-    assert "20 keys in person_id (dh); rows left out: none" in found["keys"]["detail"]
+    assert "20 keys, person_id in column 'person_id' (dh); rows left out: none" in found["keys"]["detail"]
     edit(study, ('mode = "dh" ', 'pad_to = 19\nmode = "dh" '))
     found = checks(colonnade, study, config)
     assert (found["table"]["level"], found["keys"]["level"]) == ("good", "bad")

@@ -235,14 +235,14 @@ def test_what_is_wrong_in_a_party_file_is_named(folder, old, new, message):
 
 @pytest.mark.parametrize("mode", ["helper", "fuzzy"])
 def test_a_policy_names_weaker_modes(folder, mode):
-    study = load(folder, STUDY + ALIGN + f'mode = "{mode}"\n')
+    study = load(folder, STUDY + ALIGN + f'mode = "{mode}"\n' + KEYS)
     with pytest.raises(PolicyError, match=f"matches people by {mode}, and a's policy allows dh"):
         party(folder).check(study)
     party(folder, PARTY.replace("[policy]", f'[policy]\nalign = ["{mode}"]')).check(study)
 
 
 def test_a_policy_allows_hidden_members_and_may_allow_no_matching(folder):
-    party(folder).check(load(folder, STUDY + ALIGN + "hidden = true\n"))
+    party(folder).check(load(folder, STUDY + ALIGN + "hidden = true\n" + KEYS))
     strict = party(folder, PARTY.replace("[policy]", "[policy]\nalign = []"))
     with pytest.raises(PolicyError, match="policy allows no matching"):
         strict.check(load(folder))
@@ -251,7 +251,7 @@ def test_a_policy_allows_hidden_members_and_may_allow_no_matching(folder):
 
 def test_a_policy_may_ask_that_members_stay_hidden(folder):
     strict = party(folder, PARTY.replace("[policy]", "[policy]\nhidden = true"))
-    strict.check(load(folder, STUDY + ALIGN + "hidden = true\n"))
+    strict.check(load(folder, STUDY + ALIGN + "hidden = true\n" + KEYS))
     with pytest.raises(PolicyError, match=r"study 's' tells each party whom of its people all the others hold"):
         strict.check(load(folder))
     with pytest.raises(PolicyError, match=r"study 's' has no \[align\]: ask for hidden = true"):

@@ -30,6 +30,8 @@ class Question:
                 left = config.book().left(config.caps, config.periods)
                 say(f"{config.name}'s ledger before this study:\n{book.left(left)}\n")
             say(f"{config.schema_news(study)}\n")
+            if (keys := config.key_news(study)) is not None:
+                say(f"{keys}\n")
         who = ", ".join(config.name for config in self.configs)
         return answered(f"Take part in {study.name!r} ({study.digest}) at this cost, as {who}?")
 

@@ -107,7 +107,7 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
     if task is None and study.task.rows_fixed:
         yield _count(table.rows, study.task.rows_limit)
     if task is not None:
-        yield _tried("keys", lambda: _keys(task, table))
+        yield _tried("keys", lambda: _keys(task, table, config))
 
 
 def _fit(table: Table, config: PartyConfig) -> Check:
@@ -130,11 +130,13 @@ def _count(rows: int, said: int) -> Check:
     return Check("rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold")
 
 
-def _keys(task: Aligning, table: Table) -> str:
+def _keys(task: Aligning, table: Table, config: PartyConfig) -> str:
     found = keys_of(table)
     task.check_length(len(found))
-    named = ", ".join(key.name for key in task.keys)
-    return f"{len(found)} keys in {named} ({task.mode}); {in_counts(found)}"
+    if not found:
+        raise DataError("no row has a key, so nobody is common: `colonnade keys` counts what is missing or repeated")
+    named = ", ".join(f"{part} in column {held.column!r}" for part, held in config.key_columns(task.plan).items())
+    return f"{len(found)} keys, {named} ({task.mode}); {in_counts(found)}"
 
 
 def _ledger(config: PartyConfig) -> Check:

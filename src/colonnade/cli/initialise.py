@@ -26,8 +26,8 @@ ledger = "ledger.sqlite"
 # misfits = "refuse"            # do not take part if a cell is not in the schema; by default it is mapped and counted
 # kept = "kept.json"            # {name}'s own weights of a model, for studies of kind "glm-scores"
 
-# Where {name} keeps the keys by which a study with [align] recognises people, if its columns have other names than the
-# study's keys. Of a single key it is `id`, unless it stands here.
+# The columns by which a study with [align] may recognise people, under the study's names for them. Cells are compared
+# exactly, so no other column but `id` is used; a single key is `id`, unless it stands here.
 # [keys]
 # name = "client"
 # birth = {{ column = "born", format = "%d.%m.%Y" }}    # of dates that are text

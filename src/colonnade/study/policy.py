@@ -230,12 +230,23 @@ class PartyConfig:
                 f"{self.path.name} of {self.name} names no id column, and the study has no [align]: "
                 'add id = "COLUMN", whose ids must be those of the other parties'
             )
-        given = {name: KeyColumn(part.column, part.format) for name, part in self.content.keys.items()}
-        columns = None if plan is None else key_columns(plan.keys, given, self.content.id, str(self.path))
+        columns = None if plan is None else self.key_columns(plan)
         way = self.content.misfits
         table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns, misfits=way)
         table.check()
         return table
+
+    def key_columns(self, plan: KeyPlan) -> dict[str, KeyColumn]:
+        """In which column this party has each part of a study's key."""
+        given = {name: KeyColumn(part.column, part.format) for name, part in self.content.keys.items()}
+        return key_columns(plan.keys, given, self.content.id, str(self.path))
+
+    def key_news(self, study: Study) -> str | None:
+        """A sentence about the columns by which the study recognises this party's people, if it aligns them."""
+        if study.aligning is None:
+            return None
+        held = ", ".join(f"{part} in {at.column!r}" for part, at in self.key_columns(study.aligning.plan).items())
+        return f"{self.name}'s keys in this study, whose cells are compared exactly, outside every epsilon: {held}"
 
     def estimator(self, study: Study) -> Estimator:
         """The study's model, with this party's own weights if the study needs them; checked before anything is sent."""
@@ -362,7 +373,7 @@ class PartyConfig:
             )
 
     def _check_align(self, study: Study) -> None:
-        """Raise an error for a way of matching people that the policy does not name: no epsilon covers it."""
+        """Raise an error for a way of matching people, or a key, that the party does not name: no epsilon covers it."""
         aligning, allowed = study.aligning, self.content.policy.align
         if self.content.policy.hidden and not (aligning is not None and aligning.hidden):
             tells = "has no [align]" if aligning is None else "tells each party whom of its people all the others hold"
@@ -377,6 +388,14 @@ class PartyConfig:
                 f"{', '.join(allowed) or 'no matching'}: see what it tells with `colonnade privacy {study.path.name}`, "
                 f"and add it to `align` in {self.path.name} if you agree"
             )
+        for part, held in {} if aligning is None else self.key_columns(aligning.plan).items():
+            # Whoever wrote the study chose the name, so a column that merely has it is no consent.
+            if part not in self.content.keys and held.column != self.content.id:
+                raise PolicyError(
+                    f"study {study.name!r} recognises people by {part!r}, whose cells are compared exactly, and "
+                    f'{self.path.name} names no column of {self.name} for it: add {part} = "COLUMN" under [keys] if '
+                    "you agree"
+                )
 
     def _check_cap(self, cap: Budget, study: Study) -> None:
         """Raise an error if a cap names an observer that is neither in this study nor in an earlier one."""
