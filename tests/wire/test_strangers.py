@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import subprocess
@@ -11,15 +12,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from colonnade.errors import ConnectError
 from colonnade.wire import Hub, Identity, dial
+from colonnade.wire.door import _listeners
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers
 
 DESCRIPTORS = 256
 NAMES = ("bank", "coordinator", "shop")
+V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +238,29 @@ def test_an_address_at_which_nobody_can_listen(identities: dict[str, Identity], 
     pins = {name: identity.certificate for name, identity in identities.items()}
     with pytest.raises(ConnectError, match=why):
         Hub(identities["coordinator"], pins, address).start()
+
+
+@pytest.mark.parametrize("code", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
+def test_addresses_that_this_machine_has_not_are_left_out(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Such as ::1, which localhost may have where IPv6 is off; a port in use is an error at any address."""
+    create, refused = socket.create_server, {V6: code}
+
+    def create_here(at: tuple[str, int], **how: Any) -> socket.socket:
+        if how["family"] in refused:
+            raise OSError(refused[how["family"]], "not here")
+        return create(at, **how)
+
+    both = [(family, socket.SOCK_STREAM, 6, "", (at, 0)) for family, at in ((V4, "127.0.0.1"), (V6, "::1"))]
+    monkeypatch.setattr("colonnade.wire.door.socket.create_server", create_here)
+    monkeypatch.setattr("colonnade.wire.door.socket.getaddrinfo", lambda *_, **__: both)
+    (found,) = _listeners("localhost", 0)
+    assert found.family == V4
+    found.close()
+    for others in ({V4: code, V6: code}, {V6: errno.EADDRINUSE}):
+        refused.update(others)
+        with pytest.raises(OSError, match="not here"):
+            _listeners("localhost", 0)
+        refused.clear()
 
 
 class Visitor(Stranger):
