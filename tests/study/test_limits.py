@@ -123,6 +123,7 @@ runpy.run_module("colonnade", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_a_study_runs_although_strangers_hold_connections(trial, tmp_path: Path) -> None:
     """All participants have 256 descriptors, and strangers more connections than that, which they open again."""
     made = trial(join=100)

@@ -171,15 +171,21 @@ def _has(address: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+QUICK = ("nothing", "half a handshake")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(said, id=kind, marks=() if kind in QUICK else pytest.mark.slow) for kind, said in WORDS.items()],
+)
 def test_parties_join_among_strangers(identities: dict[str, Identity], tmp_path: Path, words: bytes) -> None:
-    home = "127.0.0.1"
+    home, count = "127.0.0.1", 300
     if words == WORDS["half a handshake"]:  # nothing but their address tells these from participants
         if not _has(ELSEWHERE):
             pytest.skip("this system has one address only")
-        home = ELSEWHERE
-    with small_hub(identities, tmp_path) as (process, port, _), Strangers(port, 300, words, home) as strangers:
-        while strangers.opened < 300:
+        home, count = ELSEWHERE, 100  # three descriptors each
+    with small_hub(identities, tmp_path) as (process, port, _), Strangers(port, count, words, home) as strangers:
+        while strangers.opened < count:
             time.sleep(0.02)
         files = take_part(identities, port)
         _, said = process.communicate(timeout=60)
