@@ -237,6 +237,17 @@ def test_what_is_no_share_is_refused(play, message):
         play(committee, {"n0": dealer, "n1": seat, "n2": seat})
 
 
+@pytest.mark.parametrize("bound", [100, 2**70])
+def test_who_tells_an_opened_value_beyond_the_bound_is_named(play, bound):
+    values = np.array([0, -bound - 1], dtype=np.int64 if bound < 2**63 else object)
+
+    def seat(hand):
+        return hand.tell_opened(values, ["n1"]) if hand.name == "n0" else hand.receive_opened("n0", (2,), bound)
+
+    with pytest.raises(ShareError, match="n0 told an opened value that is larger than any honest one"):
+        play(make(3, 1, PRIMES[:4]), {"n0": seat, "n1": seat})
+
+
 @pytest.mark.parametrize(("size", "threshold"), [(2, 0), (3, 0), (4, 2), (8, 3)])
 def test_committees_that_hide_nothing_or_cannot_multiply_are_refused(size, threshold):
     with pytest.raises(ValueError, match=r"committee has|threshold of"):

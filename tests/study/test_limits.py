@@ -14,7 +14,12 @@ import pytest
 from colonnade.errors import StudyError
 from colonnade.study import Study
 from colonnade.study.limits import LimitsPart
-from colonnade.wire import Hub, dial
+from colonnade.wire import Hub, Identity, dial
+from colonnade.wire.channel import Channel
+from colonnade.wire.counters import Counters
+from colonnade.wire.packet import MAX_PACKET, Kind, Packet
+from colonnade.wire.stream import Inbox, Outbox
+from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import Limits
 
 from .conftest import study_text
@@ -39,7 +44,7 @@ def test_the_digest_is_that_of_a_study_that_names_no_limits(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("key", LimitsPart.model_fields)
 def test_participants_agree_on_every_limit(tmp_path: Path, key: str) -> None:
-    changed = LimitsPart.model_fields[key].default + 7
+    changed = LimitsPart.model_fields[key].default + (-7 if key == "window" else 7)
     assert study(tmp_path, f"{key} = {changed}").digest != study(tmp_path).digest
 
 
@@ -55,6 +60,10 @@ def test_participants_agree_on_every_limit(tmp_path: Path, key: str) -> None:
         ("window = 1.5", "limits.window"),
         ("window = 1000000", "limits.window"),
         ("window = 100", "limits backlog = 320 is too small for window = 100"),
+        ("window = 65", "limits backlog = 320 is too small for window = 65"),
+        ("window = 1\nbacklog = 4", "limits.backlog"),
+        ("window = 16\nbacklog = 64", "limits.backlog"),
+        ("window = 3\nbacklog = 259", "limits.backlog"),
         ("patience = 3", "limits.patience is not a key"),
     ],
 )
@@ -83,6 +92,29 @@ def test_the_defaults_are_those_of_the_wire() -> None:
     assert (found.window << 20, found.backlog << 20) == (Limits.window, Limits.backlog)
 
 
+@pytest.mark.parametrize(("window", "backlog"), [(1, 260), (4, 260), (16, 272), (64, 320), (1024, 1280)])
+def test_two_who_send_each_other_the_longest_message_at_once_go_on(window: int, backlog: int) -> None:
+    """One of the two, who reads nothing: room must come from what the other one, which waits too, lets it send."""
+    limits = LimitsPart(window=window, backlog=backlog).of_participant()
+    outbox = Outbox(limits["window"])
+    inbox = Inbox(Limits(window=limits["window"], backlog=limits["backlog"]))
+    channel = Channel(
+        Identity.create("a"), Identity.create("b").certificate, None, Counters.of("b"), outbox._window, b""
+    )
+    sealed = bytes(MAX_PACKET)
+    left = MAX_FRAME
+    while left:
+        size = min(left, channel._piece)
+        inbox.grant()
+        outbox.acknowledge(*inbox.report())
+        assert outbox.has_room(size)
+        body = memoryview(sealed)[: size + 22 * (size // (1 << 14) + 1)]
+        sequence = outbox.next_sequence
+        outbox.add(body)
+        inbox.add(Packet(Kind.DATA, 1, sequence, 0, 0, body))
+        left -= size
+
+
 RUN = """
 import resource, runpy, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -91,6 +123,7 @@ runpy.run_module("colonnade", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_a_study_runs_although_strangers_hold_connections(trial, tmp_path: Path) -> None:
     """All participants have 256 descriptors, and strangers more connections than that, which they open again."""
     made = trial(join=100)

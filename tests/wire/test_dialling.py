@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
 from colonnade.errors import ColonnadeError, ConnectError, PeerLost
 from colonnade.wire import Hub, Identity, dial, hub_carrier
+from colonnade.wire.watch import Limits
 
 FOR_EVER = 60.0
 """Seconds after which a dial that should take two counts as one that never ends."""
@@ -55,9 +58,62 @@ def ends_when_the_hub_stops(identities: dict[str, Identity], after: float, patch
     return ended[0] if ended else "never"
 
 
+class Pending:
+    """A connection and its call as gRPC may leave them: a read ends with the connection, not with the call."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self._done: list[Callable[[object], None]] = []
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def stream_stream(self, path: str) -> Callable[..., Pending]:
+        return lambda requests, metadata: self
+
+    def add_done_callback(self, done: Callable[[object], None]) -> None:
+        self._done.append(done)
+
+    def cancel(self) -> None:
+        for done in self._done:
+            done(self)
+
+    def __next__(self) -> bytes:
+        assert self.closed.wait(FOR_EVER), "a read that never ends"
+        raise Ended
+
+
+class Ended(grpc.RpcError):
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.CANCELLED
+
+    def details(self) -> str:
+        return "closed"
+
+
+@pytest.fixture
+def pending(identities: dict[str, Identity], monkeypatch: pytest.MonkeyPatch) -> tuple[Pending, hub_carrier._Line]:
+    found = Pending()
+    monkeypatch.setattr("colonnade.wire.hub_carrier.grpc.secure_channel", lambda *_: found)
+    certificate = identities["coordinator"].certificate
+    return found, hub_carrier._Line("127.0.0.1:1", identities["bank"], certificate, 1, Limits.heartbeat)
+
+
+def test_an_answer_that_never_comes_is_not_waited_for(pending: tuple[Pending, hub_carrier._Line]) -> None:
+    with pytest.raises(ConnectError, match="does not answer"):
+        pending[1].await_roster(0.05)
+
+
+def test_a_read_ends_with_its_call(pending: tuple[Pending, hub_carrier._Line]) -> None:
+    found, line = pending
+    found.cancel()  # as gRPC does it when the other side is gone
+    with pytest.raises(Ended):
+        next(line.messages)
+
+
 def test_a_dial_ends_although_the_hub_stops(identities: dict[str, Identity], monkeypatch: pytest.MonkeyPatch) -> None:
     moments = np.random.default_rng(8)
-    for _ in range(15):
+    for _ in range(3):
         after = float(moments.uniform(0.0, 0.008))
         assert ends_when_the_hub_stops(identities, after, monkeypatch) in ("ConnectError", "PeerLost")
 

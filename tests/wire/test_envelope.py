@@ -5,14 +5,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from queue import SimpleQueue
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, strategies as st
 
 from colonnade.errors import ProtocolError
-from colonnade.wire import envelope
+from colonnade.wire import Identity, envelope
 from colonnade.wire.hub import _Connection
-from colonnade.wire.hub_carrier import _bundles
+from colonnade.wire.hub_carrier import _bundles, _HubCarrier
+from colonnade.wire.post import Post
+from colonnade.wire.watch import Limits
 
 packets = st.binary(max_size=40).map(lambda body: envelope.prefix("bank", "shop") + body)
 
@@ -40,6 +44,38 @@ def test_a_bundle_that_is_cut_short_is_noticed(cut: int) -> None:
     whole = envelope.bundle([b"P" + bytes(20)] * 2)
     with pytest.raises(ProtocolError, match="malformed"):
         list(envelope.unbundle(whole[:-cut]))
+
+
+MEANINGLESS = {
+    "nothing": b"",
+    "nothing in a bundle": b"B\0\0\0\0",
+    "a bundle in a bundle": envelope.bundle([envelope.bundle([b"P"] * 2)] * 2),
+    "a cut bundle": b"B\x05",
+    "an envelope without names": b"P",
+    "a cut roster": b"H\x02a",
+    "an unknown kind": b"Z",
+    "a second roster": envelope.roster(envelope.ROSTER, {"shop": 1}),
+    "own words": envelope.prefix("bank", "bank") + b"word",
+    "words for somebody else": envelope.prefix("shop", "coordinator") + b"word",
+}
+
+
+@pytest.mark.parametrize("message", MEANINGLESS.values(), ids=MEANINGLESS)
+def test_what_the_hub_cannot_mean_is_refused_in_its_name(message: bytes) -> None:
+    identity, hub = (Identity.create(name) for name in ("bank", "coordinator"))
+    carrier = _HubCarrier("127.0.0.1:1", identity, hub.certificate, 1.0, Limits())
+    receiver = Mock(spec=Post)
+    assert carrier._listen(receiver, SimpleNamespace(roster={}, messages=iter([message]))) is None
+    ((error,), _) = receiver.carrier_failed.call_args
+    assert isinstance(error, ProtocolError)
+    assert str(error).startswith("the hub of coordinator sent something that has no meaning: ")
+    receiver.packet.assert_not_called()
+
+
+@pytest.mark.parametrize("message", [b"", b"Z", b"H", b"R\x02a", b"R\x01a\0"])
+def test_a_first_message_that_is_no_roster(message: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        envelope.read_first_roster(message)
 
 
 def _dialled(messages: list[bytes]) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import subprocess
@@ -11,15 +12,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from colonnade.errors import ConnectError
 from colonnade.wire import Hub, Identity, dial
+from colonnade.wire.door import _listeners
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers
 
 DESCRIPTORS = 256
 NAMES = ("bank", "coordinator", "shop")
+V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
 @pytest.fixture(scope="module")
@@ -167,15 +171,21 @@ def _has(address: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+QUICK = ("nothing", "half a handshake")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(said, id=kind, marks=() if kind in QUICK else pytest.mark.slow) for kind, said in WORDS.items()],
+)
 def test_parties_join_among_strangers(identities: dict[str, Identity], tmp_path: Path, words: bytes) -> None:
-    home = "127.0.0.1"
+    home, count = "127.0.0.1", 300
     if words == WORDS["half a handshake"]:  # nothing but their address tells these from participants
         if not _has(ELSEWHERE):
             pytest.skip("this system has one address only")
-        home = ELSEWHERE
-    with small_hub(identities, tmp_path) as (process, port, _), Strangers(port, 300, words, home) as strangers:
-        while strangers.opened < 300:
+        home, count = ELSEWHERE, 100  # three descriptors each
+    with small_hub(identities, tmp_path) as (process, port, _), Strangers(port, count, words, home) as strangers:
+        while strangers.opened < count:
             time.sleep(0.02)
         files = take_part(identities, port)
         _, said = process.communicate(timeout=60)
@@ -234,6 +244,29 @@ def test_an_address_at_which_nobody_can_listen(identities: dict[str, Identity], 
     pins = {name: identity.certificate for name, identity in identities.items()}
     with pytest.raises(ConnectError, match=why):
         Hub(identities["coordinator"], pins, address).start()
+
+
+@pytest.mark.parametrize("code", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
+def test_addresses_that_this_machine_has_not_are_left_out(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Such as ::1, which localhost may have where IPv6 is off; a port in use is an error at any address."""
+    create, refused = socket.create_server, {V6: code}
+
+    def create_here(at: tuple[str, int], **how: Any) -> socket.socket:
+        if how["family"] in refused:
+            raise OSError(refused[how["family"]], "not here")
+        return create(at, **how)
+
+    both = [(family, socket.SOCK_STREAM, 6, "", (at, 0)) for family, at in ((V4, "127.0.0.1"), (V6, "::1"))]
+    monkeypatch.setattr("colonnade.wire.door.socket.create_server", create_here)
+    monkeypatch.setattr("colonnade.wire.door.socket.getaddrinfo", lambda *_, **__: both)
+    (found,) = _listeners("localhost", 0)
+    assert found.family == V4
+    found.close()
+    for others in ({V4: code, V6: code}, {V6: errno.EADDRINUSE}):
+        refused.update(others)
+        with pytest.raises(OSError, match="not here"):
+            _listeners("localhost", 0)
+        refused.clear()
 
 
 class Visitor(Stranger):

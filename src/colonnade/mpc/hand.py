@@ -284,6 +284,6 @@ class Hand:
         if not narrow:
             values = np.array([int(value) for value in values], dtype=object).reshape(due)
         if values.size and max(int(values.max()), -int(values.min())) > bound:
-            raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
+            raise ShareError(f"{opener} told an opened value that is larger than any honest one could be")
         opened: Integers = values
         return opened

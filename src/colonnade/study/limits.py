@@ -7,11 +7,15 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from colonnade.study.keys import Part
+from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import Limits
 
 _YEAR = 366 * 24 * 3600.0
 _HOUR = 3600.0
 _MIB = 1 << 20
+_MESSAGE = MAX_FRAME // _MIB
+_BESIDE = 4
+"""MiB for what a message of the largest size takes besides: seals, headers, and packets that do not fill the room."""
 _ALWAYS_AGREED = ("join", "reconnect", "silence")
 """Part of every study's digest; the others are only where they are not the default, as in studies that name none."""
 
@@ -29,14 +33,14 @@ class LimitsPart(Part):
     excuse: float = Field(default=5.0, ge=0.1, le=_HOUR)
     closing: float = Field(default=Limits.closing, ge=0.1, le=_HOUR)
     window: int = Field(default=Limits.window // _MIB, ge=1, le=1024)
-    backlog: int = Field(default=Limits.backlog // _MIB, ge=4, le=8192)
+    backlog: int = Field(default=Limits.backlog // _MIB, ge=_MESSAGE + _BESIDE, le=8192)
 
     @model_validator(mode="after")
     def _room_to_grant(self) -> LimitsPart:
-        if self.backlog < 4 * self.window:
+        if self.backlog < self.window + _MESSAGE:
             raise ValueError(
-                f"backlog = {self.backlog} is too small for window = {self.window}: it must be at least four times as "
-                "large, so that two who send to each other at the same time do not wait for ever"
+                f"backlog = {self.backlog} is too small for window = {self.window}: it must be larger by at least "
+                f"{_MESSAGE}, the longest message, so that two who send one to each other at the same time can go on"
             )
         return self
 

@@ -18,6 +18,7 @@ from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.post import Post
 from colonnade.wire.tls import TlsSession
 from colonnade.wire.values import MAX_FRAME
+from colonnade.wire.watch import PROGRESS
 
 _LENGTH = struct.Struct("<Q")
 _RECORD = 1 << 14
@@ -127,8 +128,9 @@ class Channel:
 
     def _next_frame(self, session: TlsSession, kind: str, most: int) -> bytes | memoryview:
         """The next frame; if one small record holds all of it, no other is read."""
+        since = self._post.clock(self.peer)
         while not self._left:
-            self._receive(session, None)
+            self._receive(session, None, since)
         if len(self._left) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(self._left)[0]
             if end <= len(self._left):
@@ -136,22 +138,26 @@ class Channel:
                 frame = bytes(self._left[_LENGTH.size : end])
                 self._left = self._left[end:]
                 return frame
-        size = _LENGTH.unpack(self._read(session, _LENGTH.size))[0]
+        since = self._post.clock(self.peer)
+        size = _LENGTH.unpack(self._read(session, _LENGTH.size, since))[0]
         check_size(size, kind, self.peer, most)  # before there is any memory for it
-        return self._read(session, size)
+        return self._read(session, size, since)
 
-    def _read(self, session: TlsSession, size: int) -> memoryview:
+    def _read(self, session: TlsSession, size: int, since: float) -> memoryview:
+        """So many bytes; the time to wait for them began at ``since``, and starts anew with every bit of progress."""
         # Not a bytearray, which would be filled with zeros first.
         target = np.empty(size, np.uint8).data
-        filled = self._from_record(target)
+        filled = counted = self._from_record(target)
         while filled < size:
-            filled += self._receive(session, target[filled:] if size - filled >= _RECORD else None)
+            filled += self._receive(session, target[filled:] if size - filled >= _RECORD else None, since)
             filled += self._from_record(target[filled:])
+            if filled - counted >= PROGRESS:
+                counted, since = filled, self._post.clock(self.peer)
         return target
 
-    def _receive(self, session: TlsSession, target: memoryview | None) -> int:
+    def _receive(self, session: TlsSession, target: memoryview | None, since: float) -> int:
         """Unseal the next bytes into ``target`` and return how many; without a target, keep one record for later."""
-        packet = None if session.has_bytes else self._post.take(self.peer)
+        packet = None if session.has_bytes else self._post.take(self.peer, since)
         with self._tls, self._traffic.timed(), _Guard(self, session):
             if packet is not None:
                 session.feed(packet)

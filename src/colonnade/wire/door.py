@@ -11,6 +11,7 @@ as long as strangers hold all places.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -285,10 +286,19 @@ def _listeners(host: str, port: int) -> list[socket.socket]:
             both = socket.create_server(("::", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
             return [_prepared(both)]
     found: list[socket.socket] = []
+    missing: OSError | None = None
     try:
         for family, _, _, _, address in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)):
             at = (address[0], found[0].getsockname()[1] if found and not port else port)
-            found.append(_prepared(socket.create_server(at, family=family, backlog=_BACKLOG)))
+            try:
+                found.append(_prepared(socket.create_server(at, family=family, backlog=_BACKLOG)))
+            except OSError as error:
+                # A name may have addresses that this machine has not, such as ::1 where IPv6 is off.
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+        if missing is not None and not found:
+            raise missing
     except OSError:
         for listener in found:
             listener.close()

@@ -73,13 +73,20 @@ def roster(kind: int, present: Mapping[str, int]) -> bytes:
     return bytes((kind,)) + b"".join(rows)
 
 
+def read_first_roster(message: bytes) -> dict[str, int]:
+    """The names and incarnations of all who are present, which is the first message of the hub."""
+    if message[:1] != bytes((ROSTER,)):
+        raise ProtocolError("its first message is no roster")
+    return read_roster(message)
+
+
 def read_roster(message: bytes) -> dict[str, int]:
     """The names and incarnations in a roster."""
     present, at = {}, 1
     while at < len(message):
         name, at = _read_name(message, at)
         if at + _INCARNATION.size > len(message):
-            raise ProtocolError("the hub sent a roster that is cut short")
+            raise ProtocolError("a roster is cut short")
         (present[name],) = _INCARNATION.unpack_from(message, at)
         at += _INCARNATION.size
     return present

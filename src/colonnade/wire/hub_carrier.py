@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-from colonnade.errors import ConnectError, IdentityError
+from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.harmless import harmless
 from colonnade.lazy import Later
 from colonnade.wire import envelope
@@ -146,7 +146,10 @@ class _HubCarrier:
             receiver.carrier_up(line.roster)
             for message in line.messages:
                 for one in envelope.unbundle(message):
-                    _pass_on(one, receiver)
+                    _pass_on(one, self._identity.name, receiver)
+        except ProtocolError as error:
+            receiver.carrier_failed(_senseless(self._hub.name, error))
+            return None
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.ABORTED:
                 text = f"the hub disconnected {self._identity.name}: {harmless(error.details())}"
@@ -177,7 +180,7 @@ class _Line:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_http_proxy", 0),
         ]
-        self._address = address
+        self._address, self._hub_name = address, hub.name
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self._channel = grpc.secure_channel(address, credentials, options)
         metadata = ((envelope.INCARNATION_KEY, f"{incarnation:x}"), (envelope.VERSION_KEY, envelope.VERSION))
@@ -192,7 +195,9 @@ class _Line:
         timer.daemon = True
         timer.start()
         try:
-            self.roster = envelope.read_roster(next(self.messages))
+            self.roster = envelope.read_first_roster(next(self.messages))
+        except ProtocolError as error:
+            raise _senseless(self._hub_name, error) from None
         except StopIteration:
             raise ConnectError(f"the hub at {self._address} hung up") from None
         except grpc.RpcError as error:
@@ -228,10 +233,16 @@ class _Line:
             threading.Thread(target=self._channel.close, name="wire-release", daemon=True).start()
 
 
-def _pass_on(message: bytes, receiver: Receiver) -> None:
-    kind = message[0]
+def _senseless(hub: str, error: ProtocolError) -> ProtocolError:
+    return ProtocolError(f"the hub of {hub} sent something that has no meaning: {error}")
+
+
+def _pass_on(message: bytes, own: str, receiver: Receiver) -> None:
+    kind = message[0] if message else None
     if kind == envelope.PACKET:
-        sender, _, start = envelope.names(message)
+        sender, addressee, start = envelope.names(message)
+        if addressee != own or sender == own:
+            raise ProtocolError("a packet is not for whom it was sent to")
         receiver.packet(sender, memoryview(message)[start:])
     elif kind == envelope.HERE:
         for name, incarnation in envelope.read_roster(message).items():
@@ -239,6 +250,8 @@ def _pass_on(message: bytes, receiver: Receiver) -> None:
     elif kind == envelope.GONE:
         for name in envelope.read_roster(message):
             receiver.peer_gone(name)
+    else:
+        raise ProtocolError("a message is of no kind that is due")
 
 
 def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:

@@ -79,7 +79,10 @@ class Post:
             try:
                 self._grant_all()
                 self._watch.wait_for_peer(
-                    name, lambda: standing.departed or outbox.has_room(size) or self._ask(name), "taken nothing"
+                    name,
+                    lambda: standing.departed or outbox.has_room(size) or self._ask(name),
+                    "taken nothing",
+                    giving=True,
                 )
             except PeerLost as error:
                 if error.spare is None:  # a spare peer is lost: from now on packets to it are dropped
@@ -87,12 +90,16 @@ class Post:
             finally:
                 self._blocked -= 1
 
-    def take(self, name: str) -> memoryview:
-        """The next packet from a peer; waits for it."""
+    def clock(self, name: str) -> float:
+        """The time now, as it counts for this peer."""
+        return self._watch.clock(name)
+
+    def take(self, name: str, since: float) -> memoryview:
+        """The next packet from a peer; waits for it; the time counts from ``since`` on its clock."""
         standing, inbox = self._watch.peers[name], self._boxes[name].inbox
         with self._lock:
             if not inbox or not self._watch.is_calm(name):
-                self._watch.wait_for_peer(name, lambda: bool(inbox) or standing.departed, "sent nothing")
+                self._watch.wait_for_peer(name, lambda: bool(inbox) or standing.departed, "sent nothing", since)
             body = self._take(name)
             if body is None:
                 raise self._watch.left(name)
@@ -243,13 +250,15 @@ class Post:
             return False
         if packet.incarnation != standing.incarnation:
             return False
-        standing.heard_at = monotonic()
+        untaken = boxes.outbox.waiting
         if boxes.outbox.acknowledge(packet.acknowledged, packet.taken):
             boxes.asked = False
+            self._watch.took(name, untaken - boxes.outbox.waiting)
         fresh = False
         if packet.kind is Kind.DATA:
             boxes.used = True
-            fresh = boxes.inbox.add(packet)
+            if fresh := boxes.inbox.add(packet):
+                self._watch.gave(name, len(packet.body))
             if self._blocked:
                 boxes.inbox.grant()
         elif packet.kind is Kind.ASK:

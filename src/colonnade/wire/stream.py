@@ -60,6 +60,11 @@ class Outbox:
         self._sent.append(_Sent(len(data) + _KEEPING, data))
         self._waiting += self._sent[-1].cost
 
+    @property
+    def waiting(self) -> int:
+        """The bytes that the peer has not taken."""
+        return self._waiting
+
     def acknowledge(self, arrived: int, taken: int) -> bool:
         """Note how many packets arrived and were taken; returns whether this is new."""
         before = (self._arrived, self._first)

@@ -17,6 +17,8 @@ from colonnade.harmless import harmless
 _NEVER = float("inf")
 _STOPPED = " stopped the study: "
 _LONGEST_REASON = 800
+PROGRESS = 1 << 18
+"""Bytes with which the time to wait for a peer starts anew; one that sends a byte now and then is given up."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Limits:
     """How long to wait, and how much to keep."""
 
     timeout: float = 600.0
-    """The most seconds to wait for a sign of life from a peer that is present or has never joined."""
+    """The most seconds to wait for progress of a peer that is present or has never joined."""
     reconnect_grace: float = 30.0
     """The most seconds in which a peer, or the hub, may come back after its connection broke."""
     window: int = 1 << 26
@@ -49,7 +51,15 @@ class Standing:
 
     incarnation: int | None = None
     """A number that identifies its process; None until it joins."""
-    heard_at: float = 0.0
+    took_at: float = 0.0
+    """When it joined, or had last taken enough of what was sent to it."""
+    gave_at: float = 0.0
+    """When it had last sent enough."""
+    taken: int = 0
+    given: int = 0
+    """Bytes since then."""
+    excused: float = 0.0
+    """For how many seconds it could not be reached, in all."""
     departed: bool = False
     error: ColonnadeError | None = None
 
@@ -73,6 +83,9 @@ class Watch:
 
     def carrier_up(self, present: Mapping[str, int]) -> list[str]:
         """The hub is reached and these peers are present; returns those to which packets must be sent again."""
+        if self._down:
+            for peer in self.peers.values():
+                peer.excused += monotonic() - self._down[0]
         self._down = None
         for name in self.peers.keys() - present.keys():
             self.gone(name)
@@ -81,7 +94,8 @@ class Watch:
     def carrier_down(self, reason: str) -> None:
         """The hub cannot be reached; until it can, nothing is known about any peer."""
         self._down = (self._down[0] if self._down else monotonic(), reason)
-        self._absent.clear()
+        for name in tuple(self._absent):
+            self._excuse(name)
         self.changed.notify_all()
 
     def here(self, name: str, incarnation: int) -> bool:
@@ -92,8 +106,9 @@ class Watch:
         if peer.incarnation not in (None, incarnation):
             self._lose(name, PeerLost(f"{name} was restarted and has lost its place; the study cannot go on"))
             return False
-        peer.incarnation, peer.heard_at = incarnation, monotonic()
-        self._absent.pop(name, None)
+        if peer.incarnation is None:
+            peer.incarnation, peer.took_at = incarnation, self.clock(name)
+        self._excuse(name)
         self.changed.notify_all()
         return True
 
@@ -103,6 +118,25 @@ class Watch:
         if peer and peer.incarnation is not None and not peer.departed and name not in self._absent:
             self._absent[name] = monotonic()
             self.changed.notify_all()
+
+    def _excuse(self, name: str) -> None:
+        """The time for which a peer was absent does not count; coming back is no progress, and starts nothing anew."""
+        if name in self._absent:
+            self.peers[name].excused += monotonic() - self._absent.pop(name)
+
+    def took(self, name: str, size: int) -> None:
+        """A participant has taken so many more of the bytes that were sent to it."""
+        peer = self.peers[name]
+        peer.taken += size
+        if peer.taken >= PROGRESS:
+            peer.taken, peer.took_at = 0, self.clock(name)
+
+    def gave(self, name: str, size: int) -> None:
+        """A participant has sent so many new bytes."""
+        peer = self.peers[name]
+        peer.given += size
+        if peer.given >= PROGRESS:
+            peer.given, peer.gave_at = 0, self.clock(name)
 
     def departed(self, name: str) -> None:
         """A participant has finished: from now on it may be absent."""
@@ -126,6 +160,10 @@ class Watch:
 
     # Questions
 
+    def clock(self, name: str) -> float:
+        """The time that counts when a peer is waited for; while it could not be reached, the clock stood still."""
+        return monotonic() - self.peers[name].excused
+
     def is_present(self, name: str) -> bool:
         """Whether packets can be sent to a peer now."""
         peer = self.peers[name]
@@ -133,7 +171,7 @@ class Watch:
         return known and name not in self._absent and self._down is None
 
     def is_calm(self, name: str) -> bool:
-        """Whether there is certainly no error to raise; the only method for which the lock is not needed."""
+        """Whether there is certainly no error to raise; for this and ``clock`` the lock is not needed."""
         trouble = self.closed or self._failure or self._absent or self._down or self.peers[name].error
         return not trouble
 
@@ -152,10 +190,15 @@ class Watch:
         end = monotonic() + timeout
         self._wait(done, None, lambda: end, late)
 
-    def wait_for_peer(self, name: str, done: Callable[[], bool], idle: str) -> None:
-        """Wait until ``done`` is true, as long as the peer gives signs of life; ``idle`` tells what it failed to do."""
-        start = monotonic()
-        self._wait(done, name, lambda: self._patience_ends(name, start), lambda: self._silent(name, idle))
+    def wait_for_peer(
+        self, name: str, done: Callable[[], bool], idle: str, since: float | None = None, *, giving: bool = False
+    ) -> None:
+        """Wait until ``done`` is true, as long as the peer makes progress; ``idle`` tells what it failed to do.
+
+        The time counts from ``since`` on the peer's clock, if not from now. If ``giving``, what it sends is progress.
+        """
+        start = self.clock(name) if since is None else since
+        self._wait(done, name, lambda: self._patience_ends(name, start, giving), lambda: self._silent(name, idle))
 
     def _wait(
         self,
@@ -174,10 +217,11 @@ class Watch:
             pause = min(end, self._next_loss()) - now
             self.changed.wait(None if pause == _NEVER else max(pause, 0))
 
-    def _patience_ends(self, name: str, start: float) -> float:
+    def _patience_ends(self, name: str, start: float, giving: bool) -> float:
         peer = self.peers[name]
         if self.is_present(name) or peer.incarnation is None:
-            return max(start, peer.heard_at) + self._limits.timeout
+            moved = max(start, peer.took_at, peer.gave_at if giving else start)
+            return moved + peer.excused + self._limits.timeout
         return _NEVER  # its connection broke: ``reconnect_grace`` limits the wait
 
     def _next_loss(self) -> float:
