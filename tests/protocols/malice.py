@@ -332,13 +332,31 @@ SCENES: dict[str, Callable[[], Scene]] = {
 }
 
 
-def mutations(scene: Scene) -> Iterator[tuple[str, int, str, Change]]:
-    """Whose message, its number, its kind, and what becomes of it: all that there are, messages of one kind once."""
+def by_kind(kind: str, fields: Mapping[str, Any]) -> Any:
+    """Messages of one kind are alike."""
+    return kind
+
+
+def by_form(kind: str, fields: Mapping[str, Any]) -> Any:
+    """Messages are alike if their fields are: in name, type, and size."""
+    return kind, tuple((name, _form(fields[name])) for name in sorted(fields))
+
+
+def _form(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape
+    return type(value), len(value) if isinstance(value, str | bytes | list | dict) else None
+
+
+def mutations(
+    scene: Scene, alike: Callable[[str, Mapping[str, Any]], Any] = by_kind
+) -> Iterator[tuple[str, int, str, Change]]:
+    """Whose message, its number and kind, and what becomes of it: all that there are, and one of messages alike."""
     for name in scene.programs:
-        seen: set[str] = set()
+        seen = set()
         for at, (kind, fields) in enumerate(run(scene, name).sent):
-            if kind not in seen:
-                seen.add(kind)
+            if (form := alike(kind, fields)) not in seen:
+                seen.add(form)
                 yield from ((name, at, kind, change) for change in changes(kind, fields))
 
 

@@ -32,12 +32,18 @@ def test_one_malformed_message_of_each_kind_is_refused_by_name(name):
     assert not broken(scene, each)
 
 
+def test_messages_of_one_kind_and_other_forms_are_not_alike():
+    scene = malice.SCENES["moments"]()
+    kinds, forms = ({m[:2] for m in malice.mutations(scene, alike)} for alike in (malice.by_kind, malice.by_form))
+    assert kinds < forms
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @SCENES
 def test_every_malformed_message_is_refused_by_name(name):
     scene = malice.SCENES[name]()
-    every = list(malice.mutations(scene))
+    every = list(malice.mutations(scene, malice.by_form))
     assert len(every) > 400
     assert not broken(scene, every)
 
