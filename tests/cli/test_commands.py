@@ -19,6 +19,7 @@ from colonnade.errors import (
     PolicyError,
     PrivacyError,
     SchemaError,
+    StorageError,
     StudyError,
 )
 from colonnade.privacy import Ledger, Observer, SkellamRelease, Trust
@@ -349,10 +350,10 @@ def test_the_demo_never_clears_a_folder_that_is_not_its_own(colonnade, tmp_path)
 
 def test_paths_that_cannot_be_used_are_no_fault_of_ours(colonnade, tmp_path, study):
     (tmp_path / "file").write_text("")
-    assert "cannot be used" in colonnade("demo", "--out", tmp_path / "file", code=StudyError.exit_code)
+    assert "file cannot be written" in colonnade("demo", "--out", tmp_path / "file", code=StorageError.exit_code)
     table = study.parent / "bank" / "bank.csv"
-    text = colonnade("schema", "draft", table, "--out", tmp_path / "no" / "x.toml", code=StudyError.exit_code)
-    assert "x.toml cannot be used" in text
+    text = colonnade("schema", "draft", table, "--out", tmp_path / "no" / "x.toml", code=StorageError.exit_code)
+    assert "x.toml cannot be written: No such file" in text
     assert "cannot name a participant" in colonnade("init", "party", "b" * 300, code=IdentityError.exit_code)
     config = ["init", "party", "other", "--out", study.parent / "bank"]
     assert "another party" in colonnade(*config, code=StudyError.exit_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -16,10 +17,13 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.console import Console
 
+from colonnade import __version__
 from colonnade.cli.output import bars_on, pace
-from colonnade.errors import BudgetError, LedgerError, PolicyError, StorageError
+from colonnade.errors import BudgetError, IdentityError, LedgerError, PolicyError, StorageError
 from colonnade.privacy import Ledger
 from colonnade.study import Study
+from colonnade.tables import Schema
+from colonnade.wire import Identity
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -89,7 +93,80 @@ def test_an_export_that_does_not_fit_leaves_nothing_behind(book, tmp_path):
 def test_a_draft_that_does_not_fit_is_named(study, tmp_path):
     drafted = tmp_path / "draft.toml"
     ended = call("schema", "draft", study.folder / "bank" / "bank.csv", "--out", drafted, preexec_fn=no_files)
-    assert f"{drafted} cannot be used: File too large" in one_sentence(ended, StorageError.exit_code)
+    assert f"{drafted} cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
+
+
+@pytest.fixture
+def no_room(monkeypatch):
+    """Called with a part of a file's name: from then on nothing that is written to such files arrives on disk."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("open files have no names here")
+    real = os.fsync
+
+    def after(name):
+        def sync(descriptor):
+            if name in os.readlink(f"/proc/self/fd/{descriptor}"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", sync)
+
+    return after
+
+
+@pytest.mark.parametrize("name", ["bank.key", "bank.crt"])
+def test_an_identity_that_does_not_fit_leaves_nothing_and_can_be_made_later(name, tmp_path, colonnade, no_room):
+    no_room(name)
+    said = colonnade("init", "party", "bank", "--out", tmp_path / "bank", code=StorageError.exit_code)
+    assert f"{tmp_path / 'bank' / name} cannot be written: No space left on device" in said
+    assert not list((tmp_path / "bank").iterdir())
+    no_room("nothing of ours")
+    colonnade("init", "party", "bank", "--out", tmp_path / "bank")
+    assert Identity.load(tmp_path / "bank" / "bank.key", tmp_path / "bank" / "bank.crt").name == "bank"
+    assert (tmp_path / "bank" / "party.toml").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_without_room_for_its_certificate_overwrites_neither(tmp_path):
+    (tmp_path / "bank.crt").write_text("of somebody else")
+    with pytest.raises(IdentityError, match=r"bank\.crt exists already"):
+        Identity.create("bank").save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["bank.crt"]
+    assert (tmp_path / "bank.crt").read_text() == "of somebody else"
+
+
+@pytest.mark.parametrize("name", ["party.toml", "STUDY.toml", "certs/bank.crt", "schema.toml"])
+def test_files_that_do_not_fit_leave_the_earlier_ones(name, study, tmp_path, colonnade, no_room):
+    folder = tmp_path / "s"
+    shutil.copytree(study.folder, folder, ignore=shutil.ignore_patterns("runs", "*.sqlite*"))
+    colonnade("init", "trial", folder / "STUDY.toml")
+    schema = Schema.load(folder / "schemas" / "bank.toml")
+    schema.save(folder / "schema.toml")
+    place = folder / "new" / name if name == "party.toml" else folder / name
+    before = place.read_bytes() if place.exists() else None
+    no_room(name)
+    if name == "schema.toml":
+        with pytest.raises(StorageError, match=r"schema\.toml cannot be written: No space"):
+            schema.save(place)
+    else:
+        words = ["party", "x", "--out", place.parent] if name == "party.toml" else ["trial", folder / "STUDY.toml"]
+        said = colonnade("init", *words, code=StorageError.exit_code)
+        assert f"{place} cannot be written: No space left on device" in said
+    assert (place.read_bytes() if place.exists() else None) == before
+
+
+@pytest.mark.parametrize("words", [["demo", "--rows", 100], ["init", "party", "bank"], ["audit", "grid"]], ids=str)
+def test_a_place_that_may_not_be_written_has_one_code(words, tmp_path, colonnade, monkeypatch):
+    def refuse(path, *_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    said = colonnade(*words, "--out", tmp_path / "x", code=StorageError.exit_code)
+    assert f"{tmp_path / 'x'} cannot be written" in said
+    assert "Permission denied" in said
+
+
+def test_the_version_is_shown(colonnade):
+    assert colonnade("--version") == f"colonnade {__version__}\n"
 
 
 def test_a_run_directory_without_room(study, tmp_path):

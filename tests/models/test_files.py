@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +185,28 @@ def test_when_the_json_does_not_fit_the_arrays_stay_those_of_the_model_before(wi
     with pytest.raises(StudyError, match=r"saved\.json cannot be written: No space left on device"):
         model.save(path)
     assert [held.read_bytes() for held in (path, tmp_path / "saved.npz")] == before
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_when_only_the_json_cannot_be_replaced_reading_tells(wide, tmp_path, monkeypatch):
+    """The JSON comes last, so what is there is never taken for a model that it is not."""
+    model, path = wide
+    before, replaced, real = path.read_bytes(), [], os.replace
+
+    def replace(source, target):
+        replaced.append(target.name)
+        if target == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    model.components_ = model.components_ + 1
+    with pytest.raises(StudyError, match=r"saved\.json cannot be written: Input/output error"):
+        model.save(path)
+    assert replaced == ["saved.npz", "saved.json"]
+    assert path.read_bytes() == before
+    with pytest.raises(StudyError, match="does not belong to the model beside it"):
+        Estimator.load(path)
     assert not list(tmp_path.glob("*.partial"))
 
 

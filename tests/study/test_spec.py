@@ -11,6 +11,7 @@ from cryptography.x509.oid import NameOID
 from colonnade.errors import (
     BudgetError,
     IdentityError,
+    LedgerError,
     PolicyError,
     PrivacyError,
     SchemaError,
@@ -20,7 +21,7 @@ from colonnade.errors import (
 from colonnade.privacy import Adjacency, Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study, preflight
 from colonnade.study.policy import ByDigest
-from colonnade.study.run import public_facts
+from colonnade.study.run import _reservation, public_facts
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
 from colonnade.wire import Certificate, Identity, certificates
@@ -333,6 +334,27 @@ def test_a_run_record_tells_how_it_ended(tmp_path):
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
     with pytest.raises(StorageError, match=r"the run directory .* cannot be written: "):
         RunRecord(tmp_path / "run" / "run.json", participant="a", study="s", digest="d")
+
+
+@pytest.mark.parametrize("step", ["commit", "head"])
+def test_a_ledger_without_room_for_the_end_says_that_the_study_ended_well(step, folder, tmp_path, monkeypatch):
+    study = load(folder)
+    ledger = Ledger(tmp_path / "l.sqlite")
+    entry = ledger.reserve("s", study.digest, study.events, study.trust, [])
+    ledger.mark_sent(entry)
+    record = RunRecord(tmp_path / "run", participant="a", study="s", digest="d")
+
+    def full(*_):
+        raise LedgerError("the ledger cannot be used: database or disk is full")
+
+    said = (
+        r"the study ended well and .*run/model\.json is whole; it stays spent, so do not run it again; .* disk is full"
+    )
+    monkeypatch.setattr(Ledger, step, full if step == "commit" else property(full))
+    with pytest.raises(LedgerError, match=said), _reservation(ledger, entry, record):
+        pass
+    monkeypatch.undo()
+    assert ledger.entries()[0].state == ("sent" if step == "commit" else "committed")
 
 
 def test_a_read_only_run_directory_is_a_place_that_cannot_be_written(tmp_path):

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from colonnade import __version__
 from colonnade.audit import MOST_SAMPLES, SAMPLES
 from colonnade.cli import groups
 from colonnade.cli.groups import StudyPath
-from colonnade.cli.output import Json, about, complain, emit, piped, progress_bar, say, speak_json
+from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
 
 app = typer.Typer(
@@ -36,6 +37,21 @@ Approve = Annotated[
     typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (32 digits or more)."),
 ]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        pour(f"colonnade {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What is asked of no command in particular."""
 
 
 @app.command()

@@ -90,7 +90,8 @@ def _write_tables(people: Dataset, folder: Path) -> dict[str, set[str]]:
     with tempfile.TemporaryDirectory() as place:
         for name, (table, _) in people.write(place, overlap=_OVERLAP).items():
             held[name] = set(pyarrow.csv.read_csv(table)[PERSON_ID].to_pylist())
-            shutil.copyfile(table, folder / name / table.name)
+            with writing(folder / name / table.name):
+                shutil.copyfile(table, folder / name / table.name)
     return held
 
 
@@ -126,19 +127,20 @@ def _make_room(out: Path) -> None:
         for name in ("study", "parties", "earlier"):
             shutil.rmtree(out / name, ignore_errors=True)
         for name in FILES:
-            (out / name).unlink(missing_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
+            with writing(out / name):
+                (out / name).unlink(missing_ok=True)
     with writing(out / _MARK):
+        out.mkdir(parents=True, exist_ok=True)
         (out / _MARK).write_text("colonnade demo may replace what it wrote here\n", encoding="utf-8")
 
 
 def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Sequence[Mode] = ("dh",)) -> Path:
     """A study folder with schemas, party configurations and everyone's keys."""
-    (folder / "schemas").mkdir(parents=True)
+    with writing(folder / "schemas"):
+        (folder / "schemas").mkdir(parents=True)
     parties = ""
     for name, schema in schemas.items():
-        with writing(folder / "schemas" / f"{name}.toml"):
-            schema.save(folder / "schemas" / f"{name}.toml")
+        schema.save(folder / "schemas" / f"{name}.toml")
         initialise.party(name, folder / name, f"{name}.csv", PERSON_ID, "auto-within-budget", align)
         parties += f'\n[parties.{name}]\nschema = "schemas/{name}.toml"\n'
     study = folder / "STUDY.toml"

@@ -157,15 +157,13 @@ def schema_draft(
     json: Json = False,
 ) -> None:
     """Write a schema for review; bounds taken from the data are marked and must be replaced."""
-    from colonnade.models.files import replace_file
+    from colonnade.models.files import replace_private
     from colonnade.tables import draft_schema
 
     target = out or file.with_suffix(".toml")
     if target.exists():
         raise ColonnadeError(f"{target} is there already; choose another place with --out")
-    replace_file(
-        target, draft_schema(file, id=id).encode(), private=True
-    )  # until it is reviewed it tells about the data
+    replace_private(target, draft_schema(file, id=id).encode())  # until it is reviewed it tells about the data
     if json:
         emit({"schema": str(target)})
     else:

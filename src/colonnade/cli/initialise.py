@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from colonnade.cli.output import writing
 from colonnade.errors import IdentityError, LedgerError, StudyError
 from colonnade.models import kinds
+from colonnade.models.files import replace_private, write_whole
 from colonnade.protocols.align import Mode
 from colonnade.study import PartyConfig
 from colonnade.study.policy import Approval
@@ -67,7 +67,6 @@ def identity(name: str, folder: Path) -> dict[str, str]:
     key = folder / f"{check_name(name)}.key"
     if key.exists():
         raise IdentityError(f"{key} is there already; a key is never overwritten")
-    folder.mkdir(parents=True, exist_ok=True)
     made = Identity.create(name)
     key_path, certificate = made.save(folder)
     return {
@@ -91,8 +90,7 @@ def party(
         quoted = {"data": json.dumps(data), "id": json.dumps(id), "align": json.dumps(list(align))}
         others = ", ".join(f'"{row.kind}"' for row in kinds.rows() if row.section and row.kind != "pca")
         text = PARTY_TEMPLATE.format(name=name, approval=approval, others=others, **quoted)
-        with writing(config):
-            config.write_text(text, encoding="utf-8")
+        replace_private(config, text.encode())
     return made | {"config": str(config)}
 
 
@@ -108,8 +106,7 @@ def pins(study: Path) -> dict[str, str]:
         if certificate.name != name:
             raise IdentityError(f"{path} is the certificate of {certificate.name}, not of {name}")
         found[name] = certificate.fingerprint
-    with writing(study):
-        write_pins(study, found)
+    write_pins(study, found)
     return found
 
 
@@ -117,12 +114,13 @@ def trial(study: Path) -> dict[str, str]:
     """Everyone's keys on one machine, where they are missing, and their pins."""
     loaded = Study.load(study)
     certificates = loaded.folder / "certs"
-    certificates.mkdir(exist_ok=True)
+    with writing(certificates):
+        certificates.mkdir(exist_ok=True)
     for name in loaded.participants:
         folder = loaded.folder / name
         if not (folder / f"{name}.key").exists():
             identity(name, folder)
-        shutil.copyfile(folder / f"{name}.crt", certificates / f"{name}.crt")
+        write_whole(certificates / f"{name}.crt", Certificate.load(folder / f"{name}.crt").pem)
     return pins(study)
 
 

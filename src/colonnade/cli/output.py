@@ -89,12 +89,11 @@ def emit(value: Any) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Name the file that is written here in an error of a full disk, which does not know it."""
+    """Say of whatever fails here that a file cannot be written; an error of a full disk does not know which."""
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
+        raise StorageError(f"{error.filename or path} cannot be written: {error.strerror}") from None
 
 
 @contextmanager

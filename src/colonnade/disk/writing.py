@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -23,8 +23,10 @@ _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
 
 def put(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
-    """Write files so that they are on disk when this returns, all of them or none; an OSError names the file.
+    """Write files, each as a whole or not at all, which are on disk when this returns; an OSError names the file.
 
+    None is replaced before all are on disk under other names. Then they are replaced one after the other, as they are
+    given: what tells whether the others belong to it comes last, so that a reader of files of two kinds sees it.
     Nobody but this user can read a private file, whatever the mask of the process, the folder, or an earlier file says.
     """
     with ExitStack() as left:
@@ -34,6 +36,38 @@ def put(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
                 os.replace(partial, path)
         for folder in {path.parent for path in contents}:
             sync_folder(folder)
+
+
+def add(contents: Mapping[Path, bytes], private: Collection[Path] = ()) -> None:
+    """Write files that must not be there yet, all of them or none; an OSError names the one that is, or that fails."""
+    with ExitStack() as left:
+        partials = {
+            path: left.enter_context(_written(path, content, path in private)) for path, content in contents.items()
+        }
+        with ExitStack() as undone:
+            for path, partial in partials.items():
+                with _about(path):
+                    if not claim(partial, path):
+                        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                undone.callback(_remove, path)
+            for folder in {path.parent for path in contents}:
+                sync_folder(folder)
+            undone.pop_all()
+
+
+def claim(source: Path, place: Path) -> bool:
+    """Give a file its name unless another file has it; return whether it was free."""
+    try:
+        os.link(source, place)
+        return True
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        with locked(place.parent):
+            if place.exists():
+                return False
+            os.rename(source, place)
+            return True
 
 
 @contextmanager

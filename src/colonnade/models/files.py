@@ -56,7 +56,10 @@ def replace_private(path: Path, content: bytes) -> None:
 
 
 def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
-    """Write the files of a model, all of them or none; private ones so that other users can never read them."""
+    """Write the files of a model, its JSON last; private ones so that other users can never read them.
+
+    If the last step fails, the arrays are new and the JSON, which holds their digest, is not: reading both says so.
+    """
     try:
         writing.put(contents, private=private)
     except OSError as error:

@@ -258,9 +258,15 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
         with suppress(LedgerError):
             record.note(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
         raise
-    ledger.commit(entry)
-    record.note("budget spent", entry=entry.id, ledger_head=ledger.head)
-    record.add(ledger_head=ledger.head)
+    try:
+        ledger.commit(entry)
+        record.note("budget spent", entry=entry.id, ledger_head=ledger.head)
+        record.add(ledger_head=ledger.head)
+    except LedgerError as error:
+        raise LedgerError(
+            f"the study ended well and {record.folder / 'model.json'} is whole; it stays spent, so do not run it "
+            f"again; but the ledger does not say how it ended: {error}"
+        ) from None
 
 
 def _given_back(ledger: Ledger, entry: Entry) -> str:

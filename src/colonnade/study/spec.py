@@ -18,6 +18,7 @@ from colonnade.errors import ColonnadeError, IdentityError, StudyError
 from colonnade.models import kinds
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
+from colonnade.models.files import write_whole
 from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
 from colonnade.models.planner import Planner
 from colonnade.models.regression.design import owner_of
@@ -279,4 +280,4 @@ def write_pins(path: Path, pins: Mapping[str, str]) -> None:
     if found and "\n[" in rest:
         raise StudyError(f"{path}: [pins] must be the last table of the file, so that it can be rewritten")
     lines = "".join(f"{json.dumps(name)} = {json.dumps(pin)}\n" for name, pin in pins.items())
-    path.write_text(f"{head.rstrip()}\n\n[pins]\n{lines}", encoding="utf-8")
+    write_whole(path.resolve(), f"{head.rstrip()}\n\n[pins]\n{lines}".encode())

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from colonnade.disk import reading
-from colonnade.errors import SchemaError
+from colonnade.disk import reading, writing
+from colonnade.errors import SchemaError, StorageError
 from colonnade.tables import toml
 from colonnade.tables.columns import Category, Column, Flag, Number
 from colonnade.tables.wording import suggestion
@@ -60,9 +60,12 @@ class Schema:
             raise SchemaError(reading.short(said)) from None
 
     def save(self, path: str | Path) -> Path:
-        """Write the schema as TOML and return the path."""
+        """Write the schema as TOML, as a whole or not at all, and return the path."""
         target = Path(path)
-        target.write_text(self.to_toml(), encoding="utf-8")
+        try:
+            writing.put({target: self.to_toml().encode()})
+        except OSError as error:
+            raise StorageError(f"{target} cannot be written: {error.strerror}") from None
         return target
 
     def to_toml(self) -> str:

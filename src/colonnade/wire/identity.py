@@ -19,8 +19,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from colonnade.disk import reading
-from colonnade.errors import IdentityError
+from colonnade.disk import reading, writing
+from colonnade.errors import IdentityError, StorageError
 from colonnade.lazy import Later
 
 if TYPE_CHECKING:
@@ -166,18 +166,15 @@ class Identity:
         return self.certificate.fingerprint
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write ``NAME.key`` (readable by its owner only) and ``NAME.crt``; files that exist are not overwritten."""
+        """Write ``NAME.key`` (readable by its owner only) and ``NAME.crt``, or neither; no file is overwritten."""
         key_path, crt_path = Path(folder) / f"{self.name}.key", Path(folder) / f"{self.name}.crt"
         try:
             key_path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(key_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(self.key_pem)
-            with crt_path.open("xb") as file:
-                file.write(self.certificate.pem)
+            writing.add({key_path: self.key_pem, crt_path: self.certificate.pem}, private=[key_path])
         except FileExistsError as error:
             raise IdentityError(f"{error.filename} exists already and is not overwritten") from None
         except OSError as error:
-            raise IdentityError(f"{error.filename} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{error.filename} cannot be written: {error.strerror}") from None
         return key_path, crt_path
 
     def sign(self, message: bytes) -> bytes:

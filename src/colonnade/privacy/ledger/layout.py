@@ -69,7 +69,7 @@ def make(place: Path) -> bool:
         _check_whole(new)
         with new.open("rb") as made:
             os.fsync(made.fileno())
-        first = _put(new, place)
+        first = writing.claim(new, place)
     writing.sync_folder(place.parent)
     return first
 
@@ -100,21 +100,6 @@ def _check_whole(new: Path) -> None:
             expected(SCHEMA_VERSION),
         ):
             raise LedgerError("a new ledger could not be written as a whole: make room on its disk")
-
-
-def _put(source: Path, place: Path) -> bool:
-    """Give a file its name unless another file has it; return whether it was free."""
-    try:
-        os.link(source, place)
-        return True
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        with writing.locked(place.parent):
-            if place.exists():
-                return False
-            os.rename(source, place)
-            return True
 
 
 @cache

@@ -97,6 +97,7 @@ def costs_of(told: Told, key: str) -> Numbers:
     return costs(seen_by(told, names, who, Adjacency.REPLACE))
 
 
+@lru_cache(maxsize=4096)
 def _group(key: str) -> tuple[bool, frozenset[str]]:
     """Whether a key is about all others together, and the names of a group."""
     others, names = reading.json_of(key)
