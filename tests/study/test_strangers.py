@@ -10,12 +10,14 @@ import pytest
 from colonnade import errors
 from colonnade.cli import initialise
 from colonnade.cli.approve import Question
+from colonnade.cli.doctor import examine
 from colonnade.cli.output import speak_json
 from colonnade.study import Study, run_party
 
-from .conftest import runnable_text
-from .test_refusals import PCA, World
+from .conftest import outcomes, runnable_text
+from .test_refusals import PCA, ROWS, World
 
+BUDGET = "[budget]\nepsilon = 5.0\n"
 BOTH = '[align]\non = ["id", "work"]\n'
 
 
@@ -24,16 +26,16 @@ def world(tmp_path) -> World:
     return World(tmp_path)
 
 
-def study(world: World, align: str, budget: str = "[budget]\nepsilon = 5.0\n") -> Study:
+def study(world: World, align: str, value: str = "retired") -> Study:
     """A study of the bank's ages that recognises people as a stranger likes; the others hold one value for all."""
     for name in ("shop", "clinic"):
         path = world.folder / name / f"{name}.csv"
         head, *rows = path.read_text().splitlines()
         if "work" not in head:
-            path.write_text("\n".join([f"{head},work", *(f"{row},retired" for row in rows)]) + "\n")
+            path.write_text("\n".join([f"{head},work", *(f"{row},{value}" for row in rows)]) + "\n")
     columns = {"bank": ["age"], "shop": ["spend"], "clinic": ["spend"]}
     path = world.folder / "STUDY.toml"
-    path.write_text(runnable_text("probe", PCA, align + budget, columns, "reconnect = 2\nexcuse = 0.1\n"))
+    path.write_text(runnable_text("probe", PCA, align + BUDGET, columns, "reconnect = 2\nexcuse = 0.1\n"))
     initialise.trial(path)
     return Study.load(path)
 
@@ -69,3 +71,31 @@ def test_whoever_approves_is_shown_the_columns_that_are_compared(world, monkeypa
         assert not Question((world.config,))(asked, asked.statement)
         said = capsys.readouterr().out
         assert "compared exactly" not in said if shown is None else f"outside every epsilon: {shown}" in said
+
+
+@pytest.mark.parametrize(
+    ("lists", "ends"),
+    [
+        ("", "AlignmentError"),
+        ('duplicates = "drop"\npad_to = 40\n', "AlignmentError"),
+        ("hidden = true\n", "PCA"),
+        ('mode = "helper"\nhidden = true\npad_to = 40\n', "PCA"),
+    ],
+)
+def test_a_list_without_keys_is_one_without_common_people(world, lists, ends):
+    """One cell of the bank is a number, or none: then its table has no key at all."""
+    for name in ("bank", "shop", "clinic"):
+        world.edit_party(name, "# [keys]\n", '[keys]\nwork = "work"\n')
+        world.edit_party(name, 'align = ["dh"]', 'align = ["dh", "helper"]')
+    asked = study(world, f'{BOTH}{lists}[align.keys.work]\nkind = "number"\n', value="7")
+    seen = []
+    for cells in ({"work": "8"}, {}):
+        world.person(cells)
+        ended = outcomes(asked, world.folder / "run")
+        assert {type(end).__name__ for end in ended.values()} == {ends}
+        seen.append({name: str(end) for name, end in ended.items()})
+    assert seen[0] == seen[1]
+    (checked,) = [line for line in world.happened() if line["what"] == "table checked"]
+    assert (checked["rows"], checked["keys"]) == (ROWS, 0)
+    found = {check.what: check for check in examine(asked.path, world.config.path)}
+    assert (found["keys"].level, found["keys"].detail[:17]) == ("bad", "no row has a key,")

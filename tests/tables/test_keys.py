@@ -338,6 +338,15 @@ def test_duplicates() -> None:
         keys(KeyPlan((key,), "drop"), k=["a", "A"])
 
 
+@pytest.mark.parametrize("cells", [["a", "A"], [None, ""]])
+def test_where_misfits_are_mapped_there_may_be_no_key(cells: list[str | None]) -> None:
+    plan = KeyPlan((Key("k", case="fold"),), "drop")
+    source = pa.table({"k": pa.array(cells), "smoker": [1, 1]})
+    found = read_table(source, SCHEMA, id=None, keys=plan, misfits="map").keys
+    assert found is not None
+    assert (len(found), found.rows.tolist(), found.missing + found.repeated, found.examples) == (0, [], 2, ())
+
+
 PAIRS = st.lists(st.tuples(LETTERS, LETTERS), min_size=1, max_size=8)
 
 

@@ -98,10 +98,10 @@ def test_wrong_places(slots: list[int], said: str) -> None:
 @given(st.data())
 def test_rows_are_laid_into_their_slots(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 40))
-    slots = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1), min_size=1))), dtype=np.int64)
+    slots = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1)))), dtype=np.int64)
     step = data.draw(st.integers(1, 45))
-    inner = Plain(np.arange(1.0, 3 * len(slots) + 1).reshape(-1, 3))
-    spread = Spread(inner, Places(slots, size, TOKEN))
+    inner = Plain(np.arange(3.0 * len(slots)).reshape(-1, 3) + 1)
+    spread = Spread(inner, Places(slots, size, TOKEN), 3)
     blocks = list(spread.blocks(step))
     assert len(spread) == size
     assert [len(block) for block, _ in blocks] == [min(step, size - start) for start in range(0, size, step)]
@@ -114,7 +114,7 @@ def test_rows_are_laid_into_their_slots(data: st.DataObject) -> None:
 def test_rows_are_not_drawn_before_they_are_needed() -> None:
     inner = Plain(np.ones((100, 2)))
     places = Places(np.arange(0, 300, 3), 300, TOKEN)
-    for index, _ in enumerate(Spread(inner, places).blocks(10)):
+    for index, _ in enumerate(Spread(inner, places, 2).blocks(10)):
         used = np.searchsorted(places.slots, 10 * (index + 1))
         assert used <= inner.handed < used + 20
 
@@ -122,16 +122,17 @@ def test_rows_are_not_drawn_before_they_are_needed() -> None:
 def test_spread_tables_and_wrong_counts() -> None:
     found = table().placed([5, 1, 2], [1, 3, 4], 6, TOKEN)
     assert found.places is not None
-    ((block, present),) = Spread(Centred(SCHEMA).rows(found), found.places).blocks(100)
+    rows = Centred(SCHEMA).rows(found)
+    ((block, present),) = Spread(rows, found.places, rows.matrix().shape[1]).blocks(100)
     assert present.tolist() == [0, 1, 0, 1, 1, 0]
-    np.testing.assert_array_equal(block[present == 1], Centred(SCHEMA).rows(found).matrix())
+    np.testing.assert_array_equal(block[present == 1], rows.matrix())
     assert not block[present == 0].any()
     few, many = Plain(np.ones((2, 1))), Plain(np.ones((4, 1)))
     with pytest.raises(ValueError, match="fewer rows than places"):
-        list(Spread(few, found.places).blocks(2))
+        list(Spread(few, found.places, 1).blocks(2))
     with pytest.raises(ValueError, match="more rows than places"):
-        list(Spread(many, found.places).blocks(2))
-    with pytest.raises(ValueError, match="no rows"):
-        list(Spread(Plain(np.ones((0, 1))), found.places).blocks(2))
+        list(Spread(many, found.places, 1).blocks(2))
+    with pytest.raises(ValueError, match="fewer rows than places"):
+        list(Spread(Plain(np.ones((0, 1))), found.places, 1).blocks(2))
     with pytest.raises(ValueError, match="at least one slot"):
-        list(Spread(few, found.places).blocks(0))
+        list(Spread(few, found.places, 1).blocks(0))

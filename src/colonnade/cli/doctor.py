@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from colonnade.cli.keys import in_counts
-from colonnade.errors import ColonnadeError, ConnectError
+from colonnade.errors import ColonnadeError, ConnectError, DataError
 from colonnade.models.alignment import keys_of
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
@@ -133,6 +133,8 @@ def _count(rows: int, said: int) -> Check:
 def _keys(task: Aligning, table: Table, config: PartyConfig) -> str:
     found = keys_of(table)
     task.check_length(len(found))
+    if not found:
+        raise DataError("no row has a key, so nobody is common: `colonnade keys` counts what is missing or repeated")
     named = ", ".join(f"{part} in column {held.column!r}" for part, held in config.key_columns(task.plan).items())
     return f"{len(found)} keys, {named} ({task.mode}); {in_counts(found)}"
 

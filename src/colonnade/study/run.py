@@ -72,10 +72,10 @@ def _table(study: Study, config: PartyConfig, record: RunRecord) -> Table:
     """The party's table, checked row by row; what did not fit its schema is recorded for this party alone."""
     plan = None if study.aligning is None else study.aligning.plan
     table = config.table(study.roster.schemas[config.name], plan)
-    record.note(
-        "table checked", rows=table.rows, clipped=table.report.total_clipped, misfits=dict(table.report.misfits)
-    )
-    record.add(misfits=dict(table.report.misfits))
+    misfits = dict(table.report.misfits)
+    listed = {} if table.keys is None else {"keys": len(table.keys)}
+    record.note("table checked", rows=table.rows, clipped=table.report.total_clipped, misfits=misfits, **listed)
+    record.add(misfits=misfits)
     return table
 
 

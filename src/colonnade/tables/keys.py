@@ -188,7 +188,9 @@ def collect_keys(
 ) -> Keys:
     """The keys of a table's rows, without rows that lack a part or that the rule for duplicates drops.
 
-    A cell that cannot be read as the number or date that it should be is an error, or else counts as missing.
+    A cell that cannot be read as the number or date that it should be is an error, or else counts as missing. Where it
+    does, a table without any key is none either: a study goes on with an empty list, because whether one row was left
+    may hang on one cell.
     """
     numbers = np.arange(1, arrow.num_rows + 1)
     parts, present = [], np.ones(arrow.num_rows, dtype=bool)
@@ -201,7 +203,7 @@ def collect_keys(
             present &= ~place.unfit
     rows = np.flatnonzero(present)
     named = listed(columns[key.name].column for key in plan.keys)
-    if not len(rows):
+    if not len(rows) and misfits == "refuse":
         raise DataError(f"{source}: no row has a key, because a cell of {named} is missing in each; fill them")
     canonical = _run_together([part.take(pa.array(rows)) for part in parts])
     repeated, kept = _repeats(canonical, plan.duplicates)
@@ -210,7 +212,7 @@ def collect_keys(
             f"{source}: {row_numbers(rows[repeated] + 1)}: the key in {named} occurs more than once; keep one row for "
             'each person, or set duplicates to "first" or "drop"'
         )
-    if not kept.any():
+    if not kept.any() and misfits == "refuse":
         raise DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
     values = canonical.filter(pa.array(kept)).to_pylist()
     names = tuple(key.name for key in plan.keys)

@@ -47,11 +47,15 @@ class Blocks(Protocol):
 
 
 class Spread:
-    """Encoded rows put into their slots; at most one block of rows and one of slots are in memory."""
+    """Encoded rows of so many numbers put into their slots; at most one block of rows and one of slots are in memory.
 
-    def __init__(self, rows: Blocks, places: Places) -> None:
+    There may be no row at all: then every slot holds zeros.
+    """
+
+    def __init__(self, rows: Blocks, places: Places, width: int) -> None:
         self.rows = rows
         self.places = places
+        self.width = width
 
     def __len__(self) -> int:
         return self.places.size
@@ -64,7 +68,7 @@ class Spread:
         for start in range(0, self.places.size, rows):
             stop = min(start + rows, self.places.size)
             first, last = np.searchsorted(slots, [start, stop])
-            block, present = np.zeros((stop - start, feed.width)), np.zeros(stop - start)
+            block, present = np.zeros((stop - start, self.width)), np.zeros(stop - start)
             present[slots[first:last] - start] = 1.0
             feed.pour(block, slots[first:last] - start)
             yield block, present
@@ -79,9 +83,6 @@ class _Feed:
         self._blocks = blocks
         self._held = next(blocks, None)
         self._used = 0
-        if self._held is None:
-            raise ValueError("there are no rows to lay out")
-        self.width = self._held.shape[1]
 
     def pour(self, into: Matrix, where: NDArray[np.int64]) -> None:
         """Copy the next rows to these positions."""

@@ -30,7 +30,7 @@ def listed(people, keys=KEYS):
     """The normalised keys of some people, as a party's table has them."""
     columns = {key.name: [person[i] for person in people] for i, key in enumerate(keys)}
     places = {key.name: KeyColumn(key.name) for key in keys}
-    return collect_keys(pa.table(columns), KeyPlan(keys), places, "made up")
+    return collect_keys(pa.table(columns), KeyPlan(keys), places, "made up", "map")
 
 
 def alike(one, other, keys=KEYS):
@@ -281,9 +281,10 @@ def test_both_owners_end_with_the_same_people_in_one_random_order():
     assert not np.array_equal(first["east"][1], second["east"][1])
 
 
-def test_no_one_in_common_is_an_empty_match():
+@pytest.mark.parametrize(("east", "west"), [(1, 2), (0, 2), (2, 0), (0, 0)])
+def test_no_one_in_common_is_an_empty_match(east, west):
     chance = random.Random(5)  # noqa: S311
-    lists = {"east": listed([made_up(chance)]), "west": listed([made_up(chance), made_up(chance)])}
+    lists = {name: listed([made_up(chance) for _ in range(count)]) for name, count in (("east", east), ("west", west))}
     results = execute(TASK, lists)
     assert results[COORDINATOR] == 0
     for name in ("east", "west"):

@@ -36,7 +36,7 @@ class OwnBlock:
             for rows in table.blocks(step):
                 yield self.quantise(rows, stream)
             return
-        for rows, present in Spread(table, table.places).blocks(step):
+        for rows, present in Spread(table, table.places, len(self.sums)).blocks(step):
             yield np.column_stack([self.quantise(rows, stream), present])
 
     def quantise(self, rows: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
