@@ -37,6 +37,7 @@ from colonnade.wire.codec import decode, encode
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PARTIES = ("bank", "shop", "clinic")
+AGAIN = "; next to nothing where an earlier alignment is used again"
 
 # --- comparing
 
@@ -84,7 +85,10 @@ def agreed(study: Study) -> dict[str, Any]:
 
 
 def priced(study: Study) -> dict[str, Any]:
-    """What people are told of a study beforehand, as values and as text, but for the sentence about times, now said."""
+    """What people are told of a study beforehand, as values and as text, in the words of earlier releases.
+
+    They said nothing about times, and that a hidden alignment may be used again, which none is.
+    """
     answer, statement = preflight(study), study.statement.to_dict()
     values = answer.to_dict()
     assert values["statement"] == statement
@@ -96,6 +100,11 @@ def priced(study: Study) -> dict[str, Any]:
     values["statement"]["assumptions"] = [text for text in statement["assumptions"] if text != TIMES]
     lines = untimed(shown(answer)).splitlines()
     lines.remove(f"- {TIMES}")
+    if answer.alignment is not None and answer.alignment.hidden:
+        assert values["alignment"]["reuse"] is False
+        assert not any(AGAIN in line for line in lines)
+        values["alignment"]["reuse"] = True
+        lines = [line + AGAIN if line.startswith("for lists ") else line for line in lines]
     return plain({"preflight": unmeasured(values), "text": lines})
 
 
