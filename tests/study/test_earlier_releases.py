@@ -40,6 +40,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 PARTIES = ("bank", "shop", "clinic")
 THEN = "every table fits its schema{labels}; a party whose table does not is seen to stop, which is not counted here"
 """What stood in place of the sentence about cells outside a schema."""
+AGAIN = "; next to nothing where an earlier alignment is used again"
 
 # --- comparing
 
@@ -87,7 +88,11 @@ def agreed(study: Study) -> dict[str, Any]:
 
 
 def priced(study: Study) -> dict[str, Any]:
-    """What people are told of a study beforehand, as values and text; with the words of then, and none about times."""
+    """What people are told of a study beforehand, as values and as text, in the words of earlier releases.
+
+    They said something else about cells outside a schema, nothing about times, and that a hidden alignment may be
+    used again, which none is.
+    """
     answer, statement = preflight(study), study.statement.to_dict()
     values = answer.to_dict()
     assert values["statement"] == statement
@@ -104,6 +109,11 @@ def priced(study: Study) -> dict[str, Any]:
     lines.remove(f"- {TIMES}")
     place = lines.index(f"- {MISFITS}")
     lines[place : place + 1] = textwrap.wrap(f"- {then}", 108, subsequent_indent="  ")
+    if answer.alignment is not None and answer.alignment.hidden:
+        assert values["alignment"]["reuse"] is False
+        assert not any(AGAIN in line for line in lines)
+        values["alignment"]["reuse"] = True
+        lines = [line + AGAIN if line.startswith("for lists ") else line for line in lines]
     return plain({"preflight": unmeasured(values), "text": lines})
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -99,3 +102,29 @@ def test_a_list_without_keys_is_one_without_common_people(world, lists, ends):
     assert (checked["rows"], checked["keys"]) == (ROWS, 0)
     found = {check.what: check for check in examine(asked.path, world.config.path)}
     assert (found["keys"].level, found["keys"].detail[:17]) == ("bad", "no row has a key,")
+
+
+def test_no_more_studies_may_fail_because_they_were_asked_about_at_once(world):
+    """Six studies wait for an answer together; the policy lets two of them open the table."""
+    world.edit_party(
+        "bank", "# [policy.failures]\n# at_most = 20\n# days = 30", "[policy.failures]\nat_most = 2\ndays = 7"
+    )
+    world.edit_party("bank", 'approval = "auto-within-budget"', 'approval = "ask"')
+    (world.folder / "bank" / "bank.csv").unlink()
+    asked, together = world.study(excuse=0.1), threading.Barrier(6)
+    assert asked.statement.rows  # planned once for all threads
+
+    def answered(*_: object) -> bool:
+        return together.wait(30) >= 0
+
+    def ended(number: int) -> type[BaseException] | None:
+        try:
+            run_party(asked, world.config, world.folder / f"run{number}", approve=answered)
+        except errors.ColonnadeError as error:
+            return type(error)
+        return None
+
+    with ThreadPoolExecutor(6) as threads:
+        ends = Counter(threads.map(ended, range(6)))
+    assert ends == {errors.DataError: 2, errors.PolicyError: 4}
+    assert world.states("bank") == ["released"] * 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from colonnade.cli.keys import in_counts
-from colonnade.errors import ColonnadeError, ConnectError
+from colonnade.errors import ColonnadeError, ConnectError, DataError
 from colonnade.models.alignment import keys_of
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning

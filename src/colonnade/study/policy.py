@@ -16,6 +16,7 @@ from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing,
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
 from colonnade.privacy.ledger.caps import MOST_DAYS, Period
+from colonnade.privacy.ledger.early import EarlyEnds
 from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.align import Mode
 from colonnade.study.given import bring
@@ -200,6 +201,11 @@ class PartyConfig:
         return tuple(Period(part.days, parse_budgets(part.epsilon, part.delta)) for part in parts)
 
     @property
+    def failures(self) -> EarlyEnds:
+        """How many studies may end early: each of them may have told whoever asked something."""
+        return EarlyEnds(self.content.policy.failures.at_most, self.content.policy.failures.days)
+
+    @property
     def approval(self) -> Approval:
         """How a study that the policy and the budget allow is approved."""
         return self.content.policy.approval
@@ -283,7 +289,8 @@ class PartyConfig:
         self._check_schema(study)
         self._check_exact(study)
         self._check_align(study)
-        self._check_failures()
+        if self.ledger.exists():
+            self.book().check_early(self.failures)
 
     def charged(self, study: Study) -> tuple[Event, ...]:
         """The events that are charged to this party: all but those that are opened to this party alone."""
@@ -337,7 +344,7 @@ class PartyConfig:
         """How many studies did not end well, or have not ended, within the days that the policy counts."""
         if not self.ledger.exists():
             return 0
-        return Ledger(self.ledger).ended_early(days=self.content.policy.failures.days)
+        return self.book().ended_early(days=self.failures.days)
 
     def _check_open(self) -> None:
         if self.approval == "never":
@@ -350,16 +357,6 @@ class PartyConfig:
                 f"study {study.name!r} has a schema for {self.name} that its policy does not name, of digest "
                 f"{study.schemas[self.name].digest}: read {study.content.parties[self.name].schema_file}, and add the "
                 f"digest to `schemas` in {self.path.name} if you agree"
-            )
-
-    def _check_failures(self) -> None:
-        """Raise an error if too many studies ended early: each of them may have told whoever asked something."""
-        limit, failed = self.content.policy.failures, self.failed
-        if failed >= limit.at_most:
-            raise PolicyError(
-                f"{failed} studies of {self.name} did not end well within {limit.days:g} days, and its policy allows "
-                f"{limit.at_most}: look at them with `colonnade ledger show {self.ledger}`, and raise at_most of "
-                f"[policy.failures] in {self.path.name} if you know why they failed"
             )
 
     def _check_exact(self, study: Study) -> None:

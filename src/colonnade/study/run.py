@@ -245,7 +245,8 @@ def _reserved(study: Study, config: PartyConfig, record: RunRecord, approve: App
     ledger = config.book()
     if ledger.made:
         record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
-    return ledger, ledger.reserve(study.name, study.digest, events, trust, *limits, study.keys())
+    entry = ledger.reserve(study.name, study.digest, events, trust, *limits, study.keys(), early=config.failures)
+    return ledger, entry
 
 
 @contextmanager

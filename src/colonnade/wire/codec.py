@@ -40,7 +40,7 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     """The value in a frame. Arrays are read-only views of ``data``, not copies."""
     view = memoryview(data)
     if view.nbytes > MAX_FRAME:
-        raise ProtocolError(f"a frame of {view.nbytes} bytes is larger than the limit of {MAX_FRAME}")
+        raise ProtocolError(f"a frame is larger than the limit of {MAX_FRAME} bytes")
     view = view.cast("B").toreadonly()
     head = bytes(view[: _length_of_head(view)])
     known = _HEADS.get(head)

@@ -65,7 +65,7 @@ def pack(
 def unpack(data: bytes | memoryview) -> Packet:
     """The parts of a packet, without copying its body."""
     if not HEADER_BYTES <= len(data) <= HEADER_BYTES + MAX_PACKET:
-        raise ProtocolError(f"a packet of {len(data)} bytes is out of bounds")
+        raise ProtocolError("a packet is shorter or longer than packets are")
     number, incarnation, sequence, acknowledged, taken = _HEADER.unpack_from(data)
     kind = _KINDS.get(number)
     if kind is None:

@@ -107,7 +107,7 @@ class Inbox:
             return False
         cost = len(packet.body) + _KEEPING
         if self._beyond + cost > self._window or self._held + cost > self._backlog:
-            raise FloodError(f"{self._held + cost:,} bytes of it would wait unread")
+            raise FloodError("too much of it would wait unread")
         self._arrived += 1
         self._held += cost
         self._beyond += cost

@@ -83,7 +83,7 @@ class Writer:
     def _int(self, value: int, _: int) -> None:
         raw = value.to_bytes(_int_size(value), "little", signed=True)
         if len(raw) > MAX_INT_BYTES:
-            raise ProtocolError(f"an integer in a message has at most {MAX_INT_BYTES} bytes, not {len(raw)}")
+            raise ProtocolError(f"an integer in a message has at most {MAX_INT_BYTES} bytes")
         self._small.append(_INT)
         self._sized(raw, _U16)
 
@@ -131,7 +131,7 @@ class Writer:
     def _sized(self, raw: bytes | bytearray | memoryview, width: struct.Struct) -> None:
         size = raw.nbytes if isinstance(raw, memoryview) else len(raw)
         if size > MAX_FRAME:
-            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes, not {size}")
+            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks")
         self._small += width.pack(size)
         self._raw(raw)
 
@@ -187,7 +187,7 @@ class Reader:
     def expect_end(self) -> None:
         """Raise an error if there are bytes after the value."""
         if self._at != len(self._data):
-            raise ProtocolError(f"a frame has {len(self._data) - self._at} bytes after its end")
+            raise ProtocolError("a frame has bytes after its end")
 
     def value(self, depth: int) -> Any:
         """The next value."""

@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.disk import reading
-from colonnade.errors import BudgetError, LedgerError, PrivacyError
+from colonnade.errors import BudgetError, LedgerError, PolicyError, PrivacyError
 from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
-from colonnade.privacy.ledger.early import ended_early
+from colonnade.privacy.ledger.early import EarlyEnds, ended_early
 from colonnade.privacy.ledger.file import (
     ALLOWED,
     LedgerFile,
@@ -110,15 +110,19 @@ class Ledger:
         caps: Sequence[Budget],
         periods: Sequence[Period] = (),
         keys: Mapping[str, str] | None = None,
+        *,
+        early: EarlyEnds | None = None,
     ) -> Entry:
         """Record the cost of a study, or refuse it; what is left of a budget is never given to two studies.
 
         ``keys`` are the keys of everybody in the study, the coordinator included: by them they are recognised in other
-        studies. Without keys, names are taken for them.
+        studies. Without keys, names are taken for them. ``early`` limits the studies that ended early or have not
+        ended; as with budgets, two studies are never both let in by the last place.
         """
         told = Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
         with self._file.writing() as base:
             now = self._clock()
+            self._check_early(base, early, now)
             sums, kept = self._check(base, study, told, caps, periods, now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
@@ -165,6 +169,19 @@ class Ledger:
         if not kept.surely:
             _refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
         return sums, kept
+
+    def check_early(self, early: EarlyEnds) -> None:
+        """Refuse what :meth:`reserve` would refuse now because of studies that ended early, and write nothing."""
+        with self._file.reading() as base:
+            self._check_early(base, early, self._clock())
+
+    def _check_early(self, base: sqlite3.Connection, early: EarlyEnds | None, now: datetime) -> None:
+        if early is not None and (failed := ended_early(base, early.days, now)) >= early.at_most:
+            raise PolicyError(
+                f"{failed} studies of {self._owner} did not end well within {early.days:g} days, and its policy allows "
+                f"{early.at_most}: look at them with `colonnade ledger show {self.path}`, and raise at_most of "
+                "[policy.failures] if you know why they failed"
+            )
 
     def mark_sent(self, entry: Entry) -> Entry:
         """Call before the first share leaves; from here on the entry can never be released."""

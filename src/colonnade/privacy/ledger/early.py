@@ -6,12 +6,21 @@ No event is read for that, so that counting stays cheap in a ledger of many entr
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger.caps import dates, since
 
 _LAST = "SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1"
+
+
+@dataclass(frozen=True)
+class EarlyEnds:
+    """How many studies may end early, or not have ended, within so many days, before there are no more."""
+
+    at_most: int
+    days: float
 
 
 def ended_early(base: sqlite3.Connection, days: float | None, now: datetime) -> int:

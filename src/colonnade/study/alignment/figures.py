@@ -64,7 +64,7 @@ class Alignment(Loaded):
             at_least=task.at_least,
             similarity=task.similarity if task.mode == "fuzzy" else None,
             pad_to=task.pad_to,
-            reuse=part.reuse,
+            reuse=part.used_again,
             sentence=task.sentence,
             leakage=task.leakage,
             rows=listed,
