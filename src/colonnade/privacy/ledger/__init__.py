@@ -126,7 +126,7 @@ class Ledger:
             if kept.complete:
                 sums.add(number, now, told, kept.needed)
             else:
-                sums.rebuild(_told(base), caps, periods, self._owner)
+                sums.rebuild(_told(base), kept.needed)
         return Entry(number, study, digest, at, "reserved", told.events, trust, told.people)
 
     def check(
