@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import combinations
@@ -126,6 +127,20 @@ def test_a_reservation_reads_no_event_of_before(ledger: Ledger, parsed: list[obj
     assert parsed == []
     ledger.verify()
     assert len(parsed) >= MANY
+
+
+def test_who_was_met_and_how_studies_ended_is_known_without_reading_events(
+    ledger: Ledger, parsed: list[object]
+) -> None:
+    entries = ledger.entries()
+    assert ledger.met() == book.limits.labels([entry.told for entry in entries], "bank")
+    parsed.clear()
+    assert ledger.met() == {*OWNERS, "coordinator"}
+    assert [ledger.state(entry) for entry in entries[2:5]] == ["reserved", "released", "reserved"]
+    assert ledger.state(replace(entries[0], id=MANY + 1)) == "gone"
+    ledger.ended_early(days=30)
+    assert not ledger.note_time()
+    assert parsed == []
 
 
 def test_sums_and_everything_composed_anew_agree_on_where_a_cap_ends(ledger: Ledger) -> None:
