@@ -16,7 +16,7 @@ from colonnade.errors import BudgetError, LedgerError, PrivacyError
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import NonPrivate, SkellamRelease, views
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.ledger.caps import Period
+from colonnade.privacy.ledger.caps import Period, with_others
 from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
 from colonnade.privacy.ledger.people import People, Told
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
@@ -88,6 +88,15 @@ def test_without_a_cap_of_its_own_all_others_have_the_largest(ledger: Ledger) ->
     with pytest.raises(BudgetError, match=rf"others .* of {one(2) * 1.0001:g} at"):
         play(ledger, "bank2", caps)
     play(ledger, "bank2", [*caps, Budget("others", one(3) * 1.0001, DELTA)])
+
+
+def test_much_for_one_observer_by_name_is_not_much_for_all_others(ledger: Ledger) -> None:
+    caps = parse_budgets({"analyst": 0.1, "party": one(2) * 1.0001, "coordinator": 50.0}, DELTA)
+    play(ledger, "bank0", caps)
+    play(ledger, "bank1", caps)
+    with pytest.raises(BudgetError, match=rf"others .* of {one(2) * 1.0001:g} at"):
+        play(ledger, "bank2", caps)
+    assert with_others(parse_budgets({"bank": 1.0, "coordinator": 2.0}, DELTA))[-1] == Budget("others", 2.0, DELTA)
 
 
 def test_a_period_for_everyone_counts_all_others_and_a_named_one_does_not(ledger: Ledger) -> None:

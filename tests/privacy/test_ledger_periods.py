@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import BudgetError, PrivacyError
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.ledger.caps import Period, dates
+from colonnade.privacy.ledger.caps import Period, ahead, dates
+from colonnade.privacy.ledger.file import add, append
 from colonnade.privacy.observers import Budget, Observer
 
 from .conftest import EVENT, TRUST
@@ -218,3 +219,31 @@ def test_what_is_left_in_a_period(ledger: Ledger, wall: Wall) -> None:
 def test_a_period_has_a_length(days: float) -> None:
     with pytest.raises(PrivacyError, match="days"):
         Period(days, (Budget("analyst", 1, DELTA),))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(-60, 60), st.sampled_from(["reserved", "sent", "committed", "released"])), max_size=8
+    ),
+    st.integers(1, 40),
+)
+def test_of_the_entries_before_a_period_nothing_is_needed(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[int, str]], days: int
+) -> None:
+    """Whatever the clock did, the same studies have ended early, and the same clock is ahead, as by all entries."""
+    now = START
+    ledger = Ledger(tmp_path_factory.mktemp("early") / "l.sqlite", clock=lambda: now)
+    with ledger._file.writing() as base:
+        for offset, state in history:
+            at = (now + timedelta(days=offset)).isoformat(timespec="milliseconds")
+            number = add(base, "s", "d", at, "[]", TRUST.to_json())
+            if state != "reserved":
+                append(base, number, state, at)
+    stored = [(now + timedelta(days=offset), state == "released") for offset, state in history]
+    when, start = dates(stored, now), now - timedelta(days=days)
+    early = [state != "committed" for _, state in history]
+    assert ledger.ended_early(days=days) == sum(one for one, at in zip(early, when, strict=True) if at > start)
+    assert ledger.ended_early() == sum(early)
+    late, after = ahead(stored, now)
+    assert ledger.note_time() == (late and after is None)

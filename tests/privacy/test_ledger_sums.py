@@ -8,8 +8,10 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,10 @@ from colonnade.privacy.events import (
 )
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.caps import Period
-from colonnade.privacy.ledger.costs import costs, keeps
-from colonnade.privacy.ledger.sums import BLOCK, NEWEST
+from colonnade.privacy.ledger.costs import _HIDDEN, _SECRET, costs, keeps
+from colonnade.privacy.ledger.groups import Across, Sight, seen_by, seen_by_anybody
+from colonnade.privacy.ledger.people import Told
+from colonnade.privacy.ledger.sums import BLOCK, NEWEST, Sums
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
 
 DELTA = 1e-5
@@ -147,6 +151,20 @@ def test_a_reservation_reads_no_event_of_before(ledger: Ledger, parsed: list[obj
     assert len(parsed) >= MANY
 
 
+def test_who_was_met_and_how_studies_ended_is_known_without_reading_events(
+    ledger: Ledger, parsed: list[object]
+) -> None:
+    entries = ledger.entries()
+    assert ledger.met() == book.limits.labels([entry.told for entry in entries], "bank")
+    parsed.clear()
+    assert ledger.met() == {*OWNERS, "coordinator"}
+    assert [ledger.state(entry) for entry in entries[2:5]] == ["reserved", "released", "reserved"]
+    assert ledger.state(replace(entries[0], id=MANY + 1)) == "gone"
+    ledger.ended_early(days=30)
+    assert not ledger.note_time()
+    assert parsed == []
+
+
 def test_sums_and_everything_composed_anew_agree_on_where_a_cap_ends(ledger: Ledger) -> None:
     """Just above what is spent after the next study it is accepted, just below it is refused; so without sums."""
     new = study(MANY)
@@ -243,8 +261,6 @@ def test_what_was_summed_before_it_was_altered_stays_counted_and_shows(ledger: L
 
 
 def test_sums_that_were_sealed_anew_show(ledger: Ledger) -> None:
-    from colonnade.privacy.ledger.sums import Sums
-
     with ledger._file.writing() as base:
         sums = Sums(base)
         assert sums.older is not None
@@ -358,7 +374,12 @@ def test_times_of_sums_follow_also_from_clocks_that_were_set(tmp_path: Path) -> 
 def test_a_new_party_and_a_new_cap_are_summed_from_the_entries_once(ledger: Ledger, parsed: list[object]) -> None:
     reserve(ledger, MANY, trust=Trust(("bank", "insurer"), ("bank", "insurer", "coordinator"), 1))
     assert parsed == [], "who was never met sees of the past what an outsider sees"
-    caps = parse_budgets(50.0, DELTA)
+    reserve(ledger, MANY + 1, parse_budgets(50.0, DELTA))
+    assert parsed == [], "what bounds every group shows that this cap is kept"
+    coordinator, others = (ledger.spent(Observer.parse(who), DELTA) for who in ("coordinator", "others"))
+    assert 1.1 * coordinator < others
+    caps = [Budget("coordinator", 1.1 * coordinator, DELTA), Budget("others", 50.0, DELTA)]
+    parsed.clear()
     reserve(ledger, MANY + 1, caps)
     assert parsed
     parsed.clear()
@@ -366,6 +387,34 @@ def test_a_new_party_and_a_new_cap_are_summed_from_the_entries_once(ledger: Ledg
     reserve(ledger, MANY + 3)
     assert parsed == []
     ledger.verify()
+
+
+@pytest.mark.parametrize("caps", [ROOM, parse_budgets(50.0, DELTA), parse_budgets({"coalition": 50.0}, DELTA)])
+def test_a_large_study_or_many_acquaintances_do_not_make_a_ledger_read_everything(
+    tmp_path: Path, parsed: list[object], caps: tuple[Budget, ...]
+) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite", owner="bank", clock=Wall())
+    nine = ("bank", *(f"p{number}" for number in range(8)))
+    reserve(ledger, 0, caps, trust=Trust(nine, nine[:3], 1))
+    for number in range(1, 42):
+        reserve(ledger, number, caps, trust=Trust(("bank", f"q{number}"), (), 0))
+    assert parsed == []
+    ledger.verify()
+
+
+def test_a_cap_that_only_the_accountant_shows_to_be_kept_makes_no_sums_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nine = ("bank", *(f"p{number}" for number in range(8)))
+    trust = Trust(nine, (), 0)
+    event = study(0, 10**13, owners=nine)
+    ledger = Ledger(tmp_path / "l.sqlite", owner="bank", clock=Wall())
+    monkeypatch.setattr(Sums, "rebuild", None)
+    for number in range(2):
+        told = Sight([Told((event,), trust)] * (number + 1), "bank")
+        single = told.total(told.named(Observer.party("p1")), DELTA).epsilon
+        caps = [Budget("party", 1.0001 * single, DELTA), Budget("others", 1000.0, DELTA)]
+        ledger.reserve("s", "", [event], trust, caps, (), keys(*nine))
 
 
 def test_a_period_counts_only_its_days_also_by_sums(ledger: Ledger, parsed: list[object]) -> None:
@@ -428,6 +477,40 @@ def test_costs_never_show_less_than_the_accountant_proves(told: list[Event], who
     for factor in (0.01, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0001, 1.1, 2.0, 100.0):
         if 0 < (epsilon := proven * factor) < 1e6 and keeps(Budget("analyst", epsilon, DELTA), total, relation):
             assert proven <= epsilon or accountant.delta(seen, epsilon) <= DELTA
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Event:
+    """What some owners tell some others, or everybody, about their columns, or about all."""
+    about = tuple(draw(st.lists(st.sampled_from(OWNERS), max_size=2, unique=True)))
+    audience = tuple(draw(st.lists(st.sampled_from([*OWNERS, "coordinator"]), max_size=2, unique=True)))
+    shares = tuple((owner, Fraction(draw(st.integers(10**9, 10**13)))) for owner in about or OWNERS)
+    finer = [("clinic", 10**3, 10**6)] if draw(st.booleans()) else []
+    numbers = (9, 10**4, 10**8, 2 * 10**4, 4 * 10**8, 1e-30, "t")
+    return SkellamRelease("a message", shares, *numbers, audience=audience, about=about, others=tuple(finer))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(events() | messages(), min_size=1, max_size=3),
+    st.sampled_from(
+        [
+            TRUST,
+            Trust(OWNERS, ("bank", "clinic", "coordinator"), 1),
+            Trust(OWNERS[:2], (*OWNERS[:2], "coordinator"), 1),
+        ]
+    ),
+)
+def test_what_bounds_everybody_is_at_least_what_each_group_learns(told: list[Event], trust: Trust) -> None:
+    known = {*trust.owners, "coordinator"}
+    study = Told(tuple(event for event in told if {name for name, _ in event.marks()} <= known), trust)
+    bound = list(seen_by_anybody(study))
+    groups = [frozenset(group) for size in range(5) for group in combinations(study.names, size)]
+    for group in groups:
+        seen = list(seen_by(study, group, Across("", group, held=True), Adjacency.REPLACE))
+        more = costs(seen) > costs(bound) * (1 + 1e-12)
+        more[_HIDDEN] = more[_SECRET] = False  # the bound may know the batches, and be counted without this route
+        assert not np.any(more)
 
 
 def test_costs_of_noise_alone_are_as_tight_as_the_accountant() -> None:

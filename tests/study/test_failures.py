@@ -21,9 +21,10 @@ from colonnade.cli import show
 from colonnade.cli.publish import publish
 from colonnade.errors import NO_PART
 from colonnade.mpc import Hand, Shares
-from colonnade.privacy import Ledger
+from colonnade.privacy import Ledger, PostProcessing, Trust
 from colonnade.study import PartyConfig, Study, local, run_local
 from colonnade.study.local import Child, first_cause
+from colonnade.study.run import _given_back
 from colonnade.wire import Hub, Identity
 
 OTHERS = ("coordinator", "shop", "clinic")
@@ -558,3 +559,14 @@ def test_a_link_cut_for_good(proxied):
         assert ended[name].code in (errors.PeerLost.exit_code, errors.PeerStopped.exit_code), ended[name]
         assert "bank" in ended[name].sentence
     assert all(study.states(name) == ["sent"] for name in study.parties)
+
+
+def test_what_is_given_back_is_known_without_reading_every_entry(tmp_path, monkeypatch):
+    trust = Trust(("bank", "shop"), (), 0)
+    ledger = Ledger(tmp_path / "l.sqlite", owner="bank")
+    entries = [ledger.reserve(f"s{number}", "d", [PostProcessing("a table")], trust, ()) for number in range(3)]
+    ledger.mark_sent(entries[1])
+    monkeypatch.delattr(Ledger, "entries")
+    assert _given_back(ledger, entries[0]) == "budget released: no share had left"
+    assert _given_back(ledger, entries[0]) == "budget had been released by hand: no share had left"
+    assert _given_back(ledger, entries[1]) == "budget stays spent: shares had left"

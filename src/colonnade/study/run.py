@@ -272,7 +272,7 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
 
 def _given_back(ledger: Ledger, entry: Entry) -> str:
     """Release the reservation if no share was sent; returns a sentence for the record."""
-    state = next((now.state for now in ledger.entries() if now.id == entry.id), "gone")
+    state = ledger.state(entry)
     if state == "reserved":
         ledger.release(entry)
         return "budget released: no share had left"

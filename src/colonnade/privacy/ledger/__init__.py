@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +24,13 @@ from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
-from colonnade.privacy.ledger.early import EarlyEnds, ended_early
+from colonnade.privacy.ledger.early import EarlyEnds, ended_early, last_before, read_time
 from colonnade.privacy.ledger.file import (
     ALLOWED,
     LedgerFile,
     add,
     append,
+    arrangements,
     changes,
     head,
     is_chained,
@@ -130,7 +132,7 @@ class Ledger:
             if kept.complete:
                 sums.add(number, now, told, kept.needed)
             else:
-                sums.rebuild(_told(base), caps, periods, self._owner)
+                sums.rebuild(_told(base), kept.needed)
         return Entry(number, study, digest, at, "reserved", told.events, trust, told.people)
 
     def check(
@@ -183,6 +185,11 @@ class Ledger:
                 "[policy.failures] if you know why they failed"
             )
 
+    def state(self, entry: Entry) -> str:
+        """The state that an entry is in now; ``gone`` if there is no such entry."""
+        with self._file.reading() as base:
+            return (states_of(base, entry.id) or ["gone"])[-1]
+
     def mark_sent(self, entry: Entry) -> Entry:
         """Call before the first share leaves; from here on the entry can never be released."""
         return self._advance(entry, "sent")
@@ -231,7 +238,9 @@ class Ledger:
     def met(self) -> set[str]:
         """The labels of everybody whom this ledger has met, and every name they used."""
         with self._file.reading() as base:
-            return limits.labels([entry.told for entry in _entries(base)], self._owner)
+            with _readable():
+                known = [Told((), Trust.from_json(trust), People.from_json(who)) for trust, who in arrangements(base)]
+            return limits.labels(known, self._owner)
 
     def entries(self, *, days: float | None = None) -> tuple[Entry, ...]:
         """All entries, the oldest first, or those of the last days."""
@@ -278,8 +287,14 @@ class Ledger:
 
 
 def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
-    try:
+    with _readable():
         return tuple(_entry(row[-1], *texts_only(row[:-1])) for row in rows(base))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
     except (ValueError, TypeError, PrivacyError, reading.Malformed) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
         raise LedgerError(f"the ledger holds an entry that cannot be read: {reading.short(str(error))}") from error
@@ -324,18 +339,12 @@ def _refuse(
 
 
 def _read_dates(entries: Sequence[Entry]) -> list[tuple[datetime, bool]]:
-    return [_read_date(entry.id, entry.created, entry.state == "released") for entry in entries]
-
-
-def _read_date(number: int, created: str, released: bool) -> tuple[datetime, bool]:
-    try:
-        return datetime.fromisoformat(created).astimezone(UTC), released
-    except (ValueError, TypeError, OverflowError) as error:
-        raise LedgerError(f"entry {number} of the ledger has no readable time") from error
+    return [(read_time(entry.id, entry.created), entry.state == "released") for entry in entries]
 
 
 def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
-    late, after = limits.ahead([_read_date(*row) for row in times(base)], now)
+    found = times(base, last_before(base, now))
+    late, after = limits.ahead([(read_time(number, created), released) for number, created, released in found], now)
     return late and after is None
 
 

@@ -174,10 +174,14 @@ def remainders(
 
 
 def with_others(caps: Sequence[Budget]) -> tuple[Budget, ...]:
-    """The caps, with one for all others together: if none is given, the largest of them counts for that too."""
+    """The caps, with one for all others together: if none is given, the largest of those for a kind of observer.
+
+    Where there is none for a kind, the largest of all; who allows one observer much need not allow everybody so much.
+    """
     if not caps or any(cap.selector == OTHERS for cap in caps):
         return tuple(caps)
-    largest = max(caps, key=lambda cap: cap.epsilon)
+    kinds = [cap for cap in caps if not cap.named]
+    largest = max(kinds or caps, key=lambda cap: cap.epsilon)
     return (*caps, Budget(OTHERS, largest.epsilon, largest.delta))
 
 

@@ -263,10 +263,21 @@ def is_chained(base: sqlite3.Connection) -> bool:
 
 def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
     """Every entry: its number, study, digest, time, events, trust, its state now, and the keys of who took part."""
-    known = "(SELECT p.known FROM people p WHERE p.entry = e.id)" if version_of(base) == SCHEMA_VERSION else "NULL"
+    known = _known(base)
     state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
     columns = f"e.id, e.study, e.digest, e.created, e.events, e.trust, {state}, {known}"
     return base.execute(f"SELECT {columns} FROM entries e ORDER BY e.id").fetchall()  # noqa: S608 - fixed words
+
+
+def _known(base: sqlite3.Connection) -> str:
+    """The keys of who took part in an entry ``e``, in SQL."""
+    return "(SELECT p.known FROM people p WHERE p.entry = e.id)" if version_of(base) == SCHEMA_VERSION else "NULL"
+
+
+def arrangements(base: sqlite3.Connection) -> list[tuple[str, str | None]]:
+    """Every trust and the keys of who took part, each once, in the order in which they came first."""
+    query = f"SELECT min(e.id), e.trust, {_known(base)} FROM entries e GROUP BY 2, 3 ORDER BY 1"  # noqa: S608
+    return [(texts_only(row[:-1])[1], row[-1]) for row in base.execute(query)]
 
 
 def times(base: sqlite3.Connection, after: int = 0) -> list[tuple[int, str, bool]]:

@@ -9,10 +9,10 @@ from itertools import combinations
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
-from colonnade.privacy.events import NOTHING, Event, View, innermost, view
+from colonnade.privacy.events import NOTHING, Event, View, alike, innermost, view
 from colonnade.privacy.ledger.people import Everybody, Somebody, Token, Told, as_observer
 from colonnade.privacy.observers import EVERYONE, OTHERS, Adjacency, Budget, Observer, Trust
-from colonnade.privacy.releases import NonPrivate
+from colonnade.privacy.releases import NonPrivate, RandomisedResponse
 
 MOST_NAMED = 8
 """In a larger study, one group stands for all in the same position."""
@@ -191,6 +191,21 @@ def seen_by(told: Told, names: frozenset[str] | None, who: Across, relation: Adj
         if who.others and _is_exact_answer(event):
             continue
         yield worst([view(event, as_observer(group), told.trust, relation) for group in groups])
+
+
+def seen_by_anybody(told: Told) -> Iterator[View]:
+    """For each event of a study a view of at least what any group within the threshold sees, if rows are replaced."""
+    everybody = frozenset(told.names)
+    largest = [(part, everybody - part) for part in within(told.trust, everybody)]
+    for event in told.events:
+        once, same = innermost(event), alike([(event, told.trust)])
+        about = {once.holder} if isinstance(once, RandomisedResponse) else set(getattr(once, "about", ()))
+        # The largest groups know most noise; whoever holds all that an event is about learns nothing of it, so those
+        # that do not. The smallest that see it may be held to a larger sensitivity, and see noise of more samples.
+        groups = {frozenset[str](), *(frozenset({name}) for name in getattr(once, "audience", ()))}
+        for part in {frozenset(Counter(map(same, left)).items()): part for part, left in largest}.values():
+            groups |= {part - {name} for name in about} if about and about <= part else {part}
+        yield worst([view(event, as_observer(group), told.trust, Adjacency.REPLACE) for group in groups])
 
 
 def _is_exact_answer(event: Event) -> bool:

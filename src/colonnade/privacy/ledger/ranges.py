@@ -13,11 +13,13 @@ import numpy as np
 
 from colonnade.disk import reading
 from colonnade.privacy.ledger.costs import SIZE, Numbers, costs
-from colonnade.privacy.ledger.groups import ALL_OTHERS, ANALYST, Across, seen_by
+from colonnade.privacy.ledger.groups import ALL_OTHERS, ANALYST, Across, seen_by, seen_by_anybody
 from colonnade.privacy.ledger.people import People, Told
 from colonnade.privacy.observers import Adjacency, Trust
 
 BY_ANALYST = "analyst"
+ANYBODY = "anybody"
+"""In place of a group: at least the costs of each group within the threshold."""
 OUTSIDE = json.dumps(["", []])
 Place = tuple[str, str]
 """An arrangement of participants, by its digest, and a group of them."""
@@ -61,7 +63,8 @@ class Range:
             raise ValueError("an arrangement under the name of another")
         if first == last and len(arrangements) != 1:
             raise ValueError("an entry without its arrangement")
-        if any(key != BY_ANALYST and not members[digest].issuperset(_group(key)[1]) for digest, key in places):
+        groups = [(digest, key) for digest, key in places if key not in (BY_ANALYST, ANYBODY)]
+        if any(not members[digest].issuperset(_group(key)[1]) for digest, key in groups):
             raise ValueError("a group of others than those who took part")
         return whole
 
@@ -83,13 +86,15 @@ class Range:
 def single(number: int, change: int, latest: float, told: Told, needed: Mapping[str, set[str]]) -> Range:
     """The costs of one entry."""
     digest, texts = described(told)
-    keys = {BY_ANALYST, OUTSIDE, *needed.get(digest, ())}  # whoever comes later was outside of this one
+    keys = {BY_ANALYST, OUTSIDE, ANYBODY, *needed.get(digest, ())}  # whoever comes later was outside of this one
     sums = {(digest, key): costs_of(told, key) for key in sorted(keys)}
     return Range(number, number, change, latest, "", {digest: texts}, sums)
 
 
 def costs_of(told: Told, key: str) -> Numbers:
     """What a study tells a group."""
+    if key == ANYBODY:
+        return costs(seen_by_anybody(told))
     if key == BY_ANALYST:
         return costs(seen_by(told, None, ANALYST, Adjacency.ADD_REMOVE))
     others, names = _group(key)

@@ -1,11 +1,12 @@
 """What was composed before, kept in the ledger: a reservation adds to sums instead of composing everything anew.
 
 A row of ``sums`` holds the costs (``costs.py``) of the entries from ``first`` to ``last``, for every arrangement of
-participants and for the groups of them that caps asked about. There is a row for each of the newest entries, one for
-each block of older ones (periods need these), and one, with ``first`` 0, for all blocks together. Each is sealed with
-a hash of itself and of the chain where it ends. Rows are a cache: one that is missing, altered, or older than a
-release is not used but made anew from the entries, and the whole chain is checked then. A seal is no signature: what
-somebody altered and sealed anew is used, if it can be read, and shows in ``verify``.
+participants: those of somebody outside, those that bound every group, and those of the groups for which that was not
+enough. There is a row for each of the newest entries, one for each block of older ones (periods need these), and one,
+with ``first`` 0, for all blocks together. Each is sealed with a hash of itself and of the chain where it ends. Rows are
+a cache: one that is missing, altered, or older than a release is not used but made anew from the entries, and the whole
+chain is checked then. A seal is no signature: what somebody altered and sealed anew is used, if it can be read, and
+shows in ``verify``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from colonnade.privacy.ledger.costs import Numbers, keeps
 from colonnade.privacy.ledger.groups import ANALYST, MOST_NAMED, Across, Sight
 from colonnade.privacy.ledger.people import Told, as_observer
 from colonnade.privacy.ledger.ranges import (
+    ANYBODY,
     BY_ANALYST,
     OUTSIDE,
     Described,
@@ -37,13 +39,13 @@ from colonnade.privacy.ledger.ranges import (
     silent,
     single,
 )
-from colonnade.privacy.observers import Adjacency, Budget
+from colonnade.privacy.observers import EVERYONE, OTHERS, Adjacency, Budget
 
 BLOCK = 16
 NEWEST = 32
 """From so many entries on that are summed one by one, the oldest of them become a block."""
 _MOST_MET = 40
-"""With more parties than these, pairs are told apart by their events, so everything is composed anew."""
+"""With more parties than these, pairs are told apart by their events, so there are no sums of single groups."""
 _TICK = 0.002
 """Times are written in whole milliseconds; rows hold them more exactly."""
 Dated = tuple[int, datetime, Told | None]
@@ -59,7 +61,7 @@ class Kept:
     complete: bool
     """Whether the sums were all there; otherwise they are to be made anew."""
     needed: dict[str, set[str]]
-    """The groups that the caps ask about, for each arrangement."""
+    """The groups of which sums are to be kept, for each arrangement."""
 
 
 class Sums:
@@ -90,17 +92,15 @@ class Sums:
         arrangements = {digest: texts}
         for part in parts:
             arrangements |= part.arrangements
-        sight = _known(arrangements, owner)
-        if sight is None:
-            return answer
-        asked = _Asked(sight, list(arrangements), told, digest, answer)
+            answer.needed.setdefault(digest, set()).update(key for place, key in part.sums if place == digest)
+        asked = _Asked(_sight(arrangements, owner), list(arrangements), told, digest, answer)
         answer.complete = answer.surely = True
         for limit in limits(caps, periods):
             counted = parts if limit.days is None else self._since(since(limit.days, now).timestamp(), parts)
             if counted is None:
                 answer.complete = answer.surely = False
-                return answer
-            asked.look(limit.cap, counted, whole=limit.days is None)
+            else:
+                asked.look(limit.cap, counted, whole=limit.days is None)
         return answer
 
     def _all(self) -> list[Range] | None:
@@ -209,19 +209,12 @@ class Sums:
         self._write(self.older)
         self.end = last
 
-    def rebuild(self, entries: Sequence[Dated], caps: Sequence[Budget], periods: Sequence[Period], owner: str) -> None:
-        """Make all rows anew from the entries, for the groups that these caps ask about and for those known before."""
+    def rebuild(self, entries: Sequence[Dated], wanted: Mapping[str, set[str]]) -> None:
+        """Make all rows anew from the entries, for the groups that are wanted and for those known before."""
         needed = _by_arrangement(place for row in self._read("TRUE") for place in row.sums)
+        for digest, keys in wanted.items():
+            needed.setdefault(digest, set()).update(keys)
         self._base.execute("DELETE FROM sums")
-        arrangements = dict(described(told) for _, _, told in entries if told is not None)
-        sight = _known(arrangements, owner)
-        if sight is None:
-            return
-        for limit in limits(caps, periods):
-            for who in sight.capped(limit.cap):
-                for relation in Adjacency if who is ANALYST else (Adjacency.REPLACE,):
-                    for digest, key in _keys(sight, list(arrangements), who, relation).items():
-                        needed.setdefault(digest, set()).update([] if key is None else [key])
         self.older, self.end, self.newest, latest = None, 0, {}, 0.0
         for number, when, told in entries:
             latest = max(latest, when.timestamp())
@@ -258,21 +251,43 @@ class _Asked:
     def __init__(self, sight: Sight, digests: Sequence[str], told: Told, own: str, answer: Kept) -> None:
         self._sight, self._digests, self._told, self._own, self._answer = sight, digests, told, own, answer
         self._new: dict[str, Numbers] = {}
+        self._missing = False
+        """Whether a group had no sums of its own, so that it was counted as anybody."""
 
     def look(self, cap: Budget, counted: Sequence[Range], *, whole: bool) -> None:
         """Look at everybody whom a cap speaks of; whoever cannot be seen to keep it is left to the accountant."""
-        totals = []
-        for who in self._sight.capped(cap):
+        self._missing = False
+        if not self._is_kept(cap, counted, whole=whole):
+            self._answer.surely = False
+            self._answer.complete &= not self._missing
+
+    def _is_kept(self, cap: Budget, counted: Sequence[Range], *, whole: bool) -> bool:
+        if cap.named or cap.selector == OTHERS:
+            return self._keep(self._sight.capped(cap), cap, counted, whole=whole)
+        if cap.selector == EVERYONE and not self._keep([ANALYST], cap, counted, whole=whole):
+            return False
+        bound = self._sum(dict.fromkeys(self._digests, ANYBODY), counted)
+        if bound is not None and keeps(cap, bound, Adjacency.REPLACE):
+            return True
+        if not _can_tell_apart(self._sight):
+            return False
+        groups = [who for who in self._sight.capped(cap) if who is not ANALYST]
+        return self._keep(groups, cap, counted, whole=whole)
+
+    def _keep(self, some: Sequence[Across], cap: Budget, counted: Sequence[Range], *, whole: bool) -> bool:
+        totals, kept = [], True
+        for who in some:
             relation = self._relation(who, counted)
             total = self._total(who, counted, relation)
             if total is None or (who is ANALYST and not whole and relation is not self._relation(who, ())):
-                self._answer.surely = False
+                kept = False
             elif who is ANALYST:
-                self._answer.surely &= keeps(cap, total, relation)
+                kept &= keeps(cap, total, relation)
             else:
                 totals.append(total)
-        if self._answer.surely and totals and not keeps(cap, np.max(totals, axis=0), Adjacency.REPLACE):
-            self._answer.surely = all(keeps(cap, total, Adjacency.REPLACE) for total in totals)
+        if kept and totals and not keeps(cap, np.max(totals, axis=0), Adjacency.REPLACE):
+            return all(keeps(cap, total, Adjacency.REPLACE) for total in totals)
+        return kept
 
     def _relation(self, who: Across, counted: Sequence[Range]) -> Adjacency:
         there = {digest for part in counted for digest in part.arrangements} | {self._own}
@@ -284,14 +299,19 @@ class _Asked:
         for digest, key in keys.items():
             if key is not None:
                 self._answer.needed.setdefault(digest, set()).add(key)
+        return self._sum(keys, counted)
+
+    def _sum(self, keys: Mapping[str, str | None], counted: Sequence[Range]) -> Numbers | None:
+        """The costs of somebody who is one group in each arrangement; ``None`` if they are not known."""
         found = []
         for part in counted:
             for digest in part.arrangements:
-                key = keys[digest]
-                if key is None:
+                if (key := keys[digest]) is None:
                     return None
                 if (digest, key) not in part.sums:
-                    self._answer.complete = False
+                    self._missing = True
+                    key = key if key == BY_ANALYST else ANYBODY
+                if (digest, key) not in part.sums:
                     return None
                 found.append(part.sums[digest, key])
         if (own := keys[self._own]) is None:
@@ -332,9 +352,12 @@ def _latest(entries: Sequence[Dated]) -> dict[int, tuple[float, float]]:
     return found
 
 
-def _known(arrangements: Mapping[str, Described], owner: str) -> Sight | None:
-    """Everybody in these arrangements; ``None`` if they are so many that events must tell them apart."""
-    studies = [silent(*texts) for texts in arrangements.values()]
-    sight = Sight(studies, owner, most_named=_MOST_MET)
-    large = any(len(told.trust.owners) > MOST_NAMED for told in studies)
-    return None if large or len(sight.everybody.somebodies) > _MOST_MET else sight
+def _sight(arrangements: Mapping[str, Described], owner: str) -> Sight:
+    """Everybody in these arrangements."""
+    return Sight([silent(*texts) for texts in arrangements.values()], owner, most_named=_MOST_MET)
+
+
+def _can_tell_apart(sight: Sight) -> bool:
+    """Whether groups can be listed without events; of many, one stands for all that are alike in every event."""
+    large = any(len(told.trust.owners) > MOST_NAMED for told in sight.studies)
+    return not large and len(sight.everybody.somebodies) <= _MOST_MET
