@@ -167,8 +167,9 @@ PAGES: dict[str, tuple[str, str, dict[str, Words]]] = {
     ),
     "ledger": (
         "Speed of a ledger",
-        "No two studies are alike; three parties, caps for ever and a period of 30 days. 25 reservations "
-        "in a fresh process, each flushed to disk, once the cost of the study itself is known.",
+        "No two studies are alike; each has three parties, two of them among twelve partners. One number caps "
+        "everyone, for ever and within 30 days. 25 studies in a fresh process, every change flushed to disk, once the "
+        "cost of the study itself is known; medians.",
         {"ledger.py": own_rows("ledger.py")},
     ),
 }

@@ -195,6 +195,17 @@ def test_a_release_of_an_old_entry_is_given_back_and_counted_again_is_not(ledger
     ledger.verify()
 
 
+def test_sums_are_made_before_anything_is_composed_anew(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book.limits, "refusals", None)
+    month = Period(30, parse_budgets({"analyst": 9.0}, DELTA))
+    ledger.release(ledger.entries()[1])
+    reserve(ledger, MANY, periods=[month])
+    altered(ledger.path, "DELETE FROM sums")
+    reserve(ledger, MANY + 1, periods=[month])
+    reserve(ledger, MANY + 2, periods=[month])
+    ledger.verify()
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -125,7 +125,7 @@ class Ledger:
         with self._file.writing() as base:
             now = self._clock()
             self._check_early(base, early, now)
-            sums, kept = self._check(base, study, told, caps, periods, now)
+            sums, kept = self._check(base, study, told, caps, periods, now, mend=True)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
             number = add(base, study, digest, at, written, trust.to_json(), told.people.to_json())
@@ -157,6 +157,8 @@ class Ledger:
         caps: Sequence[Budget],
         periods: Sequence[Period],
         now: datetime,
+        *,
+        mend: bool = False,
     ) -> tuple[Sums, Kept]:
         """Raise an error if a study does not keep every cap: by sums of before, or if they do not show it, by all."""
         if not told.events:
@@ -168,6 +170,10 @@ class Ledger:
             self._file.check_chain_after(base, sums.change, sums.end)
         else:
             self._file.check_chain(base)
+        if mend and sums.stored and not kept.surely and not kept.complete:
+            # To make the sums anew takes far less than to compose everything for everybody.
+            sums.rebuild(_told(base), kept.needed)
+            kept = sums.ask(told, caps, periods, self._owner, now)
         if not kept.surely:
             _refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
         return sums, kept

@@ -215,7 +215,7 @@ class Sums:
         for digest, keys in wanted.items():
             needed.setdefault(digest, set()).update(keys)
         self._base.execute("DELETE FROM sums")
-        self.older, self.end, self.newest, latest = None, 0, {}, 0.0
+        self.older, self.end, self.newest, self._windows, latest = None, 0, {}, {}, 0.0
         for number, when, told in entries:
             latest = max(latest, when.timestamp())
             if told is not None:
