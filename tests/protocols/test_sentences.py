@@ -24,10 +24,10 @@ ALONE = {
 }  # fmt: skip
 """Modules about files and addresses of this machine, before it joins or beside it: nobody else is there to be told."""
 NAMES = {
-    "COORDINATOR", "event.name", "joiner", "kind", "me.name", "name", "owner", "peer", "self.name",
+    "COORDINATOR", "who", "event.name", "joiner", "kind", "me.name", "name", "owner", "peer", "self.name",
     "self.task.speaker", "sender", "task.active", "first", "vocabulary.WAITING.kind", "', '.join(about)",
-    "', '.join(beyond)", "', '.join(seats)", "certificate.name", "field", "hub_name", "lost", "message.kind",
-    "peer.name", "self._name", "self._peer.name", "self.kind", "self.peer", "self.sender", "source", "verb", "who",
+    "', '.join(beyond)", "', '.join(seats)", "certificate.name", "field", "hub", "hub_name", "lost", "message.kind",
+    "opener", "peer.name", "self._name", "self._peer.name", "self.kind", "self.peer", "self.sender", "source", "verb",
     "harmless(got, _LONGEST_KIND)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
 }  # fmt: skip
 """Who, and which message: names of participants, events, messages and keys."""
@@ -57,6 +57,7 @@ PUBLIC = {
 """What the study file or the code says: limits, seats, types, addresses, certificates; and how a connection broke."""
 PASSED_ON = {
     "wire/channel.py": {"error"},
+    "wire/hub_carrier.py": {"error"},
     "wire/post.py": {"error", "flood"},
     "wire/room.py": {"*self._lost[peer].args"},
     "wire/watch.py": {"*self.lost[name].args", "said", "said if _STOPPED in said else f'{name}{_STOPPED}{said}'"},
