@@ -256,6 +256,17 @@ def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, stu
     colonnade("ledger", "show", ledger.path, "--days", 0, code=PrivacyError.exit_code)
 
 
+def test_what_is_left_is_shown_while_only_studies_were_asked_for_that_told_nothing(colonnade, tmp_path, study):
+    book, asked = Ledger(tmp_path / "book.sqlite", owner="bank"), Study.load(study)
+    book.release(book.reserve("s", asked.digest, [asked.task.event], asked.roster.trust, []))
+    config = study.parent / "bank" / "party.toml"
+    text = colonnade("ledger", "show", book.path, "--policy", config)
+    for who in ("analyst", "coordinator", "party", "others, all together"):
+        assert re.search(rf"^  {who} +spent 0.0000, left 3.0000 of 3 ", text, re.MULTILINE), text
+    facts = colonnade("ledger", "show", book.path, "--policy", config, "--json")
+    assert {left["left"] for left in facts["left"]} == {3.0}
+
+
 def test_of_many_rows_the_largest_are_listed_and_all_others_at_the_end(colonnade, tmp_path):
     book = Ledger(tmp_path / "book.sqlite", owner="me")
     for number in range(20):

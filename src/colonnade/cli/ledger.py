@@ -17,7 +17,7 @@ from colonnade.models.saved import finite
 from colonnade.privacy import Entry, Ledger, Observer
 from colonnade.privacy.ledger.caps import Left
 from colonnade.privacy.ledger.chain import GENESIS
-from colonnade.privacy.observers import COORDINATOR, OTHERS
+from colonnade.privacy.observers import COORDINATOR, OTHERS, RESERVED_NAMES
 from colonnade.privacy.statement import rounded_up
 from colonnade.study import PartyConfig
 
@@ -109,7 +109,10 @@ def _row(who: str) -> tuple[int, str]:
 
 
 def _name(who: str) -> str:
-    return "others, all together" if who == OTHERS else Observer.parse(who).short
+    if who == OTHERS:
+        return "others, all together"
+    # While nobody was told anything, a cap for a kind of observer has one row, with the name of the kind.
+    return who if who in RESERVED_NAMES else Observer.parse(who).short
 
 
 def export(book: Ledger, format: str) -> tuple[str, str]:
