@@ -18,7 +18,7 @@ Parsed = tuple[dict[str, Column], float | None, str]
 DRAFTED = "drafted"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEYS = {
-    "number": ("low", "high", "unit", "scale", "transform", "missing"),
+    "number": ("low", "high", "unit", "scale", "transform", "whole", "missing"),
     "category": ("values", "missing"),
     "flag": ("missing",),
 }
