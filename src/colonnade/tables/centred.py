@@ -180,7 +180,10 @@ def _longest(column: Column, norm: Norm) -> list[list[tuple[int, Fraction]]]:
     """The longest encodings of a column: for each, how many entries have which size, as an exact fraction."""
     middle = _middle(column, norm)
     if not isinstance(column, Category):
-        return [[(1, Fraction(1.0 - middle))]]
+        # Of a number and the mark of a missing one, one is as long as it can be and the other as far from its middle
+        # as 0 is: both cases have the same sizes.
+        marked = [(1, Fraction(middle))] if column.missing == NOWHERE else []
+        return [[(1, Fraction(1.0 - middle)), *marked]]
     size, off = len(column.values), Fraction(middle)
     chosen = [(1, Fraction(1.0 - middle)), (size - 1, off)]
     return [chosen, [(size, off)]] if column.missing == NOWHERE else [chosen]
