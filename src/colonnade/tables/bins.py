@@ -60,6 +60,18 @@ class Bins:
         strayed = (self.of(encode_number(values, self.column)) != places) | (self._widths[places] == 0)
         return np.where(strayed, self._least[places], values)
 
+    @property
+    def extremes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For each bin the least and the largest number that it can hold."""
+        low, high = self._own[:-1], self._own[1:]
+        if self.column.whole:
+            return low + 0.5, high - 0.5
+        beside_single = np.concatenate([[False], self._widths[:-1] == 0])
+        holds_its_end = (self._widths == 0) | (np.arange(len(self)) == len(self) - 1)
+        return np.where(beside_single, np.nextafter(low, np.inf), low), np.where(
+            holds_its_end, high, np.nextafter(high, -np.inf)
+        )
+
     def labels(self) -> tuple[str, ...]:
         """Each bin in words."""
         pairs = list(pairwise(self.edges))
