@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from colonnade.models.prediction import JointPrediction as JointPrediction, joint_scores as joint_scores
     from colonnade.models.regression.linear import LinearRegression as LinearRegression
     from colonnade.models.regression.logistic import LogisticRegression as LogisticRegression
+    from colonnade.models.synthesis.model import Synthesizer as Synthesizer
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
@@ -33,5 +34,6 @@ __all__, __getattr__, __dir__ = exports(
         "prediction": "JointPrediction joint_scores",
         "regression.linear": "LinearRegression",
         "regression.logistic": "LogisticRegression",
+        "synthesis.model": "Synthesizer",
     },
 )
