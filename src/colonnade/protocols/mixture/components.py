@@ -1,0 +1,173 @@
+"""The components of a mixture, as far as they are about one owner's columns (docs/theory/mixture-model.md).
+
+Within a component the columns are independent, so an owner needs nobody to compute the log density of its part of a row
+and how that changes with the parameters. A cell that is missing is left out of the product: its log density is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, digamma, log_ndtr
+
+from colonnade.protocols.mixture.cells import Cells, Matrix, read_cells, statistics_width
+from colonnade.protocols.mixture.families import Bernoulli, Beta, Categorical, Gaussian, families_of
+from colonnade.tables.schema import Schema
+
+Rows: TypeAlias = Matrix | Cells
+"""Encoded rows, or what was read from them before."""
+LIMIT = 12.0
+"""Parameters are used as if they were within these limits, so that no noise leads beyond what floats hold."""
+_HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The exponential families at some parameters: log densities are ``T @ natural.T - partition``."""
+
+    natural: Matrix
+    partition: Matrix
+    mean: Matrix
+    slope: Matrix
+    """How the natural parameters change with the unconstrained ones."""
+
+
+class OwnComponents:
+    """One owner's columns under K components; parameters are arrays (K, ``width``), a row for each component.
+
+    ``families`` chooses by which distribution a column is described; see :func:`families.families_of`.
+    """
+
+    def __init__(self, schema: Schema, families: Mapping[str, str] | None = None) -> None:
+        self.schema = schema
+        self.families = families_of(schema, families)
+        self.places: dict[str, slice] = {}
+        """Which parameters belong to which column."""
+        start = 0
+        for name, family in self.families.items():
+            self.places[name] = slice(start, start + family.width)
+            start += family.width
+        self.width = start
+        """How many parameters a component has for these columns."""
+        self._sort()
+
+    def _sort(self) -> None:
+        """Which parameters, statistics and columns belong to which kind of family."""
+        linear: list[int] = []
+        kinds: dict[type, list[tuple[int, int]]] = {Categorical: [], Beta: [], Bernoulli: [], Gaussian: []}
+        for column, (name, family) in enumerate(self.families.items()):
+            kinds[type(family)].append((column, len(linear)))
+            if statistics_width(family):
+                linear += range(self.places[name].start, self.places[name].stop)
+        self._linear = np.array(linear, dtype=np.int64)
+        sizes = [family.width for family in self.families.values() if isinstance(family, Categorical)]
+        firsts = [first for _, first in kinds[Categorical]]
+        spans = [np.arange(first, first + size) for first, size in zip(firsts, sizes, strict=True)]
+        self._categorical = np.concatenate([np.empty(0, np.int64), *spans])
+        self._sizes = np.array(sizes, dtype=np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)[: len(sizes)]
+        self._columns = {kind: np.array([column for column, _ in found], np.int64) for kind, found in kinds.items()}
+        self._first = {kind: np.array([first for _, first in found], np.int64) for kind, found in kinds.items()}
+        names = list(self.families)
+        self._gaussian = np.array([self.places[names[column]].start for column in self._columns[Gaussian]], np.int64)
+        self._of_column = np.repeat(np.arange(len(names)), [statistics_width(f) for f in self.families.values()])
+
+    def read(self, rows: Rows) -> Cells:
+        """What the components look at in encoded rows; worth keeping where the same rows are used again."""
+        if isinstance(rows, Cells):
+            return rows
+        places = self.schema.places
+        return read_cells([(rows[:, places[n]], column, self.families[n]) for n, column in self.schema.columns.items()])
+
+    def log_densities(self, rows: Rows, parameters: Matrix) -> Matrix:
+        """The log density of every row under every component, (n, K)."""
+        cells, shape = self.read(rows), self._shape(parameters)
+        found = cells.statistics @ shape.natural.T + cells.base[:, None]
+        if cells.present is None:
+            found -= shape.partition.sum(axis=1)
+        else:
+            found -= cells.present @ shape.partition.T
+        if len(self._gaussian):
+            logs, _ = self._normal(cells, parameters)
+            found += logs.sum(axis=2)
+        return found
+
+    def derivatives(self, rows: Rows, parameters: Matrix) -> NDArray[np.float64]:
+        """The derivatives of the log densities with respect to the component's own parameters, (n, K, ``width``)."""
+        cells, shape = self.read(rows), self._shape(parameters)
+        found = np.empty((len(cells), len(parameters), self.width))
+        if cells.present is None:
+            centred = cells.statistics[:, None, :] - shape.mean
+        else:
+            centred = cells.statistics[:, None, :] - cells.present[:, self._of_column][:, None, :] * shape.mean
+        found[:, :, self._linear] = centred * shape.slope
+        if len(self._gaussian):
+            _, slopes = self._normal(cells, parameters)
+            found[:, :, self._gaussian], found[:, :, self._gaussian + 1] = slopes
+        return found
+
+    def clipped_sums(self, rows: Rows, weights: Matrix, parameters: Matrix, clip: float | None) -> Matrix:
+        """The sum over rows of ``weights`` (n, K) times the derivatives, each clipped to norm ``clip``; (K, width).
+
+        The same as from :meth:`derivatives`, without making that array where matrix products do.
+        """
+        cells, shape = self.read(rows), self._shape(parameters)
+        known = np.ones(1) if cells.present is None else cells.present[:, self._of_column].astype(np.float64)
+        slopes = self._normal(cells, parameters)[1] if len(self._gaussian) else ()
+        if clip is not None:
+            squares = shape.slope**2
+            norms = (cells.statistics**2) @ squares.T - 2 * cells.statistics @ (squares * shape.mean).T
+            norms += (known * np.ones_like(cells.statistics)) @ (squares * shape.mean**2).T
+            norms += sum((slope**2).sum(axis=2) for slope in slopes)
+            weights = weights * (clip / np.maximum(np.sqrt(np.maximum(norms, 0.0)), clip))
+        found = np.empty((len(parameters), self.width))
+        counts = weights.sum(axis=0)[:, None] if cells.present is None else weights.T @ known
+        found[:, self._linear] = shape.slope * (weights.T @ cells.statistics - counts * shape.mean)
+        for part, slope in enumerate(slopes):
+            found[:, self._gaussian + part] = np.einsum("nk,nkg->kg", weights, slope)
+        return found
+
+    def _shape(self, parameters: Matrix) -> _Shape:
+        chosen = np.clip(parameters[:, self._linear], -LIMIT, LIMIT)
+        natural, slope = chosen.copy(), np.ones_like(chosen)
+        mean, partition = np.empty_like(chosen), np.zeros((len(parameters), len(self.families)))
+        if len(self._sizes):
+            logits = chosen[:, self._categorical]
+            highest = np.maximum.reduceat(logits, self._starts, axis=1)
+            weights = np.exp(logits - np.repeat(highest, self._sizes, axis=1))
+            totals = np.add.reduceat(weights, self._starts, axis=1)
+            mean[:, self._categorical] = weights / np.repeat(totals, self._sizes, axis=1)
+            partition[:, self._columns[Categorical]] = highest + np.log(totals)
+        first = self._first[Beta]
+        if len(first):
+            left, right = np.exp(chosen[:, first]), np.exp(chosen[:, first + 1])
+            partition[:, self._columns[Beta]] = betaln(left, right)
+            for place, found in ((first, left), (first + 1, right)):
+                natural[:, place] = slope[:, place] = found
+                mean[:, place] = digamma(found) - digamma(left + right)
+        first = self._first[Bernoulli]
+        if len(first):
+            mean[:, first] = 1 / (1 + np.exp(-chosen[:, first]))
+            partition[:, self._columns[Bernoulli]] = np.logaddexp(0.0, chosen[:, first])
+        return _Shape(natural, partition, mean, slope)
+
+    def _normal(self, cells: Cells, parameters: Matrix) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], ...]]:
+        """Log masses of cells (n, K, Gaussian columns), and how they change with the mean and the log deviation."""
+        middle = np.clip(parameters[:, self._gaussian], -LIMIT, LIMIT)
+        deviation = np.exp(np.clip(parameters[:, self._gaussian + 1], -LIMIT / 2, LIMIT / 2))
+        low, high = ((ends[:, None, :] - middle) / deviation for ends in (cells.lower, cells.upper))
+        flipped = low > 0  # in the upper tail the masses of both ends are nearly 1; below zero they keep their digits
+        near, far = np.where(flipped, -low, high), np.where(flipped, -high, low)
+        top = log_ndtr(near)
+        logs = top + np.log(-np.expm1(log_ndtr(far) - top))
+        heights = [np.exp(-0.5 * z**2 - _HALF_LOG_TAU - logs) for z in (low, high)]
+        bent = [np.where(np.isfinite(z), z, 0.0) * height for z, height in zip((low, high), heights, strict=True)]
+        slopes = [(heights[0] - heights[1]) / deviation, bent[0] - bent[1]]
+        if cells.present is not None:
+            known = cells.present[:, self._columns[Gaussian]][:, None, :]
+            logs, slopes = np.where(known, logs, 0.0), [np.where(known, slope, 0.0) for slope in slopes]
+        return logs, tuple(slopes)
