@@ -110,25 +110,29 @@ class OwnComponents:
             found[:, :, self._gaussian], found[:, :, self._gaussian + 1] = slopes
         return found
 
-    def clipped_sums(self, rows: Rows, weights: Matrix, parameters: Matrix, clip: float | None) -> Matrix:
-        """The sum over rows of ``weights`` (n, K) times the derivatives, each clipped to norm ``clip``; (K, width).
-
-        The same as from :meth:`derivatives`, without making that array where matrix products do.
-        """
+    def square_norms(self, rows: Rows, parameters: Matrix) -> Matrix:
+        """The squared norms of the derivatives, (n, K), without making their array."""
         cells, shape = self.read(rows), self._shape(parameters)
-        known = np.ones(1) if cells.present is None else cells.present[:, self._of_column].astype(np.float64)
-        slopes = self._normal(cells, parameters)[1] if len(self._gaussian) else ()
-        if clip is not None:
-            squares = shape.slope**2
-            norms = (cells.statistics**2) @ squares.T - 2 * cells.statistics @ (squares * shape.mean).T
-            norms += (known * np.ones_like(cells.statistics)) @ (squares * shape.mean**2).T
-            norms += sum((slope**2).sum(axis=2) for slope in slopes)
-            weights = weights * (clip / np.maximum(np.sqrt(np.maximum(norms, 0.0)), clip))
+        squares = shape.slope**2
+        constant = squares * shape.mean**2
+        found = (cells.statistics**2) @ squares.T - 2 * cells.statistics @ (squares * shape.mean).T
+        found += constant.sum(axis=1) if cells.present is None else cells.present[:, self._of_column] @ constant.T
+        if len(self._gaussian):
+            found += sum((slope**2).sum(axis=2) for slope in self._normal(cells, parameters)[1])
+        return np.maximum(found, 0.0)
+
+    def weighted_sums(self, rows: Rows, weights: Matrix, parameters: Matrix) -> Matrix:
+        """The sum over rows of ``weights`` (n, K) times the derivatives, (K, ``width``), as two matrix products."""
+        cells, shape = self.read(rows), self._shape(parameters)
         found = np.empty((len(parameters), self.width))
-        counts = weights.sum(axis=0)[:, None] if cells.present is None else weights.T @ known
+        if cells.present is None:
+            counts = weights.sum(axis=0)[:, None]
+        else:
+            counts = weights.T @ cells.present[:, self._of_column]
         found[:, self._linear] = shape.slope * (weights.T @ cells.statistics - counts * shape.mean)
-        for part, slope in enumerate(slopes):
-            found[:, self._gaussian + part] = np.einsum("nk,nkg->kg", weights, slope)
+        if len(self._gaussian):
+            for part, slope in enumerate(self._normal(cells, parameters)[1]):
+                found[:, self._gaussian + part] = np.einsum("nk,nkg->kg", weights, slope)
         return found
 
     def _shape(self, parameters: Matrix) -> _Shape:
