@@ -1,7 +1,7 @@
 """Variational inference of a mixture from noisy sums: the public part, equal at every participant.
 
-The posterior of the unconstrained parameters is approximated by independent normals. A round draws parameters from it by
-public coins, the participants open noised sums at these parameters, and the normals take a step up the bound on the
+The posterior of the unconstrained parameters is approximated by independent normals. A round draws parameters from it
+by public coins, the participants open noised sums at these parameters, and the normals take a step up the bound on the
 evidence (docs/theory/mixture-model.md).
 """
 

@@ -6,6 +6,7 @@ Its parameters are one array, a row for each component: the logit of its weight,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class MixtureModel:
         self.owns = tuple(owns)
         self.components = components
         ends = np.cumsum([1, *(own.width for own in self.owns)])
-        self.parts = tuple(slice(int(start), int(stop)) for start, stop in zip(ends[:-1], ends[1:], strict=True))
+        self.parts = tuple(slice(int(start), int(stop)) for start, stop in pairwise(ends))
         """Which columns of the parameters belong to which owner."""
         self.width = int(ends[-1])
         """How many parameters a component has, with its weight."""

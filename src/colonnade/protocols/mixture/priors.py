@@ -1,7 +1,7 @@
 """What is believed of a mixture's parameters before any data: proper, public, the same for every component.
 
 Mixing weights and the chances of a category are uniform over all that add up to 1 (Dirichlet with all ones), shape
-parameters of a Beta are Gamma(1, 1), the chance of a flag is uniform. All are densities of the unconstrained parameters:
+parameters of a Beta are Gamma(1, 1), the chance of a flag is uniform. All are densities of unconstrained parameters:
 the logarithm u of a Gamma(1, 1) variable has log density u - e^u, and independent Gamma(1, 1) variables divided by
 their sum are uniform over the simplex, so logits have that density too.
 """
