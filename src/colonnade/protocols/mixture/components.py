@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma, log_ndtr
+from scipy.special import betaln, digamma, log_ndtr, polygamma
 
 from colonnade.protocols.mixture.cells import Cells, Matrix, read_cells, statistics_width
 from colonnade.protocols.mixture.families import Bernoulli, Beta, Categorical, Gaussian, families_of
@@ -33,7 +33,8 @@ class _Shape:
     partition: Matrix
     mean: Matrix
     slope: Matrix
-    """How the natural parameters change with the unconstrained ones."""
+    """How the natural parameters change with the unconstrained ones, times the scale."""
+    scale: Matrix
 
 
 class OwnComponents:
@@ -97,7 +98,10 @@ class OwnComponents:
         return found
 
     def derivatives(self, rows: Rows, parameters: Matrix) -> NDArray[np.float64]:
-        """The derivatives of the log densities with respect to the component's own parameters, (n, K, ``width``)."""
+        """The derivatives of the log densities with respect to the component's own parameters, (n, K, ``width``).
+
+        They are multiplied by :meth:`scales`, so that none is longer than others only because of how it is measured.
+        """
         cells, shape = self.read(rows), self._shape(parameters)
         found = np.empty((len(cells), len(parameters), self.width))
         if cells.present is None:
@@ -108,6 +112,19 @@ class OwnComponents:
         if len(self._gaussian):
             _, slopes = self._normal(cells, parameters)
             found[:, :, self._gaussian], found[:, :, self._gaussian + 1] = slopes
+        return found
+
+    def scales(self, parameters: Matrix) -> Matrix:
+        """By what derivatives are multiplied, (K, ``width``): 1, or less where a parameter is known sharply.
+
+        A narrow density changes fast with its parameters, and one such column would use up the clip of all. Expected
+        squares of scaled derivatives are at most 1. The scales are public, as the parameters are.
+        """
+        found = np.ones((len(parameters), self.width))
+        found[:, self._linear] = self._shape(parameters).scale
+        if len(self._gaussian):
+            found[:, self._gaussian] = np.minimum(1.0, _deviation(parameters[:, self._gaussian + 1]))
+            found[:, self._gaussian + 1] = np.sqrt(0.5)
         return found
 
     def square_norms(self, rows: Rows, parameters: Matrix) -> Matrix:
@@ -137,7 +154,7 @@ class OwnComponents:
 
     def _shape(self, parameters: Matrix) -> _Shape:
         chosen = np.clip(parameters[:, self._linear], -LIMIT, LIMIT)
-        natural, slope = chosen.copy(), np.ones_like(chosen)
+        natural, slope, scale = chosen.copy(), np.ones_like(chosen), np.ones_like(chosen)
         mean, partition = np.empty_like(chosen), np.zeros((len(parameters), len(self.families)))
         if len(self._sizes):
             logits = chosen[:, self._categorical]
@@ -151,18 +168,21 @@ class OwnComponents:
             left, right = np.exp(chosen[:, first]), np.exp(chosen[:, first + 1])
             partition[:, self._columns[Beta]] = betaln(left, right)
             for place, found in ((first, left), (first + 1, right)):
-                natural[:, place] = slope[:, place] = found
+                natural[:, place] = found
                 mean[:, place] = digamma(found) - digamma(left + right)
+                information = found**2 * (polygamma(1, found) - polygamma(1, left + right))
+                scale[:, place] = 1 / np.sqrt(np.maximum(information, 1.0))
+                slope[:, place] = found * scale[:, place]
         first = self._first[Bernoulli]
         if len(first):
             mean[:, first] = 1 / (1 + np.exp(-chosen[:, first]))
             partition[:, self._columns[Bernoulli]] = np.logaddexp(0.0, chosen[:, first])
-        return _Shape(natural, partition, mean, slope)
+        return _Shape(natural, partition, mean, slope, scale)
 
     def _normal(self, cells: Cells, parameters: Matrix) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], ...]]:
-        """Log masses of cells (n, K, Gaussian columns), and how they change with the mean and the log deviation."""
+        """Log masses of cells (n, K, Gaussian columns), and their scaled derivatives by mean and log deviation."""
         middle = np.clip(parameters[:, self._gaussian], -LIMIT, LIMIT)
-        deviation = np.exp(np.clip(parameters[:, self._gaussian + 1], -LIMIT / 2, LIMIT / 2))
+        deviation = _deviation(parameters[:, self._gaussian + 1])
         low, high = ((ends[:, None, :] - middle) / deviation for ends in (cells.lower, cells.upper))
         flipped = low > 0  # in the upper tail the masses of both ends are nearly 1; below zero they keep their digits
         near, far = np.where(flipped, -low, high), np.where(flipped, -high, low)
@@ -170,8 +190,13 @@ class OwnComponents:
         logs = top + np.log(-np.expm1(log_ndtr(far) - top))
         heights = [np.exp(-0.5 * z**2 - _HALF_LOG_TAU - logs) for z in (low, high)]
         bent = [np.where(np.isfinite(z), z, 0.0) * height for z, height in zip((low, high), heights, strict=True)]
-        slopes = [(heights[0] - heights[1]) / deviation, bent[0] - bent[1]]
+        by_middle = (heights[0] - heights[1]) * np.minimum(1.0, 1 / deviation)
+        slopes = [by_middle, (bent[0] - bent[1]) * np.sqrt(0.5)]
         if cells.present is not None:
             known = cells.present[:, self._columns[Gaussian]][:, None, :]
             logs, slopes = np.where(known, logs, 0.0), [np.where(known, slope, 0.0) for slope in slopes]
         return logs, tuple(slopes)
+
+
+def _deviation(logarithms: Matrix) -> Matrix:
+    return np.exp(np.clip(logarithms, -LIMIT / 2, LIMIT / 2))

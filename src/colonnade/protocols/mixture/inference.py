@@ -19,6 +19,7 @@ from colonnade.randomness import Stream
 
 Matrix = NDArray[np.float64]
 _LOWEST, _HIGHEST, _FIRST = -5.0, 0.0, -3.0  # log deviations of the posterior
+_EQUAL = 0.5  # of the rounds with equal weights: otherwise few components take all rows before the others differ
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,9 @@ class Variational:
         """
         slope = sums.copy()
         slope[:, 0] -= softmax(np.clip(self._drawn[:, 0], -LIMIT, LIMIT)) * sums[:, 0].sum()
-        slope = slope / self.rate + self.model.prior_slope(self._drawn)
+        slope = slope / self.rate + self.model.scales(self._drawn) * self.model.prior_slope(self._drawn)
+        if self._done < _EQUAL * self.rounds:
+            slope[:, 0] = 0.0
         moved = self._chance * np.exp(self.log_deviation)
         step = self._ascent.step(np.stack([slope, slope * moved + 1.0]))
         self.mean = np.clip(self.mean + step[0], -LIMIT, LIMIT)

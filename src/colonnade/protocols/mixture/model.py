@@ -56,6 +56,11 @@ class MixtureModel:
                 found[:, place] = prior_slope(family, inside[:, place])
         return found
 
+    def scales(self, parameters: Matrix) -> Matrix:
+        """By what the derivatives of the owners' log densities are multiplied, and 1 for the weights."""
+        parts = [own.scales(parameters[:, part]) for own, part in zip(self.owns, self.parts, strict=True)]
+        return np.hstack([np.ones((len(parameters), 1)), *parts])
+
     def start(self, stream: Stream, spread: float = 0.5) -> Matrix:
         """Components that differ by chance around dull ones: equal weights and chances, wide numbers."""
         found = spread * normal(stream, (self.components, self.width))
