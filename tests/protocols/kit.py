@@ -25,6 +25,7 @@ from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.losses.labels import family_for
+from colonnade.protocols.mixture import programs as mixture
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.polynomial import programs as polynomial
@@ -251,7 +252,7 @@ def no_noise(patch: pytest.MonkeyPatch) -> None:
     """Leave the noise of every protocol out."""
     patch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
     patch.setattr(polynomial, "noise_share", lambda task, stream: np.zeros(len(task.polynomials), np.int64))
-    for programs in (directions, gradients):
+    for programs in (directions, gradients, mixture):
         patch.setattr(programs, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
 
 
