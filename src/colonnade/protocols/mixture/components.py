@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma, log_ndtr, polygamma
+from scipy.special import betaln, digamma, log_ndtr, zeta
 
 from colonnade.protocols.mixture.cells import Cells, Matrix, read_cells, statistics_width
 from colonnade.protocols.mixture.families import Bernoulli, Beta, Categorical, Gaussian, families_of
@@ -54,6 +54,7 @@ class OwnComponents:
             start += family.width
         self.width = start
         """How many parameters a component has for these columns."""
+        self._last: tuple[Matrix, _Shape] | None = None
         self._sort()
 
     def _sort(self) -> None:
@@ -153,6 +154,13 @@ class OwnComponents:
         return found
 
     def _shape(self, parameters: Matrix) -> _Shape:
+        """The exponential families at these parameters; kept, because a round asks for it several times."""
+        last = self._last  # read once: participants that are threads may share these components
+        if last is None or not np.array_equal(last[0], parameters):
+            last = self._last = parameters.copy(), self._computed_shape(parameters)
+        return last[1]
+
+    def _computed_shape(self, parameters: Matrix) -> _Shape:
         chosen = np.clip(parameters[:, self._linear], -LIMIT, LIMIT)
         natural, slope, scale = chosen.copy(), np.ones_like(chosen), np.ones_like(chosen)
         mean, partition = np.empty_like(chosen), np.zeros((len(parameters), len(self.families)))
@@ -167,10 +175,11 @@ class OwnComponents:
         if len(first):
             left, right = np.exp(chosen[:, first]), np.exp(chosen[:, first + 1])
             partition[:, self._columns[Beta]] = betaln(left, right)
+            common, both = digamma(left + right), zeta(2, left + right)  # zeta(2, x) is the derivative of digamma
             for place, found in ((first, left), (first + 1, right)):
                 natural[:, place] = found
-                mean[:, place] = digamma(found) - digamma(left + right)
-                information = found**2 * (polygamma(1, found) - polygamma(1, left + right))
+                mean[:, place] = digamma(found) - common
+                information = found**2 * (zeta(2, found) - both)
                 scale[:, place] = 1 / np.sqrt(np.maximum(information, 1.0))
                 slope[:, place] = found * scale[:, place]
         first = self._first[Bernoulli]

@@ -66,7 +66,7 @@ class Variational:
         self._coins = coins
         self._ascent = Ascent((2, *start.shape), learning_rate, rounds)
         self._drawn, self._chance = self.mean, np.zeros(start.shape)
-        self._totals, self._done = np.zeros((2, *start.shape)), 0
+        self._totals, self._done, self._since = np.zeros((2, *start.shape)), 0, rounds - max(1, rounds // 10)
 
     def draw(self) -> Matrix:
         """This round's parameters, the same at everybody who holds the key of the coins."""
@@ -89,12 +89,12 @@ class Variational:
         self.mean = np.clip(self.mean + step[0], -LIMIT, LIMIT)
         self.log_deviation = np.clip(self.log_deviation + step[1], _LOWEST, _HIGHEST)
         self._done += 1
-        if self._done > self.rounds // 2:
+        if self._done > self._since:
             self._totals += np.stack([self.mean, self.log_deviation])
 
     @property
     def posterior(self) -> Posterior:
-        """The average of the iterates since half of the rounds, or the last one before that."""
-        since = self._done - self.rounds // 2
-        mean, deviation = self._totals / since if since > 0 else (self.mean, self.log_deviation)
+        """The average of the iterates of the last tenth of the rounds, or the last one before that."""
+        count = self._done - self._since
+        mean, deviation = self._totals / count if count > 0 else (self.mean, self.log_deviation)
         return Posterior(mean.copy(), np.exp(deviation))
