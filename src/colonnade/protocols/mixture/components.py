@@ -104,15 +104,17 @@ class OwnComponents:
         They are multiplied by :meth:`scales`, so that none is longer than others only because of how it is measured.
         """
         cells, shape = self.read(rows), self._shape(parameters)
-        found = np.empty((len(cells), len(parameters), self.width))
         if cells.present is None:
             centred = cells.statistics[:, None, :] - shape.mean
         else:
             centred = cells.statistics[:, None, :] - cells.present[:, self._of_column][:, None, :] * shape.mean
-        found[:, :, self._linear] = centred * shape.slope
-        if len(self._gaussian):
-            _, slopes = self._normal(cells, parameters)
-            found[:, :, self._gaussian], found[:, :, self._gaussian + 1] = slopes
+        centred *= shape.slope
+        if not len(self._gaussian):
+            return centred
+        found = np.empty((len(cells), len(parameters), self.width))
+        found[:, :, self._linear] = centred
+        _, slopes = self._normal(cells, parameters)
+        found[:, :, self._gaussian], found[:, :, self._gaussian + 1] = slopes
         return found
 
     def scales(self, parameters: Matrix) -> Matrix:

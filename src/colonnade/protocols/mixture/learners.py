@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from colonnade.protocols.mixture.cells import Cells
 from colonnade.protocols.mixture.components import LIMIT
 from colonnade.protocols.mixture.expectation import Expectation
 from colonnade.protocols.mixture.fitted import FittedMixture
@@ -26,6 +27,13 @@ class _Learner:
 
     def __init__(self, owners: Sequence[str], model: MixtureModel) -> None:
         self.owners, self.model = tuple(owners), model
+        self._read: tuple[Matrix, Cells] | None = None
+
+    def _cells(self, place: int, rows: Matrix) -> Cells:
+        """What an owner's components look at; densities and derivatives of a batch are asked for one after another."""
+        if self._read is None or self._read[0] is not rows:
+            self._read = rows, self.model.owns[place].read(rows)
+        return self._read[1]
 
     @property
     def parameters(self) -> Matrix:
@@ -45,7 +53,9 @@ class _Learner:
     def log_densities(self, owner: str, rows: Matrix) -> Matrix:
         """For encoded rows of one owner the logarithm of each component's density, (n, K)."""
         place = self.owners.index(owner)
-        return self.model.owns[place].log_densities(rows, self.parameters[:, self.model.parts[place]])
+        return self.model.owns[place].log_densities(
+            self._cells(place, rows), self.parameters[:, self.model.parts[place]]
+        )
 
     @property
     def fitted(self) -> FittedMixture:
@@ -77,7 +87,7 @@ class VariationalLearner(_Learner):
     def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
         """Derivatives of the owner's log densities, (n, K, q)."""
         place = self.owners.index(owner)
-        return self.model.owns[place].derivatives(rows, self._drawn[:, self.model.parts[place]])
+        return self.model.owns[place].derivatives(self._cells(place, rows), self._drawn[:, self.model.parts[place]])
 
     def step(self, sums: Matrix) -> None:
         """The next parameters, from the noisy sums of one round, (K, 1 + q of all owners)."""
