@@ -82,9 +82,7 @@ class Seat:
             sums = [self._weighted(weights, one.values[:, count:], size) for one in dealt]
         else:
             vectors = Shares(self.kept[places].transpose(1, 0, 2).astype(np.float64), weights.degree)
-            sums = (
-                self._linear(weights, vectors, dealt, slopes) if task.linear else [hand.inner(weights, vectors).values]
-            )
+            sums = self._linear(found, vectors, dealt, slopes) if task.linear else [hand.inner(weights, vectors).values]
         values = np.concatenate([counts, *sums], axis=2)
         return Shares(values.reshape(len(values), -1), 2 * weights.degree)
 
