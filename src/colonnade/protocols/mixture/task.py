@@ -199,8 +199,8 @@ class Mixture(InRounds):
     @cached_property
     def distance(self) -> Fraction:
         """How much the numbers of one row that a round opens under masks can tell, as a statistical distance."""
-        seats = len(self.trust.committee)
-        width = (self.committee.system.modulus // (8 * comb(seats, self.trust.threshold))).bit_length() - 1
+        groups = comb(len(self.trust.committee), self.trust.threshold)
+        width = (self._masking.modulus // (8 * groups)).bit_length() - 1
         return sum(
             (count * Fraction(2) ** (bits + 1 - width) for count, bits in self.precision.hidden_bits), Fraction(0)
         )
@@ -250,10 +250,14 @@ class Mixture(InRounds):
     def committee(self) -> Committee:
         """The seats, with as many primes as sums and masks need."""
         seats, threshold = self.trust.committee, self.trust.threshold
-        masked = max(bits for _, bits in self.precision.hidden_bits)
         opened = ResidueSystem.for_bound(self.bound)
-        hidden = system_for(masked, len(seats), threshold)
-        return Committee(seats, threshold, max(opened, hidden, key=lambda system: len(system.primes)))
+        return Committee(seats, threshold, max(opened, self._masking, key=lambda system: len(system.primes)))
+
+    @cached_property
+    def _masking(self) -> ResidueSystem:
+        """The smallest arithmetic in which masks hide what they must; a larger one hides it better."""
+        masked = max(bits for _, bits in self.precision.hidden_bits)
+        return system_for(masked, len(self.trust.committee), self.trust.threshold)
 
     @property
     def rounds_ahead(self) -> int:
