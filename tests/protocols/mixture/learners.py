@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.protocols.mixture import programs
+from colonnade.protocols.mixture.learner import Linear
 from colonnade.protocols.mixture.task import Mixture, Part
 
 from .. import kit
@@ -21,13 +22,13 @@ def mixture_task(
 ) -> Mixture:
     """Three rounds over drawn batches of ten of forty people, with four components."""
     trust = kit.trust_of(len(widths), seats, threshold)
-    derived = changes.get("vectors") == "derivatives"
+    derived = changes.get("vectors", "statistics") != "statistics"
     parts = tuple(
-        Part(owner, tuple(f"c{i}" for i in range(width)), width, 0.75 if derived else 1.0)
+        Part(owner, tuple(f"c{i}" for i in range(width)), width, 0.75 if derived else 1.0, width + 1)
         for owner, width in zip(trust.owners, widths, strict=True)
     )
     task = Mixture(parts, 4, trust, "poisson", rows=40, batch=10, rounds=3, noise=10**8 * len(widths), block_rows=64)
-    return replace(task, **changes)
+    return replace(task, **{"vector_bits": 26} | changes if changes.get("vectors") == "linear" else changes)
 
 
 def flags(task: Mixture, rows: int, seed: int = 3) -> dict[str, Array]:
@@ -53,7 +54,14 @@ class Flags:
     def vectors(self, owner: str, rows: Array) -> Array:
         if self.task.vectors == "statistics":
             return rows / max(1, rows.shape[1]) ** 0.5
+        if self.task.linear:
+            return np.column_stack([rows, np.ones(len(rows))])
         return rows[:, None, :] - 1 / (1 + np.exp(-self.logits[owner]))
+
+    def linear(self, owner: str) -> Linear:
+        chances = 1 / (1 + np.exp(-self.logits[owner]))
+        width = chances.shape[1]
+        return Linear(np.ones_like(chances), chances, np.full(width, width))
 
     def step(self, sums: Array) -> None:
         self.seen.append(sums)

@@ -33,6 +33,8 @@ shapes = st.sampled_from(
     [
         ((2, 3), None, 1, {}),
         ((2, 3), None, 1, {"vectors": "derivatives"}),
+        ((2, 3), None, 1, {"vectors": "linear"}),
+        ((1, 2, 1, 1, 2), None, 2, {"vectors": "linear", "sampling": "disjoint"}),
         ((2, 3, 1), None, 1, {"components": 7}),
         ((2, 3, 1), None, 1, {"vectors": "derivatives", "sampling": "disjoint", "rounds": 5}),
         ((1, 2, 1, 2), None, 1, {"sampling": "all", "block_rows": 64}),

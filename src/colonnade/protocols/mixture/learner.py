@@ -7,12 +7,26 @@ parameters of a machine are a function of what was opened before. In the end eve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """How the derivatives of one owner's log densities follow from statistics t of a row, for every component.
+
+    Number j is ``slope[k, j] t[j] - offset[k, j] t[against[j]]``. The statistics from number ``len(against)`` on are
+    zeros and ones: whether a cell is there, or a constant.
+    """
+
+    slope: Array
+    offset: Array
+    against: NDArray[np.int64]
 
 
 class Learner(Protocol):
@@ -29,8 +43,11 @@ class Learner(Protocol):
         """What is summed with the responsibilities as weights.
 
         Statistics of the rows, (n, q), which do not depend on parameters; or derivatives of the log densities of each
-        component, (n, K, q).
+        component, (n, K, q). Where these are linear in statistics, the statistics.
         """
+
+    def linear(self, owner: str, /) -> Linear:
+        """The derivatives of one owner's log densities at the present parameters; only if they are linear."""
 
     def step(self, sums: Array, /) -> None:
         """The next parameters, from noisy sums of one round: (K, 1 + q of all owners), with the counts first."""

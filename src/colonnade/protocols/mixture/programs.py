@@ -9,7 +9,9 @@ the rows, it computes on its shares
 
 which are opened with the noise of all owners. Everybody takes the next step of the parameters from them. Vectors are
 statistics of the rows, dealt once before the rounds, or derivatives at the present parameters, dealt with the
-densities. Noise, masks and coins are made for many rounds ahead.
+densities. Derivatives that are linear in statistics follow from those on shares: only the factors by which they are
+clipped are dealt in a round, and the owner tells the seats the coefficients, which are public. Noise, masks and coins
+are made for many rounds ahead.
 """
 
 from __future__ import annotations
@@ -24,7 +26,18 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.protocols.batches import batch_secret, batches
 from colonnade.protocols.mixture import vocabulary
-from colonnade.protocols.mixture.integers import Whole, bounded, densities, noise_shares, padded, unscaled
+from colonnade.protocols.mixture.integers import (
+    Slopes,
+    Whole,
+    bounded,
+    densities,
+    noise_shares,
+    padded,
+    shrinking,
+    unscaled,
+    whole_slopes,
+    whole_statistics,
+)
 from colonnade.protocols.mixture.learner import Array, Learner
 from colonnade.protocols.mixture.responsibilities import in_the_clear
 from colonnade.protocols.mixture.seat import Places, Seat
@@ -45,10 +58,10 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     secret = _share_draw(me, table.ids, task)
     held = np.concatenate(list(table.blocks(task.block_rows)))
     seat = Seat(me, task, rows) if me.hand.seated else None
-    if task.vectors == "statistics":
+    if task.vectors != "derivatives":
         for start in range(0, rows, task.block_rows):
             with me.meter.phase("encode"):
-                whole = bounded(learner.vectors(me.name, held[start : start + task.block_rows]), task, me.name)
+                whole = _kept(learner, task, me.name, held[start : start + task.block_rows])
             with me.meter.phase("deal"):
                 mine = me.hand.deal(whole)
             if seat:
@@ -63,7 +76,7 @@ def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
         return _published(me, task, learner)
     secret = _drawn(me, task, rows)
     seat = Seat(me, task, rows)
-    if task.vectors == "statistics":
+    if task.vectors != "derivatives":
         for size in block_sizes(rows, task.block_rows):
             seat.take_in(size, None)
     return _iterate(me, task, learner, rows, seat, secret, None)
@@ -112,7 +125,10 @@ def simulate(
 def evaluated(learner: Learner, task: Mixture, name: str, rows: Array) -> tuple[Whole, Whole]:
     """An owner's integer densities and vectors of some rows, at the present parameters."""
     found = densities(learner.log_densities(name, rows), task, name, learner.log_weights)
-    return found, bounded(learner.vectors(name, rows), task, name)
+    if not task.linear:
+        return found, bounded(learner.vectors(name, rows), task, name)
+    raw = whole_slopes(learner.linear(name)).of(whole_statistics(learner.vectors(name, rows), task, name))
+    return found, raw * shrinking(raw, task, name)[:, :, None]
 
 
 def in_people(opened: Whole, task: Mixture) -> Array:
@@ -140,9 +156,9 @@ def _iterate(
             if seat:
                 seat.prepare(size)
             with me.meter.phase("iterate"):
-                mine = None if own is None else _deal(me, task, learner, own[0][places], size)
+                mine, slopes = (None, None) if own is None else _deal(me, task, learner, own[0][places], size)
                 if seat:
-                    sums = seat.sums(places, size, mine)
+                    sums = seat.sums(places, size, mine, slopes)
                     total = sums if total is None else me.hand.add([total, sums])
         with me.meter.phase("iterate"):
             learner.step(in_people(_open(me, total, mask, task), task))
@@ -157,15 +173,30 @@ def _fitting(batch: Places, task: Mixture, rows: int) -> list[Places]:
     return [batch[start : start + size] for start in range(0, pieces * size, size)]
 
 
-def _deal(me: Role, task: Mixture, learner: Learner, rows: Array, size: int) -> Shares | None:
-    """Deal densities, and derivatives if they are summed, of the people in one piece and of empty places."""
+def _kept(learner: Learner, task: Mixture, name: str, rows: Array) -> Whole:
+    """The integer statistics of some rows that the committee keeps."""
+    found = learner.vectors(name, rows)
+    return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)
+
+
+def _deal(me: Role, task: Mixture, learner: Learner, rows: Array, size: int) -> tuple[Shares | None, Slopes | None]:
+    """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero."""
+    slopes = None
     with me.meter.phase("densities"):
-        found = padded(densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights), size)
-        flat = found.reshape(-1)
+        found = [densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
         if task.vectors == "derivatives":
-            vectors = padded(bounded(learner.vectors(me.name, rows), task, me.name), size)
-            flat = np.concatenate([flat, vectors.reshape(-1)])
-    return me.hand.deal(flat)
+            found.append(bounded(learner.vectors(me.name, rows), task, me.name))
+        if task.linear:
+            slopes = whole_slopes(learner.linear(me.name))
+            raw = slopes.of(whole_statistics(learner.vectors(me.name, rows), task, me.name))
+            found.append(shrinking(raw, task, me.name))
+        flat = np.concatenate([padded(one, size).reshape(-1) for one in found])
+    if slopes is not None:
+        for seat in task.trust.committee:
+            if seat != me.name:
+                told = {"slope": slopes.slope, "offset": slopes.offset, "against": slopes.against}
+                me.link(seat).send("slopes", **told)
+    return me.hand.deal(flat), slopes
 
 
 def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:

@@ -6,10 +6,10 @@ one; the first owner's contain the weights of the components. With S the sum ove
     e_k = E^1_k E^2_k ... / 2^f ...        a product and a truncation for each further owner
     2^s with S 2^s in [2^(f-1), 2^f)       the secret bit length of S = sum of e_k
     B = S 2^s / 2^f, q = (45 - 30 B) / 16  so that c = 1 - q B is at most 1/16
-    r_k = e_k 2^s / 2^f q (1 + c) (1 + c^2), whose sum is 1 - c^4
+    y = q (1 + c) (1 + c^2)                so that B y = 1 - c^4
+    r_k = e_k 2^s / 2^f y, which add up to 1 - c^4
 
-So the normalisation takes three rounds after the bit length, and no sum of responsibilities is above 1 by more than the
-errors of truncations, whatever the owners dealt.
+So no sum of responsibilities is above 1 by more than the errors of truncations, whatever the owners dealt.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ class Precision:
     @property
     def slack(self) -> Fraction:
         """By how much the absolute responsibilities of a row add up to more than 1 at most (Lemma 3)."""
-        error = Fraction(self.ulps) * (Fraction(4, 1 << self.fraction) + Fraction(1, 1 << self.bits))
-        return self.components * error + Fraction(self.ulps) * Fraction(3, 1 << self.fraction)
+        last = Fraction(self.ulps)
+        return last * (Fraction(7, 1 << self.fraction) + Fraction(self.components, 1 << self.bits))
 
     @property
     def hidden_bits(self) -> tuple[tuple[int, int], ...]:
         """What is opened under masks for one row: how many numbers, and how many bits each has."""
         k, double = self.components, 2 * self.fraction
         products = ((k, double + 1),) * (self.owners - 1)
-        normalised = ((1, self.fraction), (1, double + 1), (k, double + 5), (1, double + 2), (k, double + 5))
+        normalised = ((1, self.fraction), (1, double + 1), (1, double + 10), (1, double + 2), (1, double + 2))
         return (*products, *normalised, (k, double + 2))
 
 
 def on_shares(engine: FixedPoint, dealt: Sequence[Fixed], precision: Precision) -> Fixed:
     """Responsibilities (rows, components) with ``bits`` fractional bits, from what the owners dealt of these rows.
 
-    ceil(log2 f) + 6 rounds and one for each owner but the first.
+    ceil(log2 f) + 7 rounds and one for each owner but the first.
     """
     f, joint = precision.fraction, dealt[0]
     for more in dealt[1:]:
@@ -81,14 +81,15 @@ def on_shares(engine: FixedPoint, dealt: Sequence[Fixed], precision: Precision) 
     near = replace(engine.multiply(joint, power, fraction=f), bound=(1 << f) - 1)
     whole = replace(engine.total(near, 1), bound=(1 << f) - 1).reshape(-1, 1)
     line = engine.shift(engine.scale(whole, -30, fraction=_SIXTEENTH), 45 << f)
-    line = replace(line, bound=45 << f)
-    square, first = engine.products([(whole, whole), (near, line)], fraction=f, bounds=[1 << 2 * f, 17 << 2 * f])
+    line = replace(line, bound=30 << f)
+    square = engine.multiply(whole, whole, fraction=f, bound=1 << 2 * f)
     rest = engine.subtract(engine.scale(square, 30, fraction=_SIXTEENTH), engine.scale(whole, 45, fraction=_SIXTEENTH))
     rest = replace(engine.shift(rest, 1 << (f + _SIXTEENTH)), bound=3 << (f - 1))
     more = replace(engine.shift(rest, 1 << (f + _SIXTEENTH)), bound=18 << f)
-    rest_square, second = engine.products([(rest, rest), (first, more)], fraction=f, bounds=[3 << 2 * f, 20 << 2 * f])
-    last = replace(engine.shift(rest_square, 1 << f), bound=2 << f)
-    return engine.multiply(second, last, fraction=precision.bits, bound=2 << 2 * f)
+    rest_square, inverse = engine.products([(rest, rest), (line, more)], fraction=f, bounds=[3 << 2 * f, 540 << 2 * f])
+    last = engine.shift(rest_square, 1 << f)
+    inverse = engine.multiply(inverse, last, fraction=f, bound=3 << 2 * f)
+    return engine.multiply(near, inverse, fraction=precision.bits, bound=2 << 2 * f)
 
 
 def in_the_clear(dealt: Sequence[Whole], precision: Precision) -> Whole:
@@ -99,11 +100,12 @@ def in_the_clear(dealt: Sequence[Whole], precision: Precision) -> Whole:
     total = joint.sum(axis=1, keepdims=True)
     near = joint << (f - _bit_length(total))
     whole = near.sum(axis=1, keepdims=True)
-    square, first = _nearest(whole * whole, f), _nearest(near * ((45 << f) - 30 * whole), f + _SIXTEENTH)
+    square = _nearest(whole * whole, f)
     rest = (1 << (f + _SIXTEENTH)) - 45 * whole + 30 * square
     rest_square = _nearest(rest * rest, f + 2 * _SIXTEENTH)
-    second = _nearest(first * ((1 << (f + _SIXTEENTH)) + rest), f + _SIXTEENTH)
-    return _nearest(second * ((1 << f) + rest_square), 2 * f - precision.bits)
+    inverse = _nearest(((45 << f) - 30 * whole) * ((1 << (f + _SIXTEENTH)) + rest), f + 2 * _SIXTEENTH)
+    inverse = _nearest(inverse * ((1 << f) + rest_square), f)
+    return _nearest(near * inverse, 2 * f - precision.bits)
 
 
 def error(dealt: Sequence[Whole], precision: Precision) -> NDArray[np.float64]:
@@ -115,7 +117,7 @@ def error(dealt: Sequence[Whole], precision: Precision) -> NDArray[np.float64]:
     total = joint.sum(axis=1, keepdims=True)
     least = np.maximum(total - precision.components * apart, 1.0)
     quotient = apart * (1 + precision.components * joint / total) / least
-    rounding = 2 * precision.ulps * (4 / 2**f + 1 / 2**precision.bits)
+    rounding = 2 * precision.ulps * (7 / 2**f + 1 / 2**precision.bits)
     return np.asarray((quotient + 1.01 * 2.0**-16 + rounding) * 2**precision.bits)
 
 

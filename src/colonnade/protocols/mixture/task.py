@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import comb
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc import Committee, ResidueSystem
@@ -25,29 +25,37 @@ PROTOCOL = "mixture 1"
 THEOREM = "mixture-sensitivity, mixture-rounds"
 OVERFLOW = Fraction(1, 2**46)
 """The chance that a drawn batch has more people than there is room for, in one round."""
+STATISTIC_BITS, SLOPE_BITS = 8, 8
+"""Fractional bits of statistics, and of what they are multiplied by, where derivatives are linear in them."""
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
 _WORD = 64
 _ROUNDS_BESIDE = 6  # after the products of densities and the bit length; the last one is that of the opened sums
+
+
+Vectors = Literal["statistics", "derivatives", "linear"]
 
 
 @dataclass(frozen=True)
 class Part:
     """What one owner contributes: its encoded columns, and ``width`` numbers of a row (for each component) to sum up.
 
-    The numbers of one row are a vector of norm at most ``clip``, which the owner enforces.
+    The numbers of one row are a vector of norm at most ``clip``, which the owner enforces. ``statistics`` is how many
+    statistics of a row they follow from, if they are linear in them.
     """
 
     owner: str
     columns: tuple[str, ...]
     width: int
     clip: float
+    statistics: int = 0
 
 
 @dataclass(frozen=True)
 class Mixture(InRounds):
     """Rounds of noisy sums, weighted by the responsibilities of a mixture's components for rows.
 
-    ``vectors`` says what is summed: ``statistics`` of rows, dealt once, or ``derivatives``, dealt for every batch.
+    ``vectors`` says what is summed: ``statistics`` of rows, dealt once; ``derivatives``, dealt for every batch; or
+    derivatives that are ``linear`` in statistics: then only by what they are clipped is dealt for every batch.
     Batches are drawn (``poisson``), take turns (``disjoint``), or hold everybody in every round (``all``). ``floor`` is
     the least logarithm of a ratio of densities, over all owners. Numbers have ``fraction`` fractional bits where they
     are densities, ``bits`` where they are responsibilities and ``vector_bits`` in vectors. ``plan`` says in any words
@@ -62,7 +70,7 @@ class Mixture(InRounds):
     batch: int
     rounds: int
     noise: int
-    vectors: Literal["statistics", "derivatives"] = "statistics"
+    vectors: Vectors = "statistics"
     law: NormalLaw = USUAL
     floor: float = 16.0
     fraction: int = 24
@@ -91,6 +99,11 @@ class Mixture(InRounds):
         return who_know_batches(self.trust)
 
     @property
+    def rows_limit(self) -> int:
+        """As many as the arithmetic is sized for, and not more than four times as many as were stated."""
+        return min(self.rows_at_most, 4 * self.rows)
+
+    @property
     def rows_stated(self) -> int:
         """About how many people there are, as everybody may know."""
         return self.rows
@@ -109,6 +122,24 @@ class Mixture(InRounds):
     def gamma(self) -> int:  # type: ignore[override]  # it follows from the bits
         """An opened integer divided by this number is a sum over people."""
         return 1 << (self.bits + self.vector_bits)
+
+    @property
+    def linear(self) -> bool:
+        """Whether derivatives are linear in statistics, which are dealt once."""
+        return self.vectors == "linear"
+
+    def kept(self, part: Part) -> int:
+        """How many statistics of each row of an owner the committee keeps."""
+        return {"statistics": part.width, "derivatives": 0, "linear": part.statistics}[self.vectors]
+
+    def dealt(self, part: Part) -> int:
+        """How many numbers an owner deals in a round for each place and component: densities first."""
+        return {"statistics": 1, "derivatives": 1 + part.width, "linear": 2}[self.vectors]
+
+    @property
+    def shrink_bits(self) -> int:
+        """Fractional bits of the factors by which linear derivatives are clipped."""
+        return self.vector_bits - STATISTIC_BITS - SLOPE_BITS
 
     def part(self, owner: str) -> Part:
         """What one owner contributes."""
@@ -168,8 +199,8 @@ class Mixture(InRounds):
     @cached_property
     def distance(self) -> Fraction:
         """How much the numbers of one row that a round opens under masks can tell, as a statistical distance."""
-        seats = len(self.trust.committee)
-        width = (self.committee.system.modulus // (8 * comb(seats, self.trust.threshold))).bit_length() - 1
+        groups = comb(len(self.trust.committee), self.trust.threshold)
+        width = (self._masking.modulus // (8 * groups)).bit_length() - 1
         return sum(
             (count * Fraction(2) ** (bits + 1 - width) for count, bits in self.precision.hidden_bits), Fraction(0)
         )
@@ -204,7 +235,7 @@ class Mixture(InRounds):
             math.isqrt(max(1 << 2 * self.vector_bits, *(vector_square(self.vector_bits, p.clip) for p in self.parts)))
             + 1
         )
-        rows = self.rows_at_most if self.sampling == "all" else min(self.rows_at_most, self.room(self.rows_at_most))
+        rows = self.room(self.rows_limit)
         unit = self.additive.unit
         noise = self.additive.reach(copies=2 // unit)  # room for either law
         total = rows * math.ceil((1 + self.precision.slack) * (1 << self.bits)) * most + noise
@@ -219,10 +250,14 @@ class Mixture(InRounds):
     def committee(self) -> Committee:
         """The seats, with as many primes as sums and masks need."""
         seats, threshold = self.trust.committee, self.trust.threshold
-        masked = max(bits for _, bits in self.precision.hidden_bits)
         opened = ResidueSystem.for_bound(self.bound)
-        hidden = system_for(masked, len(seats), threshold)
-        return Committee(seats, threshold, max(opened, hidden, key=lambda system: len(system.primes)))
+        return Committee(seats, threshold, max(opened, self._masking, key=lambda system: len(system.primes)))
+
+    @cached_property
+    def _masking(self) -> ResidueSystem:
+        """The smallest arithmetic in which masks hide what they must; a larger one hides it better."""
+        masked = max(bits for _, bits in self.precision.hidden_bits)
+        return system_for(masked, len(self.trust.committee), self.trust.threshold)
 
     @property
     def rounds_ahead(self) -> int:
@@ -238,7 +273,7 @@ class Mixture(InRounds):
     def message_rounds(self) -> int:
         """How often participants wait for each other."""
         pieces, _ = self.pieces(self.rows)
-        once = len(self.owners) + (self.fraction - 1).bit_length() + 2 + _ROUNDS_BESIDE
+        once = len(self.owners) + (self.fraction - 1).bit_length() + 2 + _ROUNDS_BESIDE + self.linear
         ahead = -(-self.rounds // self.rounds_ahead)
         return 8 + self.rounds * (pieces * once + 2) + 30 * ahead
 
@@ -247,15 +282,16 @@ class Mixture(InRounds):
         pieces, size = self.pieces(rows)
         places = pieces * size * self.components
         seats = self.trust.committee
-        own = self.part(name).width if name in self.owners else 0
-        vectors = rows * own if self.vectors == "statistics" else self.rounds * places * own
-        dealt = vectors + self.rounds * (places + self.entries) if name in self.owners else 0
+        dealt = 0
+        if name in self.owners:
+            part = self.part(name)
+            dealt = rows * self.kept(part) + self.rounds * (places * self.dealt(part) + self.entries)
         if name not in seats:
             return Cells(dealt, 0, 0)
-        kept = rows * (self.width - 1) if self.vectors == "statistics" else places * (self.width - 1)
+        kept = sum(rows * self.kept(part) + places * self.dealt(part) for part in self.parts)
+        lowered = self.rounds * places * (1 + (len(self.owners) if self.linear else 0))
         masked = sum(count for count, _ in self.precision.hidden_bits) * pieces * size
-        opened = self.rounds * (masked + self.entries) * (len(seats) - 1)
-        return Cells(dealt + self.rounds * places, kept + places, opened)
+        return Cells(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -274,7 +310,9 @@ class Mixture(InRounds):
         """Everything that must be equal at every participant, in order and exactly."""
         return self.shares_agreement | {
             "protocol": PROTOCOL,
-            "parts": [[part.owner, list(part.columns), part.width, part.clip.hex()] for part in self.parts],
+            "parts": [
+                [part.owner, list(part.columns), part.width, part.clip.hex(), part.statistics] for part in self.parts
+            ],
             "components": self.components,
             "vectors": self.vectors,
             "sampling": [self.sampling, self.rows, self.batch, self.rounds, self.threshold],
@@ -289,14 +327,16 @@ class Mixture(InRounds):
     def __post_init__(self) -> None:
         if len(self.parts) < 2 or self.owners != self.trust.owners:
             raise PrivacyError("a mixture needs two owners or more, each with its columns, in the order of the trust")
-        if self.sampling not in ("poisson", "disjoint", "all") or self.vectors not in ("statistics", "derivatives"):
+        if self.sampling not in ("poisson", "disjoint", "all") or self.vectors not in get_args(Vectors):
             raise PrivacyError("a mixture samples poisson, disjoint or all, and sums statistics or derivatives")
+        if self.linear and (self.shrink_bits < 6 or any(part.statistics <= part.width for part in self.parts)):
+            raise PrivacyError("linear derivatives need 22 or more bits (vector_bits) and a constant statistic")
         if not 1 <= self.batch <= self.rows:
             raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch}")
         if self.rounds < 1 or self.components < 1:
             raise PrivacyError("rounds and components must be positive whole numbers")
-        if not 8 <= self.bits <= self.fraction <= 27 or not 1 <= self.vector_bits <= 24:
-            raise PrivacyError("densities have 8 to 27 fractional bits, responsibilities no more, vectors 1 to 24")
+        if not 8 <= self.bits <= self.fraction <= 26 or not 1 <= self.vector_bits <= 28:
+            raise PrivacyError("densities have 8 to 26 fractional bits, responsibilities no more, vectors 1 to 28")
         if 2 * self.precision.whole < 1 << self.fraction:
             raise PrivacyError("so many owners and components need more fractional bits (fraction)")
         for value in (self.floor, *(part.clip for part in self.parts)):
