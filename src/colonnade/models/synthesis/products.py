@@ -47,11 +47,7 @@ class Products:
 
     def marginal(self, columns: Sequence[int]) -> Floats:
         """The joint probabilities of some columns, an axis for each."""
-        if len(set(columns)) != len(columns) or any(not 0 <= column < len(self.tables) for column in columns):
-            raise StudyError(f"a marginal names different columns, each from 0 to {len(self.tables) - 1}")
-        shape = tuple(self.tables[column].shape[1] for column in columns)
-        if math.prod(shape) > LARGEST_MARGINAL:
-            raise StudyError(f"a marginal of {math.prod(shape)} cells is too large; ask for fewer columns")
+        shape = check_marginal(columns, self.sizes)
         if not columns:
             return np.array(self.weights.sum())
         joint = self.weights[:, None]
@@ -61,7 +57,7 @@ class Products:
 
     def log_likelihood(self, codes: Codes) -> Floats:
         """The natural logarithm of each row's probability."""
-        codes = self.checked(codes)
+        codes = checked_codes(codes, self.sizes)
         with np.errstate(divide="ignore"):
             logs = [np.log(table.T) for table in self.tables]
             weights = np.log(self.weights)
@@ -76,14 +72,6 @@ class Products:
             with np.errstate(divide="ignore"):
                 found[begin : begin + _BLOCK] = shift + np.log(np.exp(total - shift[:, None]).sum(axis=1))
         return found
-
-    def checked(self, codes: Codes) -> Codes:
-        """The codes, if each is one of its column."""
-        if codes.ndim != 2 or codes.shape[1] != len(self.tables):
-            raise StudyError(f"a table of codes for this model has {len(self.tables)} columns")
-        if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.array(self.sizes)).any()):
-            raise StudyError("a code is beyond the values of its column")
-        return codes
 
     def sample(self, rows: int, stream: Stream) -> Codes:
         """A table of codes by systematic rounding (docs/theory/fitting-marginals.md, section 5)."""
@@ -110,6 +98,25 @@ class Products:
             return cls(arrays["weights"], tuple(arrays[f"table_{i}"] for i in range(columns)))
         except KeyError:
             raise StudyError("the numbers of a mixture are incomplete; fit or save it again") from None
+
+
+def check_marginal(columns: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The shape of the marginal of these columns, if it can be computed."""
+    if len(set(columns)) != len(columns) or any(not 0 <= column < len(sizes) for column in columns):
+        raise StudyError(f"a marginal names different columns, each from 0 to {len(sizes) - 1}")
+    shape = tuple(sizes[column] for column in columns)
+    if math.prod(shape) > LARGEST_MARGINAL:
+        raise StudyError(f"a marginal of {math.prod(shape)} cells is too large; ask for fewer columns")
+    return shape
+
+
+def checked_codes(codes: Codes, sizes: Sequence[int]) -> Codes:
+    """The codes, if each is one of its column."""
+    if codes.ndim != 2 or codes.shape[1] != len(sizes):
+        raise StudyError(f"a table of codes for this model has {len(sizes)} columns")
+    if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.array(sizes)).any()):
+        raise StudyError("a code is beyond the values of its column")
+    return codes
 
 
 def systematic(expected: Floats, stream: Stream) -> Codes:
