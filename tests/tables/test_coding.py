@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, SchemaError
 from colonnade.randomness import Stream
 from colonnade.tables import Number, Schema, category, encode_columns, flag, number, read_table
+from colonnade.tables.bins import quantile_edges
 from colonnade.tables.coding import Coding, coding_of, decode_codes, joint_names
 
 PEOPLE = Schema(
@@ -171,3 +172,101 @@ def test_codes_survive_the_table(chosen: list[tuple[Any, Any]], rows: int, shape
             assert column.low <= cells.min()
             assert cells.max() <= column.high
             assert (cells.dtype == np.int64) == column.whole
+
+
+BAD_BINS = [
+    (0, "must be a whole number from 1 to 10000, not 0"),
+    (True, "must be a whole number from 1 to 10000, not True"),
+    (10_001, "from 1 to 10000"),
+    ([], r"must be a number of bins or a list of edges, not \[\]"),
+    ("3", "must be a number of bins or a list of edges, not '3'"),
+    (2.5, "must be a number of bins or a list of edges, not 2.5"),
+    ([1, "2"], "an edge of a bin must be a finite number, not '2'"),
+    ([1, float("nan")], "must be a finite number, not nan"),
+    ([5, 3], "the edge 3 comes after 5; list the edges in ascending order"),
+    ([3, 3, 3], "an edge is listed three times; twice makes a bin of this value alone"),
+    ([-2, -1, 5], "the edges -2 and -1 are both beyond the bounds 0 and 10; delete all but one"),
+    ([5, 11, 12], "the edges 11 and 12 are both beyond the bounds"),
+    ([1e-3, 1e-3 + 1e-18], "the edges are too close to each other for 64-bit numbers; use fewer bins"),
+    (list(np.linspace(0, 10, 10_002)), "10001 bins are more than 10000; give fewer edges"),
+]
+
+
+@pytest.mark.parametrize(("bins", "said"), BAD_BINS)
+def test_bins_that_make_no_sense(bins: Any, said: str) -> None:
+    with pytest.raises(SchemaError, match=f"bins of column 'a': .*{said}"):
+        coding_of(Schema({"a": number(0, 10)}), {"a": bins})
+
+
+def test_bins_for_other_columns_than_numbers() -> None:
+    with pytest.raises(SchemaError, match="'city': it is a category, and only numbers have bins"):
+        coding_of(PEOPLE, {"city": 3})
+    with pytest.raises(SchemaError, match="no column 'agee'; did you mean 'age'"):
+        coding_of(PEOPLE, {"agee": 3})
+    with pytest.raises(SchemaError, match="bins of column 'a': the edges are too close"):
+        coding_of(Schema({"a": number(1e15, 1e15 + 1)}), 64)
+
+
+def test_edges_cut_the_range_with_or_without_its_bounds() -> None:
+    def edges(given: list[float]) -> Any:
+        return coding_of(Schema({"a": number(0, 10)}), {"a": given}).columns[0].edges
+
+    assert edges([5]) == edges([0, 5, 10]) == edges([-3, 5]) == edges([5, 99]) == (0, 5, 10)
+    assert edges([0, 10]) == edges([-1, 11]) == (0, 10)
+
+
+def test_a_value_at_an_edge_belongs_to_the_upper_bin() -> None:
+    shares = np.array([0.1, 0.2, 0.3, 0.7])
+    for transform in ("none", "log1p"):
+        coding = coding_of(Schema({"a": number(0, 1, transform=transform)}), {"a": shares.tolist()})
+        cells = np.concatenate([shares, np.nextafter(shares, 0) - 1e-15, [0.0, 1.0]])
+        found = coding.codes(encode_columns(pa.table({"a": cells}), coding.schema)[0])[:, 0]
+        assert found.tolist() == [1, 2, 3, 4, 0, 1, 2, 3, 0, 4]
+
+
+def test_fine_bins_are_joined_to_bins_of_equal_mass() -> None:
+    hours = number(0, 99, whole=True)
+    (fine,) = coding_of(Schema({"a": hours}), 100).columns
+    assert fine.bins is not None
+    masses = np.ones(100)
+    masses[40] = 100.0
+    edges = quantile_edges(fine.bins, masses, 8)
+    (coarse,) = coding_of(Schema({"a": hours}), {"a": edges}).columns
+    assert coarse.edges == edges
+    assert (coarse.size, coarse.labels[2]) == (8, "40")
+    assert quantile_edges(fine.bins, np.ones(100), 4) == (-0.5, 24.5, 49.5, 74.5, 99.5)
+    assert quantile_edges(fine.bins, np.ones(100), 100) == quantile_edges(fine.bins, np.ones(100), 200) == fine.edges
+    assert quantile_edges(fine.bins, np.zeros(100), 4) == (-0.5, 99.5)
+    with pytest.raises(SchemaError, match="need a finite mass for each"):
+        quantile_edges(fine.bins, np.ones(99), 4)
+    with pytest.raises(SchemaError, match="from 1 to 10000"):
+        quantile_edges(fine.bins, np.ones(100), 0)
+
+
+@given(st.lists(st.floats(-1, 10) | st.sampled_from([0.0, 1e3]), min_size=1, max_size=60), st.integers(1, 20))
+def test_quantiles_are_some_of_the_fine_edges(masses: list[float], bins: int) -> None:
+    (fine,) = coding_of(Schema({"a": number(0, 1)}), len(masses)).columns
+    assert fine.bins is not None
+    edges = quantile_edges(fine.bins, np.array(masses), bins)
+    assert set(edges) <= set(fine.bins.edges)
+    assert edges == tuple(sorted(set(edges)))
+    assert (edges[0], edges[-1]) == (0.0, 1.0)
+    assert len(edges) <= bins + 1
+
+
+CODING = {"clinic": coding_of(PEOPLE, 4)}
+WRONG_CODES = [
+    (np.zeros((2, 3), dtype=np.int64), None, r"in rows of 4, but their shape is \(2, 3\)"),
+    (np.zeros((2, 4)), None, "codes must be whole numbers in rows of 4"),
+    (np.array([[0, 3, 0, 0]]), None, "column 'city' has codes from 0 to 2, and others were given"),
+    (np.array([[-1, 0, 0, 0]]), None, "column 'age' has codes from 0 to 4, and others were given"),
+    (np.zeros((2, 4), dtype=np.int64), [None], "densities for 1 of 4 columns; give one for each, or None"),
+    (np.zeros((2, 4), dtype=np.int64), [np.ones(4), None, None, None], "'age' needs a finite probability for each of"),
+    (np.zeros((2, 4), dtype=np.int64), [None, None, None, np.full(4, np.nan)], "'income' needs a finite probability"),
+]
+
+
+@pytest.mark.parametrize(("codes", "densities", "said"), WRONG_CODES)
+def test_codes_that_cannot_be_decoded(codes: Any, densities: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        decode_codes(CODING, codes, stream(), densities)

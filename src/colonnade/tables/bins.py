@@ -60,6 +60,18 @@ class Bins:
         strayed = (self.of(encode_number(values, self.column)) != places) | (self._widths[places] == 0)
         return np.where(strayed, self._least[places], values)
 
+    @property
+    def extremes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For each bin the least and the largest number that it can hold."""
+        low, high = self._own[:-1], self._own[1:]
+        if self.column.whole:
+            return low + 0.5, high - 0.5
+        beside_single = np.concatenate([[False], self._widths[:-1] == 0])
+        holds_its_end = (self._widths == 0) | (np.arange(len(self)) == len(self) - 1)
+        return np.where(beside_single, np.nextafter(low, np.inf), low), np.where(
+            holds_its_end, high, np.nextafter(high, -np.inf)
+        )
+
     def labels(self) -> tuple[str, ...]:
         """Each bin in words."""
         pairs = list(pairwise(self.edges))
@@ -97,8 +109,7 @@ class Bins:
 
 def equal_edges(column: Number, bins: int) -> Edges:
     """Edges of bins that are equally wide on the encoded scale; whole numbers get at most one bin each."""
-    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
-        raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r}")
+    _check_count(bins)
     if not column.whole:
         between = unbent(np.linspace(*column.ends, bins + 1)[1:-1], column)
         return (column.low, *np.clip(between, column.low, column.high).tolist(), column.high)
@@ -135,6 +146,30 @@ def given_edges(column: Number, edges: Sequence[float]) -> Edges:
     return _between_whole(column, within) if column.whole else tuple(within)
 
 
+def quantile_edges(fine: Bins, masses: NDArray[np.float64], bins: int) -> Edges:
+    """Edges of at most so many bins of about the same mass, each made of neighbouring fine ones.
+
+    ``masses`` are of the fine bins, as a release told them; negative ones count as zero. A fine bin with as much mass
+    as a bin is due begins a new one and is not joined with the next, so a value that many people share keeps a bin of
+    its own.
+    """
+    _check_count(bins)
+    mass = np.maximum(np.asarray(masses, dtype=np.float64), 0.0)
+    if mass.shape != (len(fine),) or not np.isfinite(mass).all():
+        raise SchemaError(f"quantiles of {len(fine)} bins need a finite mass for each of them")
+    left, due, held = float(mass.sum()), bins, 0.0
+    edges = [fine.edges[0]]
+    for place in range(len(fine) - 1):
+        held += float(mass[place])
+        share = left / due
+        # A bin ends where one more fine bin would carry it further beyond its share than it is short of it now.
+        beyond = held > 0 and (held >= share or held + mass[place + 1] - share > share - held)
+        if due > 1 and (beyond or mass[place + 1] >= share > 0):
+            edges.append(fine.edges[place + 1])
+            left, due, held = left - held, due - 1, 0.0
+    return (*edges, fine.edges[-1])
+
+
 def bent(values: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
     """Values in the column's own units on the scale on which they are encoded evenly."""
     return np.log1p(values) if column.transform == "log1p" else values
@@ -152,6 +187,11 @@ def _between_whole(column: Number, edges: Sequence[float]) -> Edges:
     if edges[-2] == column.high:  # the last bin is this value alone
         lowest[-2] = int(column.high)
     return tuple(float(edge) - 0.5 for edge in dict.fromkeys(lowest))
+
+
+def _check_count(bins: object) -> None:
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
+        raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r}")
 
 
 def _real(edge: object) -> float:

@@ -17,11 +17,11 @@ Transform = Literal["none", "log1p"]
 Field: TypeAlias = str | float | bool | list[str]
 
 MAX_VALUES = 10_000
+MAX_WHOLE = 10**12  # so that whole numbers and their halves stay apart when they are encoded
 REFUSE = "refuse"
 NOWHERE = "none"
 _NUMBER_WORDS = (REFUSE, "middle", "low", "high", NOWHERE)
 _MISSING_PART = "=missing"
-_LARGEST_WHOLE = 10**12  # halves of whole numbers stay apart when they are encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Number:
             value = getattr(self, what)
             if isinstance(value, float) and not value.is_integer():
                 raise SchemaError(f"{what} ({value:g}) must be a whole number where whole = true; round it")
-        if max(abs(self.low), abs(self.high)) > _LARGEST_WHOLE:
+        if max(abs(self.low), abs(self.high)) > MAX_WHOLE:
             raise SchemaError("whole = true needs bounds of at most 10^12 in size; drop it or change the bounds")
 
     @property
