@@ -132,7 +132,7 @@ def _columns(common: Comparable, real: Side, synthetic: Side) -> tuple[ColumnSha
 def _sdmetrics(common: Comparable, real: Side, synthetic: Side) -> float:
     try:
         import pandas
-        from sdmetrics.reports.single_table import QualityReport
+        from sdmetrics.reports import QualityReport
     except ImportError:
         raise DataError(
             "the score of SDMetrics needs its package; install it with pip install 'colonnade[quality]'"
@@ -153,7 +153,7 @@ def _sdmetrics(common: Comparable, real: Side, synthetic: Side) -> float:
         for name, numeric in zip(common.names, common.numeric, strict=True)
     }
     report = QualityReport()
-    report.generate(*frames, {"columns": kinds}, verbose=False)
+    report.generate(*({"people": frame} for frame in frames), {"tables": {"people": {"columns": kinds}}}, verbose=False)
     return float(report.get_score())
 
 
