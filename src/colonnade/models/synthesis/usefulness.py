@@ -33,16 +33,19 @@ class Usefulness:
 
 def usefulness(common: Comparable, real: Side, synthetic: Side, held_out: Side, label: int) -> tuple[Usefulness, ...]:
     """Gradient boosting and a linear model (logistic where the label has classes), trained on either table."""
+    learned, ideal = (scores(common, side, held_out, label) for side in (synthetic, real))
+    return tuple(Usefulness(name, learned[name], ideal[name]) for name in learned)
+
+
+def scores(common: Comparable, train: Side, held_out: Side, label: int) -> dict[str, dict[str, float]]:
+    """What each model that learned from one table scores on people held out."""
     if len(common.names) < 2:
         raise DataError("a model needs a column beside the label")
     classes = not common.numeric[label] or common.sizes[label] <= 2
     if classes and common.sizes[label] > MOST_CLASSES:
         raise DataError(f"the label has more than {MOST_CLASSES} values; choose another label, or none")
     learners = {"gradient boosting": _Boosting, "logistic regression" if classes else "linear regression": _Linear}
-    return tuple(
-        Usefulness(name, *(learner(common, label, classes).score(side, held_out) for side in (synthetic, real)))
-        for name, learner in learners.items()
-    )
+    return {name: learner(common, label, classes).score(train, held_out) for name, learner in learners.items()}
 
 
 @dataclass(frozen=True)
