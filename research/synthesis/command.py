@@ -1,4 +1,4 @@
-"""``python -m research synthesise``, ``real``, ``coded`` and ``peers``: the parts of the comparison of synthetic tables."""
+"""``python -m research synthesise``, ``real``, ``coded`` and ``peers``: parts of the comparison of synthetic tables."""
 
 from __future__ import annotations
 

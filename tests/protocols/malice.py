@@ -25,6 +25,7 @@ from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.kept_scores import programs as kept_scores
+from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
@@ -236,6 +237,17 @@ def _hidden_moments() -> Scene:
     return Scene(task, kit.programs_of(moments, task, tables))
 
 
+def _marginals(**how: Any) -> Scene:
+    """A label, a column of its owner and one of each of two others, so that the degree is lowered once."""
+    task = kit.marginals_task(((2, 3), (3,), (2,)), label=0, **how)
+    tables: dict[str, Any] = kit.codes_of(task, 12)
+    if task.hidden:
+        rng = np.random.default_rng(6)
+        places = {owner: Places(np.sort(rng.permutation(16)[:12]), 16, bytes(16)) for owner in task.owners}
+        tables = {owner: kit.Rows(codes, places=places[owner]) for owner, codes in tables.items()}
+    return Scene(task, kit.programs_of(marginals, task, tables))
+
+
 def _exchange(method: str, **how: Any) -> Scene:
     task = kit.exchange_task(method, ("bank", "mid", "shop"), release=True, **how)
     labels = np.random.default_rng(3).integers(0, 2, 40).astype(float)
@@ -310,6 +322,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "moments with a seat at the coordinator": lambda: _shares(moments, kit.moments_task((2, 2))),
     "moments with spare seats": lambda: _shares(moments, kit.moments_task((1, 1, 1, 1, 1))),
     "hidden members": _hidden_moments,
+    "marginals": lambda: _marginals(),
+    "marginals of hidden members": lambda: _marginals(hidden=True),
     "directions": lambda: _shares(directions, kit.directions_task(rounds=2)),
     "gradients": lambda: _gradients(),
     "gradients with a seat at the coordinator": lambda: _gradients(widths=(2, 1)),
