@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from colonnade.models.regression.linear import LinearRegression as LinearRegression
     from colonnade.models.regression.logistic import LogisticRegression as LogisticRegression
     from colonnade.models.synthesis.model import Synthesizer as Synthesizer
+    from colonnade.models.synthesis.quality import (
+        SyntheticQuality as SyntheticQuality,
+        evaluate_synthetic as evaluate_synthetic,
+    )
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
@@ -35,5 +39,6 @@ __all__, __getattr__, __dir__ = exports(
         "regression.linear": "LinearRegression",
         "regression.logistic": "LogisticRegression",
         "synthesis.model": "Synthesizer",
+        "synthesis.quality": "SyntheticQuality evaluate_synthetic",
     },
 )
