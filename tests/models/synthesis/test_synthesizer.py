@@ -137,7 +137,7 @@ def test_rules_of_schemas_and_of_the_study_both_hold(people):
 
 def test_whoever_never_can_be_is_left_out_and_never_published(people):
     rule = ["bank.rich = true", "bank.rich = false and bank.age > 2"]
-    fitted = Synthesizer(impossible=rule, rows=400, **BROAD, **QUICK)
+    fitted = Synthesizer(impossible=rule, size=400, **BROAD, **QUICK)
     fitted.simulate(people.tables(), people.roster, seeded(6))
     drawn = fitted.population_.drawn(400, 0)
     assert drawn.redrawn > 200
@@ -243,8 +243,8 @@ def test_files_for_readers(model, tmp_path):
     assert "spent" in (tmp_path / "dictionary.md").read_text()
 
 
-def test_rows_says_how_many_people_are_drawn(people):
-    fitted = Synthesizer(rows=77, **BROAD, **QUICK).simulate(people.tables(), people.roster, seeded(8))
+def test_size_says_how_many_people_are_drawn(people):
+    fitted = Synthesizer(size=77, **BROAD, **QUICK).simulate(people.tables(), people.roster, seeded(8))
     assert fitted.sample().num_rows == 77
     assert "77 made-up people" in fitted.in_short
 
@@ -275,10 +275,10 @@ def test_fitting_in_threads_gives_what_is_planned(people):
         ({"impossible": ["bank.age <"]}, "impossible: 'bank.age <' cannot be read"),
         ({"impossible": ["bank.ages < 3"]}, "there is no column 'bank.ages'; did you mean 'bank.age'?"),
         ({"impossible": "bank.age < 3"}, "impossible must be a list"),
-        ({"rows": 0}, "rows must be a whole number from 1"),
+        ({"size": 0}, "size must be a whole number from 1"),
         ({"tables": 0}, "tables must be a whole number from 1"),
         ({"components": 0}, "components must be a whole number from 1"),
-        ({"components": 10, "model": "tree"}, "components are for model"),
+        ({"components": 10, "model": "tree"}, "components is for model"),
         ({"model": "forest"}, "model must be one of"),
         ({"method": "magic"}, "method must be one of"),
         ({"noise": "laplace"}, "noise must be one of"),
