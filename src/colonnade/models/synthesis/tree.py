@@ -83,7 +83,8 @@ class Tree:
                 sorted_by = np.zeros(rows, dtype=np.uint64)
             else:
                 above = codes[:, self.parents[column]]
-                counts = apportioned(np.bincount(above, minlength=len(table)), table, stream)
+                people = np.bincount(above, minlength=len(table))
+                counts = apportioned(people, table, rows * self.marginal((column,)), stream)
                 sorted_by = above.astype(np.uint64)
             places = np.argsort((sorted_by << np.uint64(32)) | stream.uint32(rows).astype(np.uint64))
             codes[places, column] = np.repeat(np.tile(np.arange(table.shape[1]), len(counts)), counts.ravel())
