@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
+from colonnade.errors import StudyError
 from colonnade.protocols.mixture.centralised import Clipping, centralised, noiseless_sums
 from colonnade.protocols.mixture.components import OwnComponents
 from colonnade.protocols.mixture.inference import Variational
@@ -134,3 +135,24 @@ def test_everybody_draws_the_same_and_takes_over_what_is_told() -> None:
     second.restore(first.state)
     np.testing.assert_array_equal(second.fitted.posterior.mean, first.fitted.posterior.mean)
     np.testing.assert_array_equal(second.state, first.state)
+
+
+def test_derivatives_are_linear_in_statistics_where_no_column_is_gaussian() -> None:
+    rows = groups(np.random.default_rng(1), 40)
+    model = MixtureModel([OwnComponents(schema) for schema in owners()], 3)
+    plain, linear = (
+        VariationalLearner(
+            ["a", "b"],
+            Variational(model, model.start(seeded(1)), seeded(2), rate=0.5, rounds=3, learning_rate=0.1),
+            linear=linear,
+        )
+        for linear in (False, True)
+    )
+    for name, held in zip("ab", rows, strict=True):
+        told, statistics = linear.linear(name), linear.vectors(name, held)
+        found = statistics[:, None, : len(told.against)] * told.slope - statistics[:, None, told.against] * told.offset
+        np.testing.assert_allclose(found, plain.vectors(name, held), atol=1e-12)
+    assert set(np.unique(statistics[:, len(told.against) :])) <= {0.0, 1.0}
+    gaussian = Variational(MODEL, MODEL.start(seeded(1)), seeded(2), rate=0.5, rounds=3, learning_rate=0.1)
+    with pytest.raises(StudyError, match="Gaussian columns are not linear"):
+        VariationalLearner(["a", "b"], gaussian, linear=True)

@@ -117,6 +117,25 @@ class OwnComponents:
         found[:, :, self._gaussian], found[:, :, self._gaussian + 1] = slopes
         return found
 
+    @property
+    def linear(self) -> bool:
+        """Whether all derivatives are linear in statistics of the rows: not so of Gaussian columns."""
+        return not len(self._gaussian)
+
+    def linear_statistics(self, rows: Rows) -> Matrix:
+        """The statistics, (n, ``width``), and for each column whether the cell is there."""
+        cells = self.read(rows)
+        there = np.ones((len(cells), len(self.families))) if cells.present is None else cells.present
+        return np.hstack([cells.statistics, there])
+
+    def linear_slopes(self, parameters: Matrix) -> tuple[Matrix, Matrix, NDArray[np.int64]]:
+        """Slopes, offsets (K, ``width``) and columns: derivative j is slope t_j less offset times whether it is there.
+
+        The third array says, for each derivative, which of the statistics tells whether its cell is there.
+        """
+        shape = self._shape(parameters)
+        return shape.slope, shape.slope * shape.mean, self.width + self._of_column
+
     def scales(self, parameters: Matrix) -> Matrix:
         """By what derivatives are multiplied, (K, ``width``): 1, or less where a parameter is known sharply.
 

@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from colonnade.errors import StudyError
 from colonnade.protocols.mixture.cells import Cells
 from colonnade.protocols.mixture.components import LIMIT
 from colonnade.protocols.mixture.expectation import Expectation
 from colonnade.protocols.mixture.fitted import FittedMixture
 from colonnade.protocols.mixture.inference import Posterior, Variational
+from colonnade.protocols.mixture.learner import Linear
 from colonnade.protocols.mixture.model import Matrix, MixtureModel
 
 
 class _Learner:
     """What both have in common; ``owners`` are the names of the owners of ``model.owns``."""
-
-    vectors_are: str
 
     def __init__(self, owners: Sequence[str], model: MixtureModel) -> None:
         self.owners, self.model = tuple(owners), model
@@ -64,12 +64,16 @@ class _Learner:
 
 
 class VariationalLearner(_Learner):
-    """Variational inference: derivatives of the log densities are summed."""
+    """Variational inference: derivatives of the log densities are summed.
 
-    vectors_are = "derivatives"
+    Where they are linear in statistics of the rows, an owner may be asked for the statistics instead (``linear``).
+    """
 
-    def __init__(self, owners: Sequence[str], variational: Variational) -> None:
+    def __init__(self, owners: Sequence[str], variational: Variational, *, linear: bool = False) -> None:
         super().__init__(owners, variational.model)
+        if linear and not all(own.linear for own in variational.model.owns):
+            raise StudyError("derivatives of Gaussian columns are not linear in statistics; sum derivatives instead")
+        self._linear = linear
         self.variational = variational
         self._drawn = variational.draw()
         self._told: Posterior | None = None
@@ -85,9 +89,16 @@ class VariationalLearner(_Learner):
         return self._told or self.variational.posterior
 
     def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
-        """Derivatives of the owner's log densities, (n, K, q)."""
+        """Derivatives of the owner's log densities, (n, K, q), or the statistics in which they are linear."""
         place = self.owners.index(owner)
+        if self._linear:
+            return self.model.owns[place].linear_statistics(self._cells(place, rows))
         return self.model.owns[place].derivatives(self._cells(place, rows), self._drawn[:, self.model.parts[place]])
+
+    def linear(self, owner: str) -> Linear:
+        """How the derivatives of one owner's log densities follow from its statistics, at this round's parameters."""
+        place = self.owners.index(owner)
+        return Linear(*self.model.owns[place].linear_slopes(self._drawn[:, self.model.parts[place]]))
 
     def step(self, sums: Matrix) -> None:
         """The next parameters, from the noisy sums of one round, (K, 1 + q of all owners)."""
@@ -109,8 +120,6 @@ class VariationalLearner(_Learner):
 class ExpectationLearner(_Learner):
     """Expectation maximisation: statistics of the rows are summed, which do not depend on the parameters."""
 
-    vectors_are = "statistics"
-
     def __init__(self, owners: Sequence[str], expectation: Expectation) -> None:
         super().__init__(owners, expectation.model)
         self.expectation = expectation
@@ -128,6 +137,10 @@ class ExpectationLearner(_Learner):
     def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
         """Statistics of the owner's rows, (n, q)."""
         return self.expectation.statistics[self.owners.index(owner)].read(rows)
+
+    def linear(self, owner: str) -> Linear:
+        """Statistics are summed as they are, so nobody asks for this."""
+        raise StudyError("expectation maximisation has no derivatives; sum statistics instead")
 
     def step(self, sums: Matrix) -> None:
         """The next parameters, from the noisy sums of one round, (K, 1 + q of all owners)."""
