@@ -73,7 +73,7 @@ class Mixture(InRounds):
     vectors: Vectors = "statistics"
     law: NormalLaw = USUAL
     floor: float = 16.0
-    fraction: int = 24
+    fraction: int = 26
     bits: int = 20
     vector_bits: int = 14
     rows_at_most: int = 2**24
