@@ -18,6 +18,7 @@ import typer
 from colonnade.cli.output import complain, say
 from research.datasets import FETCHED, fetch_dataset
 from research.reproduce.command import reproduce
+from research.synthesis import command as synthesis
 
 app = typer.Typer(
     name="python -m research",
@@ -28,6 +29,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(reproduce)
+for _part in (synthesis.synthesise, synthesis.real, synthesis.coded, synthesis.peers):
+    app.command()(_part)
 
 
 @app.command()

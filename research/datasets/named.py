@@ -65,6 +65,7 @@ def load_dataset(
     split: Split = "all",
     rows: int | None = None,
     clip: float | None = None,
+    layout: Layout | None = None,
 ) -> Dataset:
     """A named data set, split by columns between parties.
 
@@ -72,11 +73,11 @@ def load_dataset(
     data set's own organisations by that many, each with a run of whole columns and the label with the first.
     ``split`` picks the publisher's training or test rows; where there are none, every fifth row is a test
     row. ``rows`` keeps a fixed sample of that size; a population is made with that many. ``clip`` is put
-    into every party's schema.
+    into every party's schema. ``layout`` says who holds which columns, instead of the data set's own.
     """
     entry = _entry(name)
     path = sources.located(entry.file, name, folder) if entry.file else Path()
-    layout = entry.layout()
+    layout = layout or entry.layout()
     if name == "population" and rows is not None:
         (table, tests), rows = _made_up(path, rows), None
     else:

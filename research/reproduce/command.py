@@ -25,6 +25,7 @@ class Paper(StrEnum):
     SQM = "sqm"
     FUNCTIONAL = "functional"
     HDP = "hdp"
+    SYNTHESIS = "synthesis"
 
 
 _Make = Callable[[Options], Iterator[Row]]
@@ -32,8 +33,9 @@ _TITLES = {
     Paper.SQM: "The Skellam quantisation mechanism, again",
     Paper.FUNCTIONAL: "The functional mechanism, again",
     Paper.HDP: "Learning over noised messages (HDP-VFL), again",
+    Paper.SYNTHESIS: "Synthetic tables, beside peers that need all data in one place",
 }
-_RUNS = {Paper.SQM: 20, Paper.FUNCTIONAL: 20, Paper.HDP: 10}
+_RUNS = {Paper.SQM: 20, Paper.FUNCTIONAL: 20, Paper.HDP: 10, Paper.SYNTHESIS: 5}
 _QUICK_RUNS = 2
 
 
@@ -48,7 +50,8 @@ class _Reproduction(NamedTuple):
 def reproduce(
     paper: Annotated[Paper, typer.Argument(help="Whose tables and figures.")],
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, max=1000, help="Runs of each point.  [default: 20; hdp: 10]")
+        int | None,
+        typer.Option("--runs", min=1, max=1000, help="Runs of each point.  [default: 20; hdp: 10; synthesis: 5]"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two runs on a little of the data: does it work?")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's size also where it takes long.")] = False,
@@ -101,6 +104,10 @@ def _paper(paper: Paper) -> _Reproduction:
         from research.reproduce import functional
 
         return _Reproduction(functional.NOTES, functional.functional)
+    if paper is Paper.SYNTHESIS:
+        from research.reproduce import synthesis
+
+        return _Reproduction(synthesis.NOTES, synthesis.synthesis, synthesis.verdicts)
     from research.reproduce import hdp, required
 
     return _Reproduction(hdp.NOTES, hdp.hdp, lambda rows: [one.cells for one in required.verdicts(rows)])

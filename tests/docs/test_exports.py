@@ -30,6 +30,7 @@ EXPORTED = [
     "__version__",
     "category",
     "cross_validate",
+    "evaluate_synthetic",
     "flag",
     "joint_scores",
     "number",

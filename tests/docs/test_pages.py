@@ -146,7 +146,14 @@ def test_the_defaults_in_study_files_are_the_real_ones() -> None:
 
 def test_every_key_of_a_schema_is_documented() -> None:
     text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8").partition("## The schema")[2]
-    keys = {"type", toml.DRAFTED, "description", "clip", *(key for known in toml._KEYS.values() for key in known)}
+    keys = {
+        "type",
+        toml.DRAFTED,
+        "description",
+        "clip",
+        "impossible",
+        *(key for known in toml._KEYS.values() for key in known),
+    }
     for key in keys:
         assert f"`{key}`" in text, key
 

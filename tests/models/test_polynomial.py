@@ -4,6 +4,7 @@ import json
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from colonnade import Observer, Schema, category, flag, number
@@ -12,6 +13,7 @@ from colonnade.models import Roster
 from colonnade.models.base import Estimator
 from colonnade.models.polynomial import PolynomialSum, polynomial_sum
 from colonnade.privacy import epsilon, views
+from colonnade.tables import read_table
 from colonnade.tables.people import population as made_up
 
 pd = pytest.importorskip("pandas")
@@ -193,3 +195,16 @@ def test_no_group_within_the_threshold_learns_more_than_the_budget_of_coalitions
     within = [group for group in groups if roster.trust.broken(group) is None and group.rank == 3]
     learned = {views(task.events, group, roster.trust) for group in within}
     assert max(epsilon(seen, 1e-5).epsilon for seen in learned) <= 1.0
+
+
+def test_missing_numbers_are_counted_by_their_marks(stream):
+    schemas = {"bank": Schema({"age": number(0, 100, missing="none")}), "shop": Schema({"vip": flag()})}
+    cells = {"bank": {"age": [20.0, None, 70.0, None, None, 30.0] * 50}, "shop": {"vip": [1, 1, 0, 0, 1, 0] * 50}}
+    tables = {name: read_table(pa.table(cells[name]), schemas[name], id=None) for name in schemas}
+    asked = ["bank.age=missing", "bank.age=missing * shop.vip", "bank.age", "bank.age * bank.age=missing"]
+    model = PolynomialSum(asked, epsilon=1000.0, rows_at_most=1000)
+    bank, _ = model.plan(Roster.of(schemas)).holdings
+    assert (bank.columns, bank.sources, bank.unsigned) == (("age", "age=missing"), 1, (False, True))
+    model.simulate(tables, Roster.of(schemas), stream)
+    assert np.all(model.deviations_ < 1)
+    assert np.all(np.abs(model.values_ - [150, 100, -30, 0]) < 6 * model.deviations_)

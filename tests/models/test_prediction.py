@@ -176,6 +176,23 @@ def test_the_bounds_are_the_tightest_there_are(binary):
     assert (grid["clinic"].low, grid["clinic"].high) == ((math.floor(100 * (Fraction(-1.25) - Fraction(0.3))),), (30,))
 
 
+@pytest.mark.parametrize(
+    ("scale", "weights", "ends"),
+    [
+        ("signed", [2.0, 5.0], (-2, 5)),
+        ("signed", [2.0, 1.0], (-2, 2)),
+        ("signed", [-2.0, -3.0], (-3, 2)),
+        ("unit", [2.0, -1.0], (-1, 2)),
+        ("unit", [-2.0, -3.0], (-3, 0)),
+    ],
+)
+def test_a_missing_number_adds_its_own_weight_and_no_other(scale, weights, ends):
+    schema = Schema({"bmi": number(10, 50, scale=scale, missing="none")})
+    model = Weights([weights], [0.0], {"clinic": schema}, ["clinic.bmi", "clinic.bmi=missing"])
+    part = part_of(model, "clinic", 1)
+    assert (part.low, part.high) == ((ends[0],), (ends[1],))
+
+
 def test_a_category_that_must_be_there_cannot_add_nothing():
     schema = Schema({"city": category(["Delft", "Utrecht"])})
     model = Weights([[2.0, 3.0]], [0.0], {"shop": schema}, ["shop.city=Delft", "shop.city=Utrecht"])

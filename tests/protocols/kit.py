@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +26,8 @@ from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.losses.labels import family_for
+from colonnade.protocols.marginals import programs as marginals
+from colonnade.protocols.marginals.task import Asked, Coded, Marginals
 from colonnade.protocols.mixture import programs as mixture
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
@@ -131,6 +134,32 @@ def grouped_rows(rng: np.random.Generator, rows: int) -> Array:
     """Rows of an owner of :func:`grouped_moments_task`."""
     hot = np.eye(2)[rng.integers(0, 2, rows)]
     return np.column_stack([rng.uniform(-1, 1, rows), rng.choice([-0.5, 0.5], rows), hot])
+
+
+def marginals_task(
+    sizes: Sequence[Sequence[int]] = ((3, 2), (4,), (2, 3)),
+    seats: Sequence[str] | None = None,
+    threshold: int = 1,
+    label: int | None = 1,
+    **changes: Any,
+) -> Marginals:
+    """Every block of up to two columns, and of two with the label; ``sizes`` are those of each owner's columns."""
+    trust = trust_of(len(sizes), seats, threshold)
+    coded = tuple(Coded(o, f"c{i}", n) for o, own in zip(trust.owners, sizes, strict=True) for i, n in enumerate(own))
+    places = range(len(coded))
+    blocks = [columns for count in range(3) for columns in combinations(places, count)]
+    if label is not None:
+        blocks += [tuple(sorted((*pair, label))) for pair in combinations([p for p in places if p != label], 2)]
+    asked = tuple(Asked(columns, 1 + index % 5) for index, columns in enumerate(blocks))
+    task = Marginals(coded, asked, trust, rows_at_most=1000, noise=3 * len(sizes), label=label)
+    return replace(task, **changes)
+
+
+def codes_of(task: Marginals, rows: int, seed: int = 5) -> dict[str, Array]:
+    """Random codes of every owner's columns."""
+    rng = np.random.default_rng(seed)
+    sizes = {owner: [task.sizes[place] for place in task.held_by(owner)] for owner in task.owners}
+    return {owner: rng.integers(0, own, (rows, len(own))) for owner, own in sizes.items()}
 
 
 def directions_task(
@@ -251,6 +280,7 @@ def nearest(patch: pytest.MonkeyPatch) -> None:
 def no_noise(patch: pytest.MonkeyPatch) -> None:
     """Leave the noise of every protocol out."""
     patch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
+    patch.setattr(marginals, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
     patch.setattr(polynomial, "noise_share", lambda task, stream: np.zeros(len(task.polynomials), np.int64))
     for programs in (directions, gradients, mixture):
         patch.setattr(programs, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))

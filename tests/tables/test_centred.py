@@ -67,6 +67,16 @@ def test_the_bounds_are_those_of_the_middles() -> None:
     assert centred.groups == ((1, 1), (1, half), (4, Fraction(3, 2)), (1, half), (1, half))
 
 
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_the_mark_of_a_missing_number_costs_nothing_beside_a_signed_one(norm: Norm) -> None:
+    declared = {"a": number(0, 1, missing="none"), "b": number(0, 1, missing="none", scale="unit")}
+    centred = Centred(Schema(declared), None, norm)
+    assert centred.names == ("a", "a=missing", "b", "b=missing")
+    assert centred.middle.tolist() == ([0, 0, 0.5, 0.5] if norm == "l2" else [0, 0, 0, 0])
+    assert centred.groups == ((2, 1), (2, 1))
+    assert centred.clip == pytest.approx(math.sqrt(1.5 if norm == "l2" else 2), rel=1e-15)
+
+
 def test_for_the_l1_norm_categories_stay_as_they_are() -> None:
     schema = Schema(COLUMNS)
     centred = Centred(schema, "ill", "l1")
@@ -132,6 +142,7 @@ columns = st.one_of(
         st.integers(1, 9),
         scale=st.sampled_from(["signed", "unit"]),
         transform=st.sampled_from(["none", "log1p"]),
+        missing=st.sampled_from(["refuse", "none"]),
     ),
     st.integers(1, 7).map(lambda size: category([f"v{i}" for i in range(size)], missing="none")),
     st.just(flag()),
@@ -154,6 +165,8 @@ def test_no_row_exceeds_a_bound(declared: list[Any], clip: float | None, norm: N
     for name, column in schema.columns.items():
         if column.kind == "number":
             cells[name] = (column.high * rng.choice([0, 1, 0.5, rng.random()], 6)).tolist()
+            if column.missing == "none":
+                cells[name] = [None if rng.random() < 0.3 else cell for cell in cells[name]]
         elif column.kind == "category":
             cells[name] = [None if rng.random() < 0.3 else str(rng.choice(column.values)) for _ in range(6)]
         else:

@@ -43,6 +43,15 @@ def test_a_flag_is_true_only_above_one_half() -> None:
     assert decode(Schema({"a": flag()}), [[0.5], [0.51], [-7], [7]])["a"].to_pylist() == [False, True, False, True]
 
 
+def test_a_number_that_may_be_missing_and_a_whole_one() -> None:
+    schema = Schema({"a": number(0, 10, missing="none"), "b": number(0, 10, whole=True, missing="none")})
+    found = decode(schema, [[1, 0.4, 0.13, 0.5], [0, 0.6, -1, 0.51], [0, 0, -0.07, 0]])
+    assert found.to_pydict() == {"a": [10, None, 5], "b": [6, None, 5]}
+    assert found.schema.types == [pa.float64(), pa.int64()]
+    drawn = decode(schema, np.tile([0, 0.25, 0, 0.75], (20_000, 1)), stream=seeded())
+    assert [drawn[name].null_count / 20_000 for name in ("a", "b")] == pytest.approx([0.25, 0.75], abs=0.02)
+
+
 def test_one_array_for_each_column_gives_the_same_table() -> None:
     matrix = np.array([[-1, 0, 1, 1], [0.5, 1, 0, 0]])
     parts = {"smoker": matrix[:, 3], "city": matrix[:, 1:3], "age": matrix[:, :1]}
@@ -133,11 +142,12 @@ def columns(draw: st.DrawFn) -> tuple[Any, st.SearchStrategy[Any]]:
         transform = draw(st.sampled_from(["none", "log1p"]))
         low = draw(st.floats(0 if transform == "log1p" else -1e6, 1e6))
         high = low + draw(st.floats(1e-2, 1e6))
-        rule = draw(st.sampled_from(["refuse", "low", "high", "middle", low]))
+        if whole := draw(st.booleans()):
+            low, high = math.floor(low), math.ceil(high) + 1
+        rule = draw(st.sampled_from(["refuse", "low", "high", "none", low if whole else "middle"]))
         cells = st.floats(low - 10, high + 10)
-        column: Any = number(
-            low, high, scale=draw(st.sampled_from(["signed", "unit"])), transform=transform, missing=rule
-        )
+        scale = draw(st.sampled_from(["signed", "unit"]))
+        column: Any = number(low, high, scale=scale, transform=transform, missing=rule, whole=whole)
     elif kind == "category":
         values = draw(st.lists(words, min_size=1, max_size=5, unique=True))
         rule = draw(st.sampled_from(["refuse", "none", *values]))
@@ -153,7 +163,10 @@ def becomes(cell: Any, column: Any) -> Any:
     if not isinstance(column, Number):
         return cell if cell is not None or column.missing == "none" else column.missing
     if cell is not None:
-        return min(max(cell, column.low), column.high)
+        within = min(max(cell, column.low), column.high)
+        return round(within) if column.whole else within
+    if column.missing == "none":
+        return None
     start, end = column.ends
     middle = (start + end) / 2
     words = {
@@ -181,7 +194,10 @@ def test_decoding_undoes_encoding(
         expected = [becomes(cell, column) for cell in cells[name].to_pylist()]
         if isinstance(column, Number):
             slack = 1e-12 * (abs(column.low) + abs(column.high) + 1)
-            assert found[name].to_pylist() == pytest.approx(expected, rel=1e-9, abs=slack)
+            assert [cell is None for cell in found[name].to_pylist()] == [cell is None for cell in expected]
+            cells_left = [cell for cell in expected if cell is not None]
+            assert found[name].drop_null().to_pylist() == pytest.approx(cells_left, rel=1e-9, abs=slack)
+            assert found[name].type == (pa.int64() if column.whole else pa.float64())
         else:
             assert found[name].to_pylist() == expected
     again, report = encode_columns(found, schema)

@@ -22,10 +22,11 @@ def test_draft_is_refused_until_reviewed(tmp_path: Path) -> None:
     path.write_text(CSV)
     text = draft_schema(path)
     columns = tomllib.loads(text)["columns"]
-    assert columns["income"] == {"type": "number", "low": 12000, "high": 74000, "drafted": True}
+    assert columns["income"] == {"type": "number", "low": 12000, "high": 74000, "whole": True, "drafted": True}
     assert columns["city"] == {"type": "category", "values": ["A", "B"], "drafted": True}
     assert columns["smoker"] == {"type": "flag"}
     assert columns["ratio"]["type"] == "number"
+    assert "whole" not in columns["ratio"]
     assert "# Left out: person_id (every cell differs" in text
     assert "# Left out: empty (no cell is filled" in text
     assert "Some cells are missing" in text
@@ -55,3 +56,12 @@ def test_nothing_to_draft(tmp_path: Path) -> None:
         draft_schema(tmp_path / "t.csv")
     with pytest.raises(DataError, match="no such file"):
         draft_schema(tmp_path / "none.csv")
+
+
+def test_bounds_of_whole_numbers_are_whole() -> None:
+    text = draft_schema(pa.table({"few": [3, 3, 3], "more": [1.0, 7.0, 1.0], "huge": [1e13, 2e13, 1e13]}))
+    columns = tomllib.loads(text)["columns"]
+    assert columns["few"] == {"type": "number", "low": 3, "high": 4, "whole": True, "drafted": True}
+    assert columns["more"] == {"type": "number", "low": 1, "high": 7, "whole": True, "drafted": True}
+    assert "whole" not in columns["huge"]
+    assert Schema.from_toml(text.replace("drafted = true", "")).names == ("few", "more", "huge")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, category, decode_number, encode_columns, flag, number
 from colonnade.tables.encode import encode_column
 from colonnade.tables.parse import Place
@@ -51,6 +51,9 @@ MISSING = [
     (number(0, 10, missing=7.5), [0.5]),
     (number(0, 10, scale="unit", missing="middle"), [0.5]),
     (number(0, 99, transform="log1p", missing="middle"), [0.0]),
+    (number(0, 10, missing="none"), [0.0, 1.0]),
+    (number(5, 10, scale="unit", transform="log1p", missing="none"), [0.0, 1.0]),
+    (number(0, 8, whole=True, missing=6), [0.5]),
     (category(["x", "y"], missing="none"), [0.0, 0.0]),
     (category(["x", "y"], missing="y"), [0.0, 1.0]),
     (flag(missing=True), [1.0]),
@@ -65,6 +68,25 @@ def test_missing_cells(column: Any, becomes: list[float], cell: str | None) -> N
     assert matrix.tolist() == [becomes, becomes]
     assert report.missing == {"a": 2}
     assert not report.clipped
+
+
+def test_a_number_that_may_be_missing_has_a_column_for_that() -> None:
+    schema = Schema({"a": number(0, 10, missing="none"), "b": flag()})
+    assert schema.encoded_names == ("a", "a=missing", "b")
+    assert schema.max_norm == Schema({"a": flag(), "b": flag()}).max_norm
+    matrix, report = encode_columns(table(a=[0.0, None, 10.0], b=[True, False, True]), schema)
+    assert matrix.tolist() == [[-1, 0, 1], [0, 1, 0], [1, 0, 1]]
+    assert report.lines() == ["3 rows", "a: 1 cell missing, replaced"]
+    with pytest.raises(SchemaError, match="both be called 'a=missing'"):
+        Schema({"a": number(0, 1, missing="none"), "a=missing": flag()})
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_cells_of_whole_numbers_are_rounded(copies: int) -> None:
+    schema = Schema({f"a{copy}": number(0, 10, whole=True, scale="unit") for copy in range(copies)})
+    matrix, report = encode_columns(table(**{name: [0.4, 2.6, 9.7, 11.0] for name in schema.names}), schema)
+    assert matrix.tolist() == [[value] * copies for value in (0.0, 0.3, 1.0, 1.0)]
+    assert set(report.clipped.values()) == {1}
 
 
 def test_nan_is_missing_and_a_word_may_be_a_value() -> None:
@@ -188,14 +210,21 @@ def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) ->
         low = data.draw(st.integers(0 if transform == "log1p" else -50, 50))
         scale = data.draw(st.sampled_from(["signed", "unit"]))
         high, unit = low + data.draw(st.integers(1, 90)), data.draw(st.sampled_from([1, 2**57]))
-        columns[f"c{index}"] = number(low * unit, high * unit, scale=scale, transform=transform, missing="middle")
+        columns[f"c{index}"] = number(
+            low * unit,
+            high * unit,
+            scale=scale,
+            transform=transform,
+            missing=data.draw(st.sampled_from(["middle", "none"])),
+            whole=unit == 1 and data.draw(st.booleans()),
+        )
         cells[f"c{index}"] = _some_cells(data, rows)
     schema = Schema(columns)
     matrix, report = encode_columns(pa.table(cells), schema)
-    for index, (name, column) in enumerate(columns.items()):
-        alone = np.zeros((rows, 1))
+    for name, column in columns.items():
+        alone = np.zeros((rows, len(column.parts)))
         missing, clipped, misfits = encode_column(cells[name], column, Place("table", name, range(1, rows + 1)), alone)
-        np.testing.assert_array_equal(matrix[:, index], alone[:, 0])
+        np.testing.assert_array_equal(matrix[:, schema.places[name]], alone)
         assert (report.missing.get(name, 0), report.clipped.get(name, 0), 0) == (missing, clipped, misfits)
 
 

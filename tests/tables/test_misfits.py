@@ -25,6 +25,8 @@ MAPPED = [
     (number(0, 10, missing="low"), ["1", "x"], [-1.0]),
     (number(0, 10, missing=10), ["1", "x"], [1.0]),
     (number(1, 9, transform="log1p"), ["1", "x"], [0.0]),
+    (number(0, 10, missing="none"), ["1", "x"], [0.0, 1.0]),
+    (number(0, 10, whole=True), ["1", "x"], [0.0]),
     (category(["a", "b"]), ["a", "c"], [0.0, 0.0]),
     (category(["a", "b"]), ["a", "a "], [0.0, 0.0]),
     (category(["a", "b"]), ["a", None], [0.0, 0.0]),

@@ -44,11 +44,13 @@ def test_toml_round_trip(tmp_path: Path) -> None:
 names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=8)
 columns = st.one_of(
     st.builds(
-        lambda low, span, scale: number(low, low + span, scale=scale),
+        lambda low, span, scale, missing: number(low, low + span, scale=scale, missing=missing),
         st.floats(-1e9, 1e9),
         st.floats(1e-3, 1e9),
         st.sampled_from(["signed", "unit"]),
+        st.sampled_from(["refuse", "none"]),
     ),
+    st.builds(lambda low, span: number(low, low + span, whole=True), st.integers(-99, 99), st.integers(1, 10**9)),
     st.builds(
         category,
         st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=4, unique=True),
@@ -65,6 +67,15 @@ def test_any_schema_survives_its_file(chosen: dict[str, Column], clip: float | N
     assert Schema.from_toml(schema.to_toml()).digest == schema.digest
 
 
+def test_digests_of_earlier_schemas_stay() -> None:
+    assert PEOPLE.digest == "4cee592bc1dd4ca768bc441bac13aeacbf9179cb01d17eca1c9bf66a7184e457"
+    plain = Schema({"a": number(0, 1), "b": flag()})
+    assert plain.digest == "71816da9c13b1e275844d24ba38311f43e569d8014734b9561db1b82516d08d3"
+    assert plain.digest == Schema({"a": number(0, 1, whole=False), "b": flag()}, impossible=[]).digest
+    assert "whole" not in PEOPLE.to_toml()
+    assert "impossible" not in PEOPLE.to_toml()
+
+
 def test_digest_sees_meaning_only() -> None:
     plain = Schema({"a": number(0, 1), "b": flag()})
     assert plain.digest == Schema({"a": number(0.0, 1.0), "b": flag()}, description="words").digest
@@ -75,9 +86,13 @@ def test_digest_sees_meaning_only() -> None:
         Schema({"a": number(0, 2), "b": flag()}),
         Schema({"a": number(0, 1, unit="m"), "b": flag()}),
         Schema({"a": number(0, 1, missing="low"), "b": flag()}),
+        Schema({"a": number(0, 1, missing="none"), "b": flag()}),
+        Schema({"a": number(0, 1, whole=True), "b": flag()}),
+        Schema({"a": number(0, 1), "b": flag()}, impossible=["a < 1 and b = true"]),
+        Schema({"a": number(0, 1), "b": flag()}, impossible=["a < 1 and b = false"]),
         plain.with_clip(0.5),
     ]
-    assert len({plain.digest, *(other.digest for other in others)}) == 6
+    assert len({plain.digest, *(other.digest for other in others)}) == 10
 
 
 @pytest.mark.parametrize("count", range(1, 60))
@@ -120,6 +135,12 @@ BAD = {
     'type = "number"\nlow = 0\nhigh = 3\nscale = "log"': "scale",
     'type = "number"\nlow = -5\nhigh = 3\ntransform = "log1p"': "low >= 0",
     'type = "number"\nlow = 0\nhihg = 3': "did you mean 'high'",
+    'type = "number"\nlow = 0\nhigh = 3\nwhole = 1': "whole must be true or false",
+    'type = "number"\nlow = 0.5\nhigh = 3\nwhole = true': "low (0.5) must be a whole number where whole = true",
+    'type = "number"\nlow = 0\nhigh = 3.5\nwhole = true': "high (3.5) must be a whole number",
+    'type = "number"\nlow = 0\nhigh = 3\nwhole = true\nmissing = 1.5': "missing (1.5) must be a whole number",
+    'type = "number"\nlow = 0\nhigh = 2e12\nwhole = true': "bounds of at most 10^12",
+    'type = "category"\nvalues = ["a"]\nwhole = true': "unknown key 'whole'",
     'type = "category"\nvalues = []': "values is empty",
     'type = "category"\nvalues = ["a", "a"]': "'a' twice",
     'type = "category"\nvalues = ["a", ""]': "empty text",
@@ -159,6 +180,9 @@ WRONG_FILES = {
     "[table]\nclip = 0\n[columns.a]\ntype='flag'": "positive finite",
     "table = 3\n[columns.a]\ntype='flag'": "TOML section",
     "[columns]\na = 3": "TOML section",
+    "[table]\nimpossible = 'a = true'\n[columns.a]\ntype='flag'": "impossible must be a list of texts",
+    "[table]\nimpossible = [3]\n[columns.a]\ntype='flag'": "a rule is a text of at most 2000 characters, not 3",
+    "[table]\nimpossible = ['b = true']\n[columns.a]\ntype='flag'": "'b = true': there is no column 'b'",
     "[table]\ndescription = 3\n[columns.a]\ntype='flag'": "description",
     "[columns.'a=b']\ntype='flag'\n[columns.a]\ntype='category'\nvalues=['b']": "both be called 'a=b'",
 }

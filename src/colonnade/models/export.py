@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from colonnade.tables.columns import NOWHERE, Number
+from colonnade.tables.schema import Schema
 
 FORMAT = "colonnade regression 1"
 SCORE = "score = intercept + sum of coefficient x encoded column"
@@ -22,6 +26,17 @@ HOW = {
         f"chance 1 / (1 + exp(-score)), otherwise the class of the largest score. {ENCODED}"
     ),
 }
+
+
+def rarer_rules(schemas: Iterable[Schema]) -> str:
+    """What else there is to say of how these schemas encode columns, with a blank before it; mostly nothing."""
+    columns = [column for schema in schemas for column in schema.columns.values() if isinstance(column, Number)]
+    said = ""
+    if any(column.missing == NOWHERE for column in columns):
+        said += ' Where a number with missing = "none" is missing, it is 0 and its column NAME=missing is 1, else 0.'
+    if any(column.whole for column in columns):
+        said += " A whole number is rounded first."
+    return said
 
 
 @dataclass(frozen=True)

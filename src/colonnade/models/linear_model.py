@@ -190,7 +190,7 @@ class LinearModel(Saved[RunTask, Result]):
                 for party, schema in schemas.items()
             },
             "row_clips": {party: schema.clip for party, schema in schemas.items() if schema.clip < schema.max_norm},
-            "how_to_score": self.how_to_score,
+            "how_to_score": self.how_to_score + export.rarer_rules(schemas.values()),
             "protection": {party: finite(value) for party, value in self.protection_.items()},
             "privacy": self.privacy_.to_dict(),
         }

@@ -225,7 +225,7 @@ def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
         column
         for name in sources
         if isinstance(kind := chosen.columns[name], Number) and kind.scale == "signed"
-        for column in chosen.encoded_names[chosen.places[name]]
+        for column in chosen.encoded_names[chosen.places[name]][:1]  # the mark of a missing number is 0 or 1
     }
     return Holding(owner, columns, chosen.clip, len(sources), tuple(column not in signed for column in columns))
 

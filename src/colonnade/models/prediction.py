@@ -224,10 +224,10 @@ def _ends(column: Column, weights: Sequence[Fraction], shrinks: bool) -> _Ends:
     if isinstance(column, Category):
         reached = [*weights, *([Fraction(0)] if shrinks or column.missing == NOWHERE else [])]
         return min(reached), max(reached)
-    (weight,) = weights
-    if isinstance(column, Number) and column.scale == "signed":
-        return -abs(weight), abs(weight)
-    return min(weight, Fraction(0)), max(weight, Fraction(0))
+    weight, *marked = weights  # a number that may be missing has a second weight, for that case alone
+    signed = isinstance(column, Number) and column.scale == "signed"
+    reached = [weight, -weight if signed else Fraction(0), *marked]
+    return min(reached), max(reached)
 
 
 def digest(scorer: Scorer) -> str:

@@ -151,6 +151,19 @@ def _described(rows: Listed) -> tuple[int, Sequence[str]]:
     return len(ids), ids
 
 
+def check_places(table: Listed, *, hidden: bool) -> None:
+    """Refuse a table that was aligned with hidden members for a task without them, and the other way round."""
+    if hidden and table.places is None:
+        raise StudyError(
+            "the study hides whom all parties hold, and this table was not aligned so: align it with hidden = true"
+        )
+    if table.places is not None and not hidden:
+        raise StudyError(
+            "this table was aligned so that nobody knows whom all parties hold, and the study does not hide that: "
+            "plan the study with hidden = true"
+        )
+
+
 def block_sizes(rows: int, step: int) -> list[int]:
     """How many rows each block has, when ``step`` of them are dealt at a time."""
     return [min(step, rows - start) for start in range(0, rows, step)]

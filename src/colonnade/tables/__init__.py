@@ -8,6 +8,14 @@ from colonnade.lazy import exports
 from colonnade.tables.decode import decode as decode
 
 if TYPE_CHECKING:
+    from colonnade.tables.coding import (
+        CodedRows as CodedRows,
+        Coding as Coding,
+        ColumnCoding as ColumnCoding,
+        coding_of as coding_of,
+        decode_codes as decode_codes,
+        joint_names as joint_names,
+    )
     from colonnade.tables.columns import (
         Category as Category,
         Column as Column,
@@ -21,6 +29,12 @@ if TYPE_CHECKING:
     from colonnade.tables.decode import decode_number as decode_number
     from colonnade.tables.draft import draft_schema as draft_schema
     from colonnade.tables.encode import Report as Report, encode_columns as encode_columns
+    from colonnade.tables.impossible import Rule as Rule, violations as violations
+    from colonnade.tables.joint import (
+        dictionary as dictionary,
+        impossible_codes as impossible_codes,
+        joint_rules as joint_rules,
+    )
     from colonnade.tables.keys import (
         Key as Key,
         KeyColumn as KeyColumn,
@@ -37,11 +51,14 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
+        "coding": "CodedRows Coding ColumnCoding coding_of decode_codes joint_names",
         "columns": "Category Column Flag Number category flag number",
         "dataset": "Dataset",
         "decode": "decode_number",
         "draft": "draft_schema",
         "encode": "Report encode_columns",
+        "impossible": "Rule violations",
+        "joint": "dictionary impossible_codes joint_rules",
         "keys": "Key KeyColumn KeyPlan Keys key_columns",
         "people": "population",
         "places": "Places Spread",

@@ -33,7 +33,8 @@ class Centred:
     """One party's columns minus their middles: first the features, then the label if the party holds it.
 
     With ``norm="l2"`` the middle of each value of a category of K values is 1/K, which makes its L2 norm small. With
-    ``norm="l1"`` a category stays as it is, because one-hot values have the smaller L1 norm. The row clip of the schema
+    ``norm="l1"`` a category stays as it is, because one-hot values have the smaller L1 norm; so does a number that may
+    be missing. The row clip of the schema
     bounds the centred features together; a label is never scaled.
     """
 
@@ -173,6 +174,8 @@ class CentredRows:
 def _middle(column: Column, norm: Norm) -> float:
     if isinstance(column, Category):
         return 1 / len(column.values) if norm == "l2" else 0.0
+    if isinstance(column, Number) and column.missing == NOWHERE and norm == "l1":
+        return 0.0  # of a number and its mark one is zero, and stays so when both are rounded
     return 0.0 if isinstance(column, Number) and column.scale == "signed" else 0.5
 
 
@@ -180,7 +183,10 @@ def _longest(column: Column, norm: Norm) -> list[list[tuple[int, Fraction]]]:
     """The longest encodings of a column: for each, how many entries have which size, as an exact fraction."""
     middle = _middle(column, norm)
     if not isinstance(column, Category):
-        return [[(1, Fraction(1.0 - middle))]]
+        # Of a number and the mark of a missing one, one is as long as it can be and the other as far from its middle
+        # as 0 is: both cases have the same sizes.
+        marked = [(1, Fraction(middle))] if column.missing == NOWHERE else []
+        return [[(1, Fraction(1.0 - middle)), *marked]]
     size, off = len(column.values), Fraction(middle)
     chosen = [(1, Fraction(1.0 - middle)), (size - 1, off)]
     return [chosen, [(size, off)]] if column.missing == NOWHERE else [chosen]

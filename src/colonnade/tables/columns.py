@@ -17,9 +17,11 @@ Transform = Literal["none", "log1p"]
 Field: TypeAlias = str | float | bool | list[str]
 
 MAX_VALUES = 10_000
+MAX_WHOLE = 10**12  # so that whole numbers and their halves stay apart when they are encoded
 REFUSE = "refuse"
 NOWHERE = "none"
-_NUMBER_WORDS = (REFUSE, "middle", "low", "high")
+_NUMBER_WORDS = (REFUSE, "middle", "low", "high", NOWHERE)
+_MISSING_PART = "=missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,9 @@ class Number:
     scale: Scale = "signed"
     transform: Transform = "none"
     missing: str | float = REFUSE
+    whole: bool = False
 
     kind = "number"
-    parts = ("",)
-    """What is appended to the column's name for each encoded column."""
 
     def __post_init__(self) -> None:
         low, high = _real("low", self.low), _real("high", self.high)
@@ -52,6 +53,7 @@ class Number:
         if not 0 < end - start < math.inf:
             raise SchemaError("low and high are too close or too far apart for 64-bit numbers; change them")
         self._check_missing()
+        self._check_whole()
 
     def _check_missing(self) -> None:
         if isinstance(self.missing, str):
@@ -62,6 +64,23 @@ class Number:
         if not self.low <= stand_in <= self.high:
             raise SchemaError(f"missing ({stand_in:g}) must lie between low and high")
         object.__setattr__(self, "missing", stand_in)
+
+    def _check_whole(self) -> None:
+        if not isinstance(self.whole, bool):
+            raise SchemaError(f"whole must be true or false, not {self.whole!r}")
+        if not self.whole:
+            return
+        for what in ("low", "high", "missing"):
+            value = getattr(self, what)
+            if isinstance(value, float) and not value.is_integer():
+                raise SchemaError(f"{what} ({value:g}) must be a whole number where whole = true; round it")
+        if max(abs(self.low), abs(self.high)) > MAX_WHOLE:
+            raise SchemaError("whole = true needs bounds of at most 10^12 in size; drop it or change the bounds")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is appended to the column's name for each encoded column: a missing cell may have one of its own."""
+        return ("", _MISSING_PART) if self.missing == NOWHERE else ("",)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -81,6 +100,8 @@ class Number:
             found["transform"] = self.transform
         if self.missing != REFUSE:
             found["missing"] = self.missing
+        if self.whole:
+            found["whole"] = True
         return found
 
 
@@ -155,14 +176,17 @@ def number(
     scale: Scale = "signed",
     transform: Transform = "none",
     missing: str | float = REFUSE,
+    whole: bool = False,
 ) -> Number:
     """A quantity between two public bounds, encoded to [-1, 1], or to [0, 1] with ``scale="unit"``.
 
     Values outside the bounds are clipped and counted. ``transform="log1p"`` takes log(1 + x) of values and
     bounds first, for counts and amounts that range over many orders of magnitude. ``missing`` is a number
-    between the bounds, ``"low"``, ``"high"``, ``"middle"`` (the middle of the encoded range) or ``"refuse"``.
+    between the bounds, ``"low"``, ``"high"``, ``"middle"`` (the middle of the encoded range), ``"none"`` (a state of
+    its own: the number is encoded as 0, and a second encoded column, ``NAME=missing``, as 1) or ``"refuse"``.
+    ``whole=True`` says that only whole numbers occur: cells are rounded, and made-up ones are whole.
     """
-    return Number(low, high, unit, scale, transform, missing)
+    return Number(low, high, unit, scale, transform, missing, whole)
 
 
 def category(values: Sequence[str | int], *, missing: str | int = REFUSE) -> Category:

@@ -24,13 +24,15 @@ def decode(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike], *, stre
     """An Arrow table of the schema's columns, from an encoded matrix or from one array for each column.
 
     A matrix has the columns of ``schema.encoded_names``; the array of a column has the same numbers for that column
-    alone. Numbers become float64 within their public bounds. A flag becomes true where its number is above 0.5. A
-    category becomes the value with the largest number, the first of these where several are equal; it is null where all
-    numbers are zero and the schema says ``missing = "none"``.
+    alone. Numbers become float64 within their public bounds, whole ones int64. A flag becomes true where its number is
+    above 0.5. A category becomes the value with the largest number, the first of these where several are equal; it is
+    null where all numbers are zero and the schema says ``missing = "none"``. A number with that rule is null where its
+    second encoded number is above 0.5.
 
     With a ``stream``, flags and categories are drawn instead. The number of a flag is then the chance of true. The
     numbers of a category are the weights of its values, and negative ones count as zero. Where the schema says
-    ``missing = "none"`` and the weights add up to less than 1, the rest is the chance of null.
+    ``missing = "none"`` and the weights add up to less than 1, the rest is the chance of null; of a number it is the
+    second encoded number.
 
     Three things cannot be undone: the clipping of a cell to its bounds, the stand-in for a missing cell, and the
     scaling down of a row that was longer than ``schema.clip``. ``schema.with_clip(None)`` encodes without the last.
@@ -82,16 +84,35 @@ def _decoded(part: Matrix, declared: Column, name: str, stream: Stream | None) -
     if isinstance(declared, Number):
         lowest = -1.0 if declared.scale == "signed" else 0.0
         values = decode_number(np.clip(part[:, 0], lowest, 1.0), declared)
-        return pa.array(np.clip(values, declared.low, declared.high, out=values))
+        missing = part[:, 1] > _threshold(part, stream) if declared.missing == NOWHERE else None
+        return number_cells(np.clip(values, declared.low, declared.high, out=values), declared, missing)
     if isinstance(declared, Category):
         nowhere = declared.missing == NOWHERE
-        codes = _largest(part, nowhere) if stream is None else _drawn(part, nowhere, name, stream)
-        codes = codes.astype(np.int32)
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes == part.shape[1]), pa.array(declared.values))
-    return pa.array(part[:, 0] > (0.5 if stream is None else _uniform(stream, len(part))))
+        codes = largest(part, nowhere) if stream is None else _drawn(part, nowhere, name, stream)
+        return category_cells(codes, declared)
+    return pa.array(part[:, 0] > _threshold(part, stream))
 
 
-def _largest(part: Matrix, nowhere: bool) -> NDArray[np.int64]:
+def number_cells(values: Matrix, declared: Number, missing: NDArray[np.bool_] | None = None) -> Any:
+    """An Arrow column of numbers within their bounds, rounded to int64 if they are whole; null where ``missing``."""
+    cells = np.rint(values).astype(np.int64) if declared.whole else values
+    return pa.array(cells, mask=missing)
+
+
+def category_cells(codes: NDArray[np.int64], declared: Category) -> Any:
+    """An Arrow column of the values at these positions; null where the position is the number of values."""
+    places = codes.astype(np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(places, mask=places == len(declared.values)), pa.array(declared.values)
+    )
+
+
+def _threshold(part: Matrix, stream: Stream | None) -> float | Matrix:
+    """What a chance must lie above to come true: one half, or a draw for each row."""
+    return 0.5 if stream is None else uniform(stream, len(part))
+
+
+def largest(part: Matrix, nowhere: bool) -> NDArray[np.int64]:
     """For each row the position of the largest number, and the number of values where the cell is missing."""
     codes: NDArray[np.int64] = part.argmax(axis=1)
     if nowhere:
@@ -109,11 +130,11 @@ def _drawn(part: Matrix, nowhere: bool, name: str, stream: Stream) -> NDArray[np
     if unusable.any():
         raise _place(part, name).fail(unusable, "the weights of the values must have a positive and finite sum")
     # Below the total even where the product is rounded up to it; so no value of weight zero is ever drawn.
-    mark = np.minimum(_uniform(stream, len(part)) * total, np.nextafter(total, 0.0))
+    mark = np.minimum(uniform(stream, len(part)) * total, np.nextafter(total, 0.0))
     return np.asarray((sums <= mark[:, None]).sum(axis=1), dtype=np.int64)
 
 
-def _uniform(stream: Stream, count: int) -> NDArray[np.float64]:
+def uniform(stream: Stream, count: int) -> NDArray[np.float64]:
     """Numbers from 0 on and below 1, in steps of 2**-53."""
     return (stream.uint64(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 

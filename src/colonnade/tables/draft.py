@@ -11,7 +11,7 @@ import numpy as np
 from colonnade.errors import DataError
 from colonnade.tables import files, parse, toml
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.columns import Field
+from colonnade.tables.columns import MAX_WHOLE, Field
 
 _MOST_VALUES = 50
 _HEAD = (
@@ -52,9 +52,11 @@ def _drafted(name: str, column: Any) -> str:
         return _left_out(name, "every cell differs, so it looks like an id")
     if _reads(parse.numbers, array, place):
         values, missing = parse.numbers(array, place)
-        low, high = _outwards(float(values[~missing].min()), float(values[~missing].max()))
-        fields: dict[str, Field] = {"type": "number", "low": low, "high": high, toml.DRAFTED: True}
-        return _section(name, fields, [_SAY], bool(missing.any()))
+        whole = bool((values == np.rint(values)).all()) and np.abs(values).max() <= MAX_WHOLE
+        low, high = _outwards(float(values[~missing].min()), float(values[~missing].max()), whole)
+        fields: dict[str, Field] = {"type": "number", "low": low, "high": high}
+        fields |= {"whole": True} if whole else {}
+        return _section(name, {**fields, toml.DRAFTED: True}, [_SAY], bool(missing.any()))
     if not (parse.is_text(known.type) and distinct <= _MOST_VALUES):
         return _left_out(name, "it looks like free text, a date or a long list")
     listed: list[str] = sorted(pc.unique(known).to_pylist())
@@ -93,10 +95,10 @@ def _reads(reader: Any, array: Any, place: parse.Place) -> bool:
     return True
 
 
-def _outwards(low: float, high: float) -> tuple[float, float]:
+def _outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
     """Bounds rounded outwards to two digits, so that no extreme value of the data is copied exactly."""
     span = max(abs(low), abs(high), 1e-300)
-    step = 10.0 ** (math.floor(math.log10(span)) - 1)
+    step = max(10.0 ** (math.floor(math.log10(span)) - 1), 1.0 if whole else 0.0)
     bottom, top = math.floor(low / step) * step, math.ceil(high / step) * step
     top = top if top > bottom else bottom + step
     return float(f"{bottom:.12g}"), float(f"{top:.12g}")

@@ -5,6 +5,9 @@ a flag is due, an infinite number, a missing cell where the schema says ``missin
 own eyes raises an error that names it. In a study a refusal would tell the others that such a cell exists, so there it
 can be mapped instead: to what the schema says under ``missing``, or else to the middle of a number's encoded range, to
 none of a category's values (to the only one, where it lists one), and to false.
+
+A number with ``missing = "none"`` has two encoded columns: the number, which is 0 where the cell is missing, and 1
+there or else 0. So it adds no more to the square of a row's norm than a number that is never missing.
 """
 
 from __future__ import annotations
@@ -169,18 +172,26 @@ def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> 
     gone, lost, odd = _gone(missing, declared, place)
     outside = ((values < declared.low) | (values > declared.high)) & ~gone
     np.clip(values, declared.low, declared.high, out=values)
+    if declared.whole:
+        np.rint(values, out=values)
     if isinstance(declared.missing, float):
         values[gone] = declared.missing
     elif declared.missing in ("low", "high"):
         values[gone] = declared.low if declared.missing == "low" else declared.high
-    if declared.transform == "log1p":
-        np.log1p(values, out=values)
-    start, end = declared.ends
-    share = np.clip((values - start) / (end - start), 0.0, 1.0)
+    out[:, 0] = encode_number(values, declared)
     if declared.missing in ("middle", REFUSE):
-        share[gone] = 0.5
-    out[:, 0] = 2 * share - 1 if declared.scale == "signed" else share
+        out[gone, 0] = 0.0 if declared.scale == "signed" else 0.5
+    if declared.missing == NOWHERE:
+        out[gone] = (0.0, 1.0)
     return lost, int(outside.sum()), odd
+
+
+def encode_number(values: Matrix, declared: Number) -> Matrix:
+    """Values within the bounds of a number column as they are encoded; those beyond get the nearest bound's."""
+    start, end = declared.ends
+    bent = np.log1p(values) if declared.transform == "log1p" else values
+    share = np.clip((bent - start) / (end - start), 0.0, 1.0)
+    return 2 * share - 1 if declared.scale == "signed" else share
 
 
 def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matrix) -> dict[str, int]:
@@ -210,6 +221,9 @@ def _encode_numbers(values: Matrix, declared: Sequence[Number]) -> NDArray[np.in
     low, high = (np.array([getattr(column, end) for column in declared])[:, None] for end in ("low", "high"))
     outside: NDArray[np.int64] = ((values < low) | (values > high)).sum(axis=1)
     np.clip(values, low, high, out=values)
+    whole = [column.whole for column in declared]
+    if any(whole):
+        values[whole] = np.rint(values[whole])
     bent = [column.transform == "log1p" for column in declared]
     if any(bent):
         values[bent] = np.log1p(values[bent])

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
 from colonnade.tables import toml
 from colonnade.tables.columns import Category, Column, Flag, Number
+from colonnade.tables.impossible import read_rules
 from colonnade.tables.wording import suggestion
 
 MAX_COLUMNS = 100_000
@@ -24,10 +26,18 @@ class Schema:
     """What each column of one party's table may hold, in the order in which the columns are encoded.
 
     ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. If it is not given, it is the
-    largest norm that the columns allow. A schema is a value: it never changes after it is made.
+    largest norm that the columns allow. ``impossible`` are rules about the columns that no made-up row may meet
+    (:mod:`~colonnade.tables.impossible`). A schema is a value: it never changes after it is made.
     """
 
-    def __init__(self, columns: Mapping[str, Column], *, clip: float | None = None, description: str = "") -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        *,
+        clip: float | None = None,
+        description: str = "",
+        impossible: Sequence[str] = (),
+    ) -> None:
         self._columns = dict(columns)
         self._given_clip = None if clip is None else _checked_clip(clip)
         self.description = description
@@ -43,6 +53,7 @@ class Schema:
         if len(set(self.encoded_names)) < len(self.encoded_names):
             twice = sorted(name for name in set(self.encoded_names) if self.encoded_names.count(name) > 1)
             raise SchemaError(f"two encoded columns would both be called {twice[0]!r}; rename one column")
+        self.impossible = read_rules(impossible, self._columns)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -53,8 +64,9 @@ class Schema:
     def from_toml(cls, text: str, *, name: str = "schema") -> Schema:
         """A schema from TOML text; ``name`` stands for the file in errors."""
         try:
-            columns, clip, description = toml.parse(text, name)
-            return cls(columns, clip=clip, description=description)
+            found = toml.parse(text, name)
+            impossible: Any = found.impossible  # checked by the constructor
+            return cls(found.columns, clip=found.clip, description=found.description, impossible=impossible)
         except SchemaError as error:
             said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
             raise SchemaError(reading.short(said)) from None
@@ -70,7 +82,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as TOML; reading it back gives an equal schema."""
-        return toml.text(self._columns, self._given_clip, self.description)
+        return toml.text(self._columns, self._given_clip, self.description, list(map(str, self.impossible)))
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -119,17 +131,20 @@ class Schema:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that decides the meaning of the encoded matrix (not the description)."""
+        """SHA-256 of everything that decides the meaning of the encoded matrix, and of the rules about the columns."""
         columns = [[name, column.fields() | {"missing": column.missing}] for name, column in self._columns.items()]
-        canonical = json.dumps(["colonnade schema 1", self.clip, columns], sort_keys=True, separators=(",", ":"))
+        rules = [list(map(str, self.impossible))] if self.impossible else []
+        content = ["colonnade schema 1", self.clip, columns, *rules]
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def select(self, columns: Iterable[str]) -> Schema:
-        """The schema of some of the columns, in the order of this schema and with its clip."""
+        """The schema of some of the columns, in the order of this schema, with its clip and the rules about them."""
         wanted = {columns} if isinstance(columns, str) else set(columns)
         self.require(wanted)
         kept = {name: column for name, column in self._columns.items() if name in wanted}
-        return Schema(kept, clip=self._given_clip, description=self.description)
+        rules = [str(rule) for rule in self.impossible if rule.names <= set(kept)]
+        return Schema(kept, clip=self._given_clip, description=self.description, impossible=rules)
 
     def without(self, columns: Iterable[str]) -> Schema:
         """The schema of all columns except these."""
@@ -139,7 +154,8 @@ class Schema:
 
     def with_clip(self, clip: float | None) -> Schema:
         """The same columns under another row clip."""
-        return Schema(self._columns, clip=clip, description=self.description)
+        rules = list(map(str, self.impossible))
+        return Schema(self._columns, clip=clip, description=self.description, impossible=rules)
 
     def require(self, columns: Iterable[str]) -> None:
         """Raise unless the schema declares all of these columns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,21 @@ from colonnade.errors import SchemaError
 from colonnade.tables.columns import Column, Field, category, flag, number
 from colonnade.tables.wording import listed, suggestion
 
-Parsed = tuple[dict[str, Column], float | None, str]
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a file says of a schema."""
+
+    columns: dict[str, Column]
+    clip: float | None
+    description: str
+    impossible: object
+
 
 DRAFTED = "drafted"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEYS = {
-    "number": ("low", "high", "unit", "scale", "transform", "missing"),
+    "number": ("low", "high", "unit", "scale", "transform", "whole", "missing"),
     "category": ("values", "missing"),
     "flag": ("missing",),
 }
@@ -38,14 +48,14 @@ def read(path: Path) -> str:
 
 
 def parse(content: str, file: str) -> Parsed:
-    """Columns, clip and description from TOML text; ``file`` is named in errors."""
+    """What TOML text says of a schema; ``file`` is named in errors."""
     try:
         document = reading.toml_of(content)
     except reading.Malformed as error:
         raise SchemaError(f"{file}: this is not valid TOML: {error}") from None
     _check_keys(document, ("table", "columns"), file)
     table = _section(document.get("table", {}), f"{file}: [table]")
-    _check_keys(table, ("description", "clip"), f"{file}: [table]")
+    _check_keys(table, ("description", "clip", "impossible"), f"{file}: [table]")
     description = table.get("description", "")
     if not isinstance(description, str):
         raise SchemaError(f"{file}: [table]: description must be a text")
@@ -53,20 +63,23 @@ def parse(content: str, file: str) -> Parsed:
     if not columns:
         raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age]")
     _refuse_drafts(columns, file)
-    return (
+    return Parsed(
         {name: _column(entry, f"{file}: column {name!r}") for name, entry in columns.items()},
         _clip(table.get("clip"), file),
         description,
+        table.get("impossible", []),
     )
 
 
-def text(columns: Mapping[str, Column], clip: float | None, description: str) -> str:
+def text(columns: Mapping[str, Column], clip: float | None, description: str, impossible: list[str]) -> str:
     """TOML for a schema."""
     head: dict[str, Field] = {}
     if description:
         head["description"] = description
     if clip is not None:
         head["clip"] = clip
+    if impossible:
+        head["impossible"] = impossible
     sections = [section("table", head)] if head else []
     sections += [section(f"columns.{key(name)}", column.fields()) for name, column in columns.items()]
     return "\n".join(sections)

@@ -209,6 +209,7 @@ def test_a_party_may_hold_the_label_alone(aligned):
         ({"label": 3}, 'label must be a text written "party.column", not int'),
         ({"label": "left.f"}, r'is a flag, not a number; use LogisticRegression \(kind = "logistic" in a study file'),
         ({"label": "right.g"}, "is a category, not a number"),
+        ({"label": "left.h"}, 'needs a number for everybody: it cannot have missing = "none"'),
         ({"method": "sqm"}, "one-shot, functional, not 'sqm'"),
         ({"noise": "discrete-laplace"}, 'method="functional"'),
         ({"noise": "white"}, "noise must be one of"),
@@ -224,7 +225,7 @@ def test_a_party_may_hold_the_label_alone(aligned):
 )
 def test_bad_parameters_are_named(changes, message):
     _, schemas = made_up(10)
-    columns = {**schemas["left"].columns, "f": flag()}
+    columns = {**schemas["left"].columns, "f": flag(), "h": number(0, 1, missing="none")}
     roster = Roster.of(
         {"left": Schema(columns), "right": Schema({**schemas["right"].columns, "g": category(["u", "v"])})}
     )
@@ -316,3 +317,19 @@ def test_several_parties_of_made_up_people(stream):
     fitted = LinearRegression(epsilon=1.0, label="clinic.systolic").simulate(tables, roster, stream)
     fresh = population(2000)
     assert fitted.score(fresh.tables()) > 0.3
+
+
+def test_a_missing_number_has_a_weight_of_its_own(stream):
+    frames, schemas = made_up(4000)
+    gone = np.random.default_rng(1).random(4000) < 0.3
+    frames["left"]["y"] = np.where(gone, frames["left"]["y"] - 3 * frames["left"]["a"] + 7, frames["left"]["y"])
+    frames["left"].loc[gone, "a"] = np.nan
+    columns = {**schemas["left"].columns, "a": number(-1, 1, missing="none")}
+    schemas["left"] = Schema(columns)
+    tables = {name: read_table(frames[name], schemas[name], id="id").sorted_by_id() for name in frames}
+    model = LinearRegression(epsilon=200.0, label="left.y", rows_at_most=10_000)
+    model = model.simulate(tables, Roster.of(schemas), stream)
+    assert model.feature_names_in_ == ["left.a", "left.a=missing", "left.b", "right.c", "right.d"]
+    np.testing.assert_allclose(model.coef_, [[3.0, 7.0, -2.0, 5.0, 0.0]], atol=0.3)
+    assert model.score(tables) > 0.9
+    assert model.to_json()["how_to_score"].endswith("its column NAME=missing is 1, else 0.")

@@ -269,6 +269,7 @@ def test_guesses_are_within_what_is_proven(name):
         ("logistic", number(0, 1), {}, "flag or a category"),
         ("svm", category(["a", "b", "c"]), {}, "lists 3"),
         ("logistic", category(["a", "b"], missing="none"), {}, "every row"),
+        ("linear", number(0, 1, missing="none"), {}, "a number for every row"),
         ("linear", flag(), {}, "number, not a flag"),
         ("poisson", number(-1, 5), {}, "at least 0"),
         ("poisson", number(0, 5.5), {}, "whole bounds"),

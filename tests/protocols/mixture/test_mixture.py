@@ -207,7 +207,7 @@ WRONG = [
     ({"bits": 27}, "fractional bits"),
     ({"vectors": "linear", "vector_bits": 20}, "linear derivatives need"),
     ({"floor": 0.0}, "positive numbers"),
-    ({"fraction": 16, "bits": 8, "components": 4000}, "more fractional bits"),
+    ({"fraction": 16, "bits": 8, "components": 5000}, "more fractional bits"),
     ({"parts": ()}, "two owners"),
 ]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colonnade.errors import SchemaError, StudyError
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.rows import Rows
-from colonnade.tables import Category, Column, Schema, Table
+from colonnade.tables import Category, Column, Number, Schema, Table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.columns import NOWHERE
 from colonnade.tables.places import Places
@@ -72,6 +72,8 @@ class Design:
         declared = schemas[owner].columns[column]
         if isinstance(declared, Category) and (len(declared.values) < 2 or declared.missing == NOWHERE):
             raise StudyError(f"label {label!r} needs at least two values and one of them for everybody")
+        if isinstance(declared, Number) and declared.missing == NOWHERE:
+            raise StudyError(f'label {label!r} needs a number for everybody: it cannot have missing = "none"')
         return cls(schemas, owner, column, norm)
 
     @property

@@ -175,6 +175,8 @@ def _two_valued(family: str, column: Column) -> None:
 def _number(family: str, column: Column) -> Number:
     if not isinstance(column, Number):
         raise StudyError(f"the {family} family needs a label that is a number, not a {column.kind}")
+    if column.missing == NOWHERE:
+        raise StudyError(f'the {family} family needs a number for every row: its label cannot have missing = "none"')
     return column
 
 

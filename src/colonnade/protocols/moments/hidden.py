@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.mpc import Shares, beside
+from colonnade.mpc import Hand, Shares, beside
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Role
 
@@ -35,7 +35,7 @@ class HiddenSeat:
         with self.me.meter.phase("receive"):
             rows, bits = self._received(slots, mine)
         with self.me.meter.phase("match"):
-            flag = self._all_of(bits)
+            flag = held_by_all(self.hand, bits)
         with self.me.meter.phase("mask"):
             masked = self.hand.lower(self.hand.multiply(rows, flag))
         with self.me.meter.phase("multiply"):
@@ -49,14 +49,6 @@ class HiddenSeat:
         rows, bits = ([share.columns(part) for share in shares] for part in (slice(0, -1), slice(-1, None)))
         return beside(*rows), beside(*bits)
 
-    def _all_of(self, bits: Shares) -> Shares:
-        """The product of all columns: multiply one half of them by the other half until one column is left."""
-        while (count := bits.shape[1]) > 1:
-            half = count // 2
-            pairs = self.hand.multiply(bits.columns(slice(0, half)), bits.columns(slice(half, 2 * half)))
-            bits = beside(self.hand.lower(pairs), bits.columns(slice(2 * half, count)))
-        return bits
-
     def _constant(self, slots: int) -> Shares:
         """The public constant as a shared column: the polynomial that has this value everywhere."""
         residues = self.hand.system.constant(self.task.constant, 3)
@@ -69,3 +61,12 @@ class HiddenSeat:
         upper = Shares(self.sums.values[:, rows, columns], self.sums.degree)
         weighted = hand.multiply(upper, Shares(hand.system.split(task.weights), 0))
         return hand.add([weighted, *(self.me.dealt_by(owner, (task.entries,), mine) for owner in task.owners)])
+
+
+def held_by_all(hand: Hand, bits: Shares) -> Shares:
+    """The product of all columns: multiply one half of them by the other half until one column is left."""
+    while (count := bits.shape[1]) > 1:
+        half = count // 2
+        pairs = hand.multiply(bits.columns(slice(0, half)), bits.columns(slice(half, 2 * half)))
+        bits = beside(hand.lower(pairs), bits.columns(slice(2 * half, count)))
+    return bits

@@ -20,7 +20,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import StudyError
 from colonnade.mpc import Shares, beside
 from colonnade.protocols.moments.hidden import HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
@@ -28,7 +27,7 @@ from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
-from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
 from colonnade.randomness import Stream
 
 _FEW = 8
@@ -39,7 +38,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     stream = Stream.fresh()
     with me.meter.phase("noise"):
         noise = noise_share(task, stream)
-    _check_places(table, task)
+    check_places(table, hidden=task.hidden)
     rows = agree_on_rows(me, task, table, hidden=task.hidden)
     own = OwnBlock(task, me.name)
     seat = _seat(me, task)
@@ -136,19 +135,6 @@ def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
     if not me.hand.seated:
         return None
     return HiddenSeat(me, task) if task.hidden else Seat(me, task)
-
-
-def _check_places(table: Rows, task: Moments) -> None:
-    """Refuse a table that was aligned with hidden members for a task without them, and the other way round."""
-    if task.hidden and table.places is None:
-        raise StudyError(
-            "the study hides whom all parties hold, and this table was not aligned so: align it with hidden = true"
-        )
-    if table.places is not None and not task.hidden:
-        raise StudyError(
-            "this table was aligned so that nobody knows whom all parties hold, and the study does not hide that: "
-            "plan the study with hidden = true"
-        )
 
 
 def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:

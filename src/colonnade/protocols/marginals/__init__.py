@@ -1,0 +1,1 @@
+"""All marginals of coded columns, in one release."""

@@ -1,0 +1,125 @@
+"""Noisy marginals of coded columns that nobody holds together, all in one release.
+
+A column with n values is written as n times its one-hot vector minus one. A block is the sum over people of the tensor
+product of such coordinates, times a public weight: the part of a marginal that no smaller marginal tells. All numbers
+are integers from the start, so nothing is rounded.
+
+1. Every owner deals the coordinates of its columns to the committee, one block of rows after the other. The owner of
+   the label deals the products of the label with its other columns too.
+2. The seats multiply the label with columns of others, and lower the degree of these shares if too few seats could
+   open products of three. Then every block of columns of several owners is an inner product of two shared matrices.
+3. Blocks of one owner's columns never pass through a multiplication: their owner adds them up in the clear.
+4. Every owner deals its own blocks and its share of the noise, and the sum of everything is opened, once.
+
+If nobody knows which people all owners hold, the seats compute all products (``hidden``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.mpc.residues import Integers
+from colonnade.protocols.marginals.hidden import HiddenSeat
+from colonnade.protocols.marginals.integers import OwnColumns, noise_share
+from colonnade.protocols.marginals.published import NoisyMarginals
+from colonnade.protocols.marginals.seat import Seat
+from colonnade.protocols.marginals.task import Marginals
+from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rounds import Rounds
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
+from colonnade.randomness import Stream
+
+
+def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
+    """An owner's program; the rows of the table are the codes of its columns."""
+    with me.meter.phase("noise"):
+        noise = noise_share(task, Stream.fresh())
+    check_places(table, hidden=task.hidden)
+    rows = agree_on_rows(me, task, table, hidden=task.hidden)
+    own = OwnColumns(task, me.name)
+    seat = _seat(me, task)
+    blocks = own.blocks(table)
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
+        with me.meter.phase("encode"):
+            whole = next(blocks)
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(own.dealt(whole)) if own.deals else None
+        with me.meter.phase("own blocks"):
+            own.add(whole)
+        if seat:
+            seat.multiply(size, mine)
+    return _open(me, task, seat, lambda part: own.cells(part) + noise[task.opened_by(part)])
+
+
+def coordinator(me: Coordinator, task: Marginals) -> NoisyMarginals:
+    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task, hidden=task.hidden)
+    seat = _seat(me, task)
+    if seat:
+        for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
+            seat.multiply(size, None)
+    return _open(me, task, seat, None)
+
+
+def reference(tables: Mapping[str, NDArray[np.int64]], task: Marginals) -> NDArray[np.int64]:
+    """The same integers in the clear, before noise: people are counted cell by cell, and the counts are centred.
+
+    ``tables`` hold codes; if members are hidden, one row per slot, ending in 1 if the slot is taken.
+    """
+    parts = [np.asarray(tables[owner], dtype=np.int64) for owner in task.owners]
+    if task.hidden:
+        held = np.logical_and.reduce([part[:, -1] == 1 for part in parts])
+        parts = [part[held, :-1] for part in parts]
+    codes = np.hstack(parts)
+    found = []
+    for block in task.asked:
+        shape = [task.sizes[column] for column in block.columns]
+        cell = np.zeros(len(codes), dtype=np.int64)
+        for column, size in zip(block.columns, shape, strict=True):
+            cell = cell * size + codes[:, column]
+        table = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
+        for axis, size in enumerate(shape):
+            table = size * table - table.sum(axis=axis, keepdims=True)
+            if size == 2:
+                table = table.take([0], axis=axis)
+        found.append(block.weight * table.reshape(-1))
+    return np.concatenate(found)
+
+
+def simulate(tables: Mapping[str, NDArray[np.int64]], task: Marginals, stream: Stream) -> NoisyMarginals:
+    """What the protocol would publish, computed in one place: the same integers and noise.
+
+    It is for evaluation on data that may be in one place; a study never calls it. The rows are those of the people whom
+    all owners hold, also if members are hidden.
+    """
+    cells = reference(tables, replace(task, hidden=False))
+    for _ in task.owners:
+        cells = cells + noise_share(task, stream)
+    return NoisyMarginals(task, cells)
+
+
+def _seat(me: Role, task: Marginals) -> Seat | None:
+    if not me.hand.seated:
+        return None
+    return HiddenSeat(me, task) if task.hidden else Seat(me, task)
+
+
+def _open(me: Role, task: Marginals, seat: Seat | None, own: Callable[[range], Integers] | None) -> NoisyMarginals:
+    """Deal own blocks and noise, add everything up and open it, part by part."""
+    found = np.zeros(task.entries, dtype=np.int64)
+    for part in task.parts:
+        here = task.opened_by(part)
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(own(part)) if own else None
+        total = seat.total(part, mine) if seat else None
+        with me.meter.phase("open"):
+            shape = (here.stop - here.start,)
+            opened = me.reveal(
+                total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree
+            )
+        found[here] = me.entitled(opened).astype(np.int64)
+    return NoisyMarginals(task, found)

@@ -1,0 +1,329 @@
+"""The public task of marginals: what everybody knows before the protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.privacy import Event, Sensitivity, Trust
+from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
+from colonnade.privacy.sensitivity.marginals import changed_cells_sensitivity, marginals_sensitivity
+from colonnade.protocols.cost import WORD, Cells
+from colonnade.protocols.marginals.blocks import Asked, Coded, cells_of, check_blocks, check_columns
+from colonnade.protocols.marginals.layout import Layout, lay_out, lay_out_hidden
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+from colonnade.protocols.task import Adjustable
+
+__all__ = ["Asked", "Coded", "Marginals"]
+
+PROTOCOL = "marginals 1"
+NAME = "marginals"
+THEOREM = "marginals"
+HIDDEN_THEOREM = "hidden-members"
+_CELLS_AT_ONCE = 1 << 22
+_BLOCK_CELLS = 1 << 22
+_MOST_REFINED = 16  # owners
+
+
+@dataclass(frozen=True)
+class Marginals(OnShares):
+    """The public task. All owners and the coordinator hold an equal one.
+
+    ``coded`` are the columns, owner by owner in the order of ``trust.owners``; ``label`` is the place of one of them,
+    which every block of three columns holds. ``noise`` is mu of Skellam noise or the variance of discrete Gaussian
+    noise, all owners' shares together, on every opened number alike. With ``hidden`` nobody knows which people all
+    owners hold: rows are dealt for every slot of a common universe.
+    """
+
+    coded: tuple[Coded, ...]
+    asked: tuple[Asked, ...]
+    trust: Trust
+    rows_at_most: int
+    noise: int
+    law: NormalLaw = USUAL
+    block_rows: int = 8192
+    hidden: bool = False
+    label: int | None = None
+
+    gamma = 1  # coordinates are integers already
+    noise_on = "a cell of the least exact marginal, in people"
+
+    def __post_init__(self) -> None:
+        if self.law not in NORMAL_LAWS:
+            raise StudyError(f"unknown noise {self.law!r} for marginals; choose from {', '.join(NORMAL_LAWS)}")
+        check_columns(self.coded, self.trust.owners, self.label)
+        check_blocks(self.asked, self.sizes, self.label)
+
+    # --- columns and cells
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many values each column has."""
+        return tuple(column.size for column in self.coded)
+
+    @cached_property
+    def holder(self) -> tuple[int, ...]:
+        """The owner of each column, by number."""
+        places = {owner: place for place, owner in enumerate(self.owners)}
+        return tuple(places[column.owner] for column in self.coded)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The coded columns."""
+        return tuple(f"{column.owner}.{column.name}" for column in self.coded)
+
+    def held_by(self, owner: str) -> tuple[int, ...]:
+        """The places of an owner's columns."""
+        return tuple(place for place, column in enumerate(self.coded) if column.owner == owner)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Where the numbers of each block begin among all that are opened; the last one is where they end."""
+        found = [0]
+        for block in self.asked:
+            found.append(found[-1] + cells_of(block.columns, self.sizes))
+        return tuple(found)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers are opened."""
+        return self.starts[-1]
+
+    @cached_property
+    def parts(self) -> tuple[range, ...]:
+        """Runs of blocks, each of which is opened by one message of every seat."""
+        found, begin = [], 0
+        for index in range(len(self.asked)):
+            if self.starts[index + 1] - self.starts[begin] > _CELLS_AT_ONCE:
+                found.append(range(begin, index))
+                begin = index
+        return (*found, range(begin, len(self.asked)))
+
+    def opened_by(self, part: range) -> slice:
+        """Where the numbers of some blocks stand."""
+        return slice(self.starts[part.start], self.starts[part.stop])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What is computed where."""
+        laid = lay_out_hidden if self.hidden else lay_out
+        return laid([block.columns for block in self.asked], self.sizes, self.holder, self.label)
+
+    @property
+    def lowered(self) -> bool:
+        """Whether the degree of shares is lowered: there are products of three, and too few seats to open them."""
+        return bool(self.layout.made.names) and (self.hidden or len(self.trust.committee) <= 3 * self.trust.threshold)
+
+    @property
+    def degree(self) -> int:
+        """The degree of the sharing that is opened."""
+        return (3 if self.layout.made.names and not self.lowered else 2) * self.trust.threshold
+
+    # --- bounds and noise
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move what is opened."""
+        return _sensitivity(*self._moved_by)
+
+    @cached_property
+    def others(self) -> tuple[tuple[str, int, int], ...]:
+        """For each owner, how far a change of columns that it does not hold can move what is opened."""
+        return _others(*self._moved_by, self.owners)
+
+    @property
+    def _moved_by(self) -> tuple[Any, ...]:
+        """What sensitivities depend on: not on the noise, so they are computed once for a study."""
+        return self.sizes, tuple((block.columns, block.weight) for block in self.asked), self.holder, self.hidden
+
+    @cached_property
+    def event(self) -> Event:
+        """What all openings together reveal."""
+        theorem = f"{THEOREM}, {HIDDEN_THEOREM}" if self.hidden else THEOREM
+        return self.additive.release(NAME, self.entries, self.sensitivity, theorem=theorem, others=self.others)
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """Each part is one opening, and all of them are one event."""
+        return {self.event: len(self.parts)}
+
+    def scale_squared(self, block: Asked) -> int:
+        """The square of the scale of a block: noise of an opened number over it is that of a cell, in people."""
+        return block.weight**2 * math.prod(2 if self.sizes[c] == 2 else self.sizes[c] ** 2 for c in block.columns)
+
+    def deviation(self, block: Asked) -> float:
+        """The standard deviation of the noise of a cell, in people, before it is projected to sum to zero."""
+        return float(self.additive.deviation / math.sqrt(self.scale_squared(block)))
+
+    @property
+    def coarsest(self) -> Asked:
+        """The block with the largest noise in people."""
+        return min(self.asked, key=self.scale_squared)
+
+    @property
+    def noise_std(self) -> float:
+        """The largest standard deviation of the noise on a cell, in people."""
+        return self.deviation(self.coarsest)
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude an opened number can have, noise included."""
+        person = max(b.weight * math.prod(self.sizes[column] - 1 for column in b.columns) for b in self.asked)
+        bound = self.rows_at_most * person + self.additive.reach()
+        if bound >= 2**62:
+            raise CapacityError(
+                f"sums of marginals may need {bound.bit_length() + 1} bits and 63 are available: lower the weights or "
+                f"the row limit ({self.rows_at_most})"
+            )
+        return bound
+
+    # --- what it takes
+
+    @cached_property
+    def width(self) -> int:
+        """How many numbers of a row a seat holds: what owners deal, and what is made of it."""
+        return sum(factors.width for factors in self.layout.dealt.values()) + self.layout.made.width
+
+    @property
+    def rows_per_block(self) -> int:
+        """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
+        widest = max([*(factors.width for factors in self.layout.dealt.values()), self.layout.made.width, 1]) + 1
+        fitting = LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))
+        return max(1, min(self.block_rows, fitting, _BLOCK_CELLS // max(1, self.width)))
+
+    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
+
+    @property
+    def message_rounds(self) -> int:
+        """How often participants wait for each other, in a study of one block of rows."""
+        lowered = int(self.lowered)
+        if self.hidden:  # flags, two at a time; the label; then all other factors
+            lowered = (len(self.owners) - 1).bit_length() + 1 + any(len(name) > 1 for name in self.layout.made.names)
+        # ready, go; salt, digests, verdict; shares; then, for each part, noise and opening
+        return 6 + lowered + 2 * len(self.parts)
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
+        layout, seats, flags = self.layout, self.trust.committee, len(self.owners) if self.hidden else 0
+        lowered = rows * (layout.made.width + max(0, flags - 1)) if self.lowered else 0
+        dealers = seats[: 2 * self.trust.threshold + 1]
+        dealt = 0
+        if name in self.owners:
+            own = layout.dealt.get(self.owners.index(name))
+            dealt = rows * ((own.width if own else 0) + self.hidden) + self.entries
+        if name not in seats:
+            return Cells(dealt, 0, 0)
+        inputs = sum(factors.width for factors in layout.dealt.values()) + flags
+        return Cells(
+            dealt=dealt + lowered * (name in dealers),
+            held=rows * inputs + lowered * len(dealers) + self.entries * len(self.owners),
+            opened=self.entries * (len(self.everyone) - (name in self.everyone)),
+        )
+
+    def adjustable(self, rows: int | None) -> AdjustedMarginals:
+        """The task with given noise."""
+        return AdjustedMarginals(self, rows)
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return self.shares_agreement | {
+            "protocol": PROTOCOL,
+            "coded": [[column.owner, column.name, column.size] for column in self.coded],
+            "asked": [[list(block.columns), str(block.weight)] for block in self.asked],
+            "label": self.label,
+            "law": self.law,
+            "rows_per_block": self.rows_per_block,
+            **({"hidden": True} if self.hidden else {}),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says about the task."""
+        return self.shares_facts | {
+            "blocks": len(self.asked),
+            "cells": self.entries,
+            "openings": len(self.parts),
+            **({"hidden": True} if self.hidden else {}),
+        }
+
+
+@lru_cache(maxsize=8)
+def _sensitivity(sizes: Any, blocks: Any, holder: Any, hidden: bool) -> Sensitivity:
+    moved = marginals_sensitivity(sizes, blocks)
+    if not hidden:
+        return moved
+    # A record of one owner decides whether a whole row counts, so for everybody a row can come, go or be another.
+    return replace(
+        moved,
+        replace_l1=max(moved.l1, moved.replace_l1),
+        replace_l2_squared=max(moved.l2_squared, moved.replace_l2_squared),
+    )
+
+
+@lru_cache(maxsize=8)
+def _others(
+    sizes: Any, blocks: Any, holder: Any, hidden: bool, owners: tuple[str, ...]
+) -> tuple[tuple[str, int, int], ...]:
+    if hidden or len(owners) > _MOST_REFINED:
+        return ()
+    whole = _sensitivity(sizes, blocks, holder, hidden)
+    found = []
+    for index, owner in enumerate(owners):
+        elsewhere = [column for column, held in enumerate(holder) if held != index]
+        l1, square = changed_cells_sensitivity(sizes, blocks, elsewhere)
+        if square < whole.replace_l2_squared:
+            found.append((owner, min(l1, whole.replace_l1), square))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class AdjustedMarginals(Adjustable):
+    """Marginals with given noise; the error is that of a cell of the least exact block, as a share of all people."""
+
+    task: Marginals
+    people: int | None
+
+    error_on = "share of people in a cell of the least exact marginal"
+
+    @property
+    def priced(self) -> Marginals:
+        """The task with this noise."""
+        return self.task
+
+    @property
+    def number_of_rows(self) -> int | None:
+        """About how many people it is."""
+        return self.people
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of the noise on a cell of the least exact marginal, over the number of people."""
+        return self.task.noise_std / (self.people or 1)
+
+    @property
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity."""
+        return self.task.additive.multiple_of(self.task.sensitivity)
+
+    def with_error(self, error: float) -> AdjustedMarginals:
+        """The same with the most noise whose error is not above ``error``."""
+        root = Fraction(math.isqrt(self.task.scale_squared(self.task.coarsest) << 64), 1 << 32)
+        scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * root)
+        if not scale:
+            raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise the weights")
+        return replace(self, task=replace(self.task, noise=scale))
+
+    def with_multiplier(self, multiplier: float) -> AdjustedMarginals:
+        """The same with the least noise that is not below a multiple of the sensitivity."""
+        scale = self.task.additive.least_scale(multiplier, self.task.sensitivity)
+        return replace(self, task=replace(self.task, noise=scale))
+
+    def with_rows(self, rows: int) -> AdjustedMarginals:
+        """The same about ``rows`` people."""
+        return replace(self, people=rows)

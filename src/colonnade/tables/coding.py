@@ -1,0 +1,225 @@
+"""Columns as codes from 0 on, by public rules, and codes as a table of made-up people.
+
+A category has a code for each of its values, a flag 0 for false and 1 for true, a number one for each of its bins
+(:mod:`~colonnade.tables.bins`). Where the schema says ``missing = "none"``, the last code stands for a missing cell.
+Codes are computed from encoded rows that are not shortened to the schema's clip; :class:`CodedRows` sees to that. A
+category whose encoding is all zeros though no cell may be missing (a misfit that was mapped) has the first code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, SchemaError
+from colonnade.tables.arrow import pa
+from colonnade.tables.bins import Bins, equal_edges, given_edges
+from colonnade.tables.columns import NOWHERE, Category, Column, Number
+from colonnade.tables.decode import category_cells, largest, number_cells, uniform
+from colonnade.tables.encode import Matrix
+from colonnade.tables.places import Places
+from colonnade.tables.schema import Schema
+from colonnade.tables.table import Table
+
+if TYPE_CHECKING:
+    from colonnade.randomness import Stream
+
+DEFAULT_BINS = 32
+MISSING_LABEL = "(missing)"
+_BLOCK_ROWS = 1 << 15
+
+Binning = int | Mapping[str, int | Sequence[float]]
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ColumnCoding:
+    """The codes of one column: how many there are, and the bins of a number."""
+
+    name: str
+    column: Column
+    bins: Bins | None = None
+
+    @property
+    def size(self) -> int:
+        """How many codes there are."""
+        return len(self.labels)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """A text for each code."""
+        if isinstance(self.column, Category):
+            found = self.column.values
+        else:
+            found = ("false", "true") if self.bins is None else self.bins.labels()
+        return (*found, MISSING_LABEL) if self._may_miss else found
+
+    @property
+    def edges(self) -> tuple[float, ...] | None:
+        """The edges of a number's bins in its own units, one more than there are bins."""
+        return None if self.bins is None else self.bins.edges
+
+    @property
+    def missing(self) -> int | None:
+        """The code of a missing cell, where there is one: the last."""
+        return self.size - 1 if self._may_miss else None
+
+    @property
+    def _may_miss(self) -> bool:
+        return self.column.missing == NOWHERE
+
+    def codes(self, encoded: Matrix) -> Codes:
+        """The code of each cell, from what the column is encoded to: an array (rows, parts)."""
+        if self.bins is not None:
+            found = self.bins.of(encoded[:, 0])
+            return np.where(encoded[:, 1] > 0.5, self.size - 1, found) if self._may_miss else found
+        if isinstance(self.column, Category):
+            return largest(encoded, self._may_miss)
+        return (encoded[:, 0] > 0.5).astype(np.int64)
+
+    def cells(self, codes: Codes, stream: Stream, masses: NDArray[np.float64] | None = None) -> Any:
+        """An Arrow column of cells with these codes; numbers are drawn within their bins.
+
+        ``masses`` are the probabilities of all codes. With them the numbers of neighbouring bins have one continuous
+        density; without them they are uniform within each bin, on the scale on which the column is encoded evenly.
+        """
+        if isinstance(self.column, Category):
+            return category_cells(codes, self.column)
+        if not isinstance(self.column, Number) or self.bins is None:
+            return pa.array(codes > 0)
+        absent = codes == self.missing if self._may_miss else None
+        places = codes if absent is None else np.where(absent, 0, codes)
+        density = self.bins.density(None if masses is None else self._checked(masses)[: len(self.bins)])
+        return number_cells(self.bins.draw(places, density, uniform(stream, len(codes))), self.column, absent)
+
+    def _checked(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = np.asarray(masses, dtype=np.float64)
+        if found.shape != (self.size,) or not np.isfinite(found).all():
+            raise DataError(f"column {self.name!r} needs a finite probability for each of its {self.size} codes")
+        return np.maximum(found, 0.0)
+
+
+@dataclass(frozen=True)
+class Coding:
+    """The codes of all columns of one party, in the order of its schema."""
+
+    schema: Schema
+    columns: tuple[ColumnCoding, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codes each column has."""
+        return tuple(column.size for column in self.columns)
+
+    def codes(self, encoded: Matrix) -> Codes:
+        """The codes of encoded rows that were not shortened to a clip: one column for each of the schema's."""
+        found = np.empty((len(encoded), len(self.columns)), dtype=np.int64)
+        for place, column in enumerate(self.columns):
+            found[:, place] = column.codes(encoded[:, self.schema.places[column.name]])
+        return found
+
+    def rows(self, table: Table) -> CodedRows:
+        """The coded rows of a table that was read under this schema, in the table's order."""
+        return CodedRows(self, table)
+
+
+@dataclass(frozen=True)
+class CodedRows:
+    """The codes of a table's rows, as a protocol reads them: block by block, as floats."""
+
+    coding: Coding
+    table: Table
+
+    def __post_init__(self) -> None:
+        if self.table.schema.with_clip(None) != self.coding.schema.with_clip(None):
+            raise DataError(f"{self.table.source} was read under another schema than the one that is coded")
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The rows' ids, in the order of the rows."""
+        return self.table.ids
+
+    @property
+    def places(self) -> Places | None:
+        """The slots of the rows, if the alignment tells nobody who matched."""
+        return self.table.places
+
+    def __len__(self) -> int:
+        return self.table.rows
+
+    def blocks(self, rows: int = _BLOCK_ROWS) -> Iterator[Matrix]:
+        """Codes, some rows at a time."""
+        for block in self.table.unclipped().blocks(rows):
+            yield self.coding.codes(block).astype(np.float64)
+
+    def matrix(self) -> Codes:
+        """The codes of all rows at once, as whole numbers."""
+        return np.vstack([self.coding.codes(block) for block in self.table.unclipped().blocks(_BLOCK_ROWS)])
+
+
+def coding_of(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
+    """How the columns of a schema are coded; nothing but the schema and ``bins`` decides it.
+
+    ``bins`` is the number of bins of every number column, or for some columns their number of bins or a list of edges
+    in the column's own units; columns that are not named have ``DEFAULT_BINS``.
+    """
+    chosen = bins if isinstance(bins, Mapping) else {}
+    schema.require(chosen)
+    default = DEFAULT_BINS if isinstance(bins, Mapping) else bins
+    return Coding(schema, tuple(_coded(name, column, chosen, default) for name, column in schema.columns.items()))
+
+
+def joint_names(schemas: Mapping[str, Schema]) -> tuple[str, ...]:
+    """Names of all parties' columns side by side: their own, or ``party.column`` where two parties use one name."""
+    own = [name for schema in schemas.values() for name in schema.names]
+    return tuple(
+        f"{party}.{name}" if own.count(name) > 1 else name for party, schema in schemas.items() for name in schema.names
+    )
+
+
+def decode_codes(
+    codings: Mapping[str, Coding],
+    codes: Codes,
+    stream: Stream,
+    densities: Sequence[NDArray[np.float64] | None] | None = None,
+) -> pa.Table:
+    """An Arrow table of all parties' columns from their codes, which stand in the order of the parties.
+
+    Categories are dictionary-encoded texts, flags booleans, numbers float64 or, if they are whole, int64; a missing
+    cell is null. ``densities`` has for each column the probabilities of its codes, which make the numbers drawn within
+    neighbouring bins fit together (:meth:`ColumnCoding.cells`), or ``None``.
+    """
+    columns = [column for coding in codings.values() for column in coding.columns]
+    given = np.asarray(codes)
+    if given.ndim != 2 or given.shape[1] != len(columns) or not np.issubdtype(given.dtype, np.integer):
+        raise DataError(f"codes must be whole numbers in rows of {len(columns)}, but their shape is {given.shape}")
+    masses = [None] * len(columns) if densities is None else list(densities)
+    if len(masses) != len(columns):
+        raise DataError(f"there are densities for {len(masses)} of {len(columns)} columns; give one for each, or None")
+    cells = []
+    for column, own, mass in zip(columns, given.T, masses, strict=True):
+        if own.size and not (own.min() >= 0 and own.max() < column.size):
+            raise DataError(f"column {column.name!r} has codes from 0 to {column.size - 1}, and others were given")
+        cells.append(column.cells(own.astype(np.int64), stream, mass))
+    names = joint_names({party: coding.schema for party, coding in codings.items()})
+    return pa.table(cells, names=list(names))
+
+
+def _coded(name: str, column: Column, chosen: Mapping[str, int | Sequence[float]], default: int) -> ColumnCoding:
+    if not isinstance(column, Number):
+        if name in chosen:
+            raise SchemaError(
+                f"bins of column {name!r}: it is a {column.kind}, and only numbers have bins; delete them"
+            )
+        return ColumnCoding(name, column)
+    asked = chosen.get(name, default)
+    try:
+        edges = equal_edges(column, asked) if isinstance(asked, int) else given_edges(column, asked)
+        return ColumnCoding(name, column, Bins(column, edges))
+    except SchemaError as error:
+        raise SchemaError(f"bins of column {name!r}: {error}") from None

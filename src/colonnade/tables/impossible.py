@@ -1,0 +1,176 @@
+"""What cannot be: rules such as ``marital = married and age < 16`` that no row of a made-up table may meet.
+
+A rule is one or more comparisons of a column with a value, joined by ``and``. Numbers are compared by ``=``, ``!=``,
+``<``, ``<=``, ``>`` and ``>=``; categories and flags (``true``, ``false``) by the first two. ``missing`` stands for a
+missing cell where the schema says ``missing = "none"``; otherwise a missing cell meets no comparison. Names and values
+with other characters than letters, digits, blanks and ``_ . - + / %``, or with the word ``and``, stand in quotes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import SchemaError
+from colonnade.tables import parse
+from colonnade.tables.arrow import pa, pc
+from colonnade.tables.columns import NOWHERE, Category, Column, Number
+from colonnade.tables.wording import suggestion
+
+MAX_RULES = 1000
+_LONGEST = 2000
+_MISSING = "missing"
+_OPERATORS = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+_QUOTED = r""""[^"]*"|'[^']*'"""
+_COMPARISON = re.compile(
+    rf"""\s*(?P<name>{_QUOTED}|[^\s"'=!<>][^"'=!<>]*?)\s*(?P<operator><=|>=|!=|=|<|>)
+    \s*(?P<value>{_QUOTED}|[^\s"'=!<>][^"'=!<>]*?)\s*(?:(?<=[\s"'])(?P<more>and)(?=[\s"'])|$)""",
+    re.VERBOSE,
+)
+_PLAIN = re.compile(r"(?!.*\band\b)[\w.+/%-]+( [\w.+/%-]+)*")
+
+Value = float | str | bool | None
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One column against one value; the value ``None`` stands for a missing cell."""
+
+    name: str
+    operator: str
+    value: Value
+
+    def holds(self, column: Any) -> Mask:
+        """Which cells of an Arrow column meet it."""
+        cells = parse.plain(column)
+        if self.value is None:
+            found = pc.is_null(cells) if self.operator == "=" else pc.is_valid(cells)
+        else:
+            value = pa.scalar(self.value, cells.type) if isinstance(self.value, str) else pa.scalar(self.value)
+            found = pc.fill_null(getattr(pc, _OPERATORS[self.operator])(cells, value), False)
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+    def __str__(self) -> str:
+        return f"{_written(self.name)} {self.operator} {_value_written(self.value)}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Comparisons that no row meets all together."""
+
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns that it is about."""
+        return frozenset(comparison.name for comparison in self.comparisons)
+
+    def broken(self, table: pa.Table) -> Mask:
+        """Which rows of a table break the rule, because they meet all comparisons."""
+        found = np.ones(table.num_rows, dtype=np.bool_)
+        for comparison in self.comparisons:
+            found &= comparison.holds(table[comparison.name])
+        return found
+
+    def renamed(self, names: Mapping[str, str]) -> Rule:
+        """The same rule where columns have other names."""
+        return Rule(tuple(replace(one, name=names[one.name]) for one in self.comparisons))
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.comparisons))
+
+
+def violations(rules: Iterable[Rule], table: pa.Table) -> Mask:
+    """Which rows of a table break at least one of the rules."""
+    found = np.zeros(table.num_rows, dtype=np.bool_)
+    for rule in rules:
+        found |= rule.broken(table)
+    return found
+
+
+def read_rules(texts: object, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+    """Rules from their texts, checked against the columns that they may name; an error shows the rule."""
+    if isinstance(texts, str) or not isinstance(texts, Sequence):
+        raise SchemaError(f'impossible must be a list of texts such as "age < 16 and married = true", not {texts!r}')
+    if len(texts) > MAX_RULES:
+        raise SchemaError(f"impossible lists {len(texts)} rules of at most {MAX_RULES}; delete some")
+    return tuple(dict.fromkeys(_rule(text, columns) for text in texts))
+
+
+def _rule(text: object, columns: Mapping[str, Column]) -> Rule:
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        said = f"{text!r}" if not isinstance(text, str) else f"one of {len(text)} characters"
+        raise SchemaError(f"impossible: a rule is a text of at most {_LONGEST} characters, not {said}")
+    found, start, more = [], 0, True
+    while more:
+        match = _COMPARISON.match(text, start)
+        if match is None:
+            raise SchemaError(
+                f"impossible: {text!r} cannot be read from {text[start:].strip()[:40]!r} on; write comparisons such as "
+                "age < 16, joined by and, and put names and values with unusual characters in quotes"
+            )
+        start, more = match.end(), match["more"] is not None
+        try:
+            found.append(_comparison(match["name"], match["operator"], match["value"], columns))
+        except SchemaError as error:
+            raise SchemaError(f"impossible: {text!r}: {error}") from None
+    return Rule(tuple(found))
+
+
+def _comparison(name: str, operator: str, value: str, columns: Mapping[str, Column]) -> Comparison:
+    name, said = _unquoted(name), _unquoted(value)
+    if name not in columns:
+        raise SchemaError(f"there is no column {name!r}{suggestion(name, columns)}")
+    column = columns[name]
+    if not isinstance(column, Number) and operator not in ("=", "!="):
+        raise SchemaError(f"{name!r} is a {column.kind}, which can only be compared by = and !=, not by {operator}")
+    if value == _MISSING and not (isinstance(column, Category) and said in column.values):
+        if column.missing != NOWHERE or operator not in ("=", "!="):
+            raise SchemaError(
+                f'only a column with missing = "none" can be compared with missing, by = or !=; {name!r} cannot here'
+            )
+        return Comparison(name, operator, None)
+    return Comparison(name, operator, _checked(name, said, column))
+
+
+def _checked(name: str, said: str, column: Column) -> Value:
+    if isinstance(column, Number):
+        if not re.fullmatch(parse.NUMERAL, said) or not math.isfinite(value := float(said)):
+            raise SchemaError(f"{name!r} is a number and cannot be compared with {said!r}")
+        if not column.low <= value <= column.high:
+            raise SchemaError(f"{value:g} lies outside the bounds of {name!r}, {column.low:g} and {column.high:g}")
+        return value + 0.0
+    if isinstance(column, Category):
+        if said not in column.values:
+            raise SchemaError(f"{name!r} has no value {said!r}{suggestion(said, column.values)}")
+        return said
+    if said not in ("true", "false"):
+        raise SchemaError(f"{name!r} is a flag, which is true or false and not {said!r}")
+    return said == "true"
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if text[0] in "\"'" else text
+
+
+def _written(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    return f"'{text}'" if '"' in text else f'"{text}"'
+
+
+def _value_written(value: Value) -> str:
+    if value is None:
+        return _MISSING
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"' if value == _MISSING else _written(value)
+    return str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)
