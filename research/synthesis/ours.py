@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from colonnade.models.federation import Roster
 from colonnade.models.synthesis.model import Synthesizer
-from colonnade.protocols.marginals.task import Marginals
 from research.reproduce.chance import stream
 from research.synthesis.layouts import Bench
 
@@ -43,7 +42,7 @@ def tables(bench: Bench, way: Way, epsilon: float, seeds: Sequence[int]) -> Iter
     if not seeds:
         return
     roster = Roster.of(bench.train.schemas)
-    planned: Marginals = way.synthesizer(bench, epsilon).plan(roster)
+    planned = way.synthesizer(bench, epsilon).plan(roster)
     for seed in seeds:
         model = way.synthesizer(bench, epsilon)
         model.simulate(bench.tables, roster, stream(seed, bench.name, way.name, epsilon), task=planned)

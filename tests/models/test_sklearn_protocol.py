@@ -24,6 +24,7 @@ from colonnade import (
     Party,
     PolynomialSum,
     Schema,
+    Synthesizer,
     flag,
     number,
 )
@@ -52,6 +53,7 @@ def unfitted() -> dict[str, Estimator]:
         "classes": GLM(label="court.1.y", epsilon={"left_a": 20.0, "right-b": 20.0, "court.1": 20.0}),
         "counts": GLM(family="poisson", label="court.1.n", epsilon=20.0, family_options={"clip": 5.0}),
         "polynomial": PolynomialSum(PRODUCT, **BROAD),
+        "synthetic": Synthesizer("court.1.y", focus=[("court.1.w", "right-b.d")], bins=3, components=4, **BROAD),
         "polynomials": PolynomialSum(["1", {"'left_a.a<b>'^2": 0.5}], epsilon={"analyst": 9.0, "party": 9.0}),
     }
 

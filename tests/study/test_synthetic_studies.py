@@ -178,3 +178,35 @@ def test_bad_input_is_one_sentence_that_names_the_file_and_the_key(tmp_path, col
     assert said in text
     assert str(path) in text
     assert text.count("\n") == 1
+
+
+MIXTURE = 'kind = "synthetic"\nmethod = "mixture"\nrows = 340\ncomponents = 2\niterations = 3\nrows_at_most = 10_000\n'
+
+
+def test_a_mixture_over_tls_gives_everybody_the_same_table(place):
+    study = place.study("mixture", MIXTURE)
+    assert "3 openings of sums for 2 components, each about all people" in preflight(study).details.brief
+    out, models = place.run(study)
+    assert len({(folder_of(out, who) / "synthetic.parquet").read_bytes() for who in models}) == 1
+    assert pyarrow.parquet.read_table(out / "synthetic.parquet").num_rows == 340
+    page = (out / "report.html").read_text()
+    assert "Sums over people were released in rounds" in page
+    assert "Orange" not in page
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "said"),
+    [
+        ("iterations = 5", "", 'iterations is for method = "mixture" alone'),
+        ('method = "mixture"', "", 'method = "mixture" needs rows'),
+        ('method = "mixture"\nrows = 9\nlabel = "a.x"', "", 'label is for method = "marginals" alone'),
+        ('method = "mixture"\nrows = 9\nfamilies = { "a.c" = "beta" }', "", "families: a: column 'c' cannot be described"),
+        ('method = "mixture"\nrows = 9', '[align]\non = "id"\nhidden = true\n', "does not work after a hidden alignment"),
+    ],
+)  # fmt: skip
+def test_what_belongs_to_the_other_method_is_refused(tmp_path, colonnade, keys, more, said):
+    for name in "ab":
+        (tmp_path / f"{name}.toml").write_text(SCHEMA)
+    path = tmp_path / "study.toml"
+    path.write_text(study_text(f'kind = "synthetic"\n{keys}\n') + more)
+    assert said in colonnade("privacy", path, code=StudyError.exit_code)

@@ -107,7 +107,8 @@ def _panel(model: Synthesizer, name: str, place: int) -> Panel:
     if isinstance(declared, Number):
         scale = (f"{declared.low:g}", f"{declared.high:g}")
         name += ", the last bar: missing" if coding.missing is not None else ""
-    measured, errors = (), ()
+    measured: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
     if found.deviations is not None:
         measured, errors = _over(found.counts, count), _over(2 * found.deviations, count)
     return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pyarrow as pa
@@ -277,7 +278,7 @@ def test_fitting_in_threads_gives_what_is_planned(people):
         ({"impossible": ["bank.ages < 3"]}, "there is no column 'bank.ages'; did you mean 'bank.age'?"),
         ({"impossible": "bank.age < 3"}, "impossible must be a list"),
         ({"size": 0}, "size must be a whole number from 1"),
-        ({"tables": 0}, "tables must be a whole number from 1"),
+        ({"tables": 0}, "tables must be 1, or at least 4"),
         ({"components": 0}, "components must be a whole number from 1"),
         ({"components": 10, "model": "tree"}, "components is for model"),
         ({"model": "forest"}, "model must be one of"),
@@ -428,3 +429,55 @@ def test_what_does_not_belong_to_the_method_is_refused(roster, given, said):
 def test_a_mixture_is_refused_after_a_hidden_alignment(roster):
     with pytest.raises(StudyError, match=r'method="mixture" does not work after a hidden alignment'):
         Synthesizer(**MIXTURE).plan(replace(roster, hidden=True))
+
+
+# --- several tables
+
+
+def test_intervals_hold_the_truth_and_are_wider_than_the_usual_ones(model):
+    real = tables()["clinic"]["ill"].to_numpy(zero_copy_only=False).mean()
+
+    def ill(table):
+        share = table["ill"].to_numpy(zero_copy_only=False).mean()
+        return share, share * (1 - share) / table.num_rows
+
+    found = model.interval(ill, tables=5)
+    assert found.between > 0
+    assert found.low < found.estimate < found.high
+    assert abs(found.estimate - real) < 6 * found.deviation
+    assert found.high - found.low > 2 * 1.96 * np.sqrt(found.within)
+    assert model.interval(ill, tables=5) == found
+    with pytest.raises(StudyError, match="tables must be a whole number from 4"):
+        model.interval(ill, tables=3)
+
+
+def test_several_tables_are_published_with_how_to_combine_them(people, tmp_path):
+    fitted = Synthesizer(tables=4, **BROAD, **QUICK).simulate(people.tables(), people.roster, seeded(3))
+    names = [path.name for path in fitted.publish(tmp_path)]
+    assert names[:8] == [f"synthetic-{k}.{end}" for k in range(1, 5) for end in ("parquet", "csv")]
+    held = {(tmp_path / f"synthetic-{k}.parquet").read_bytes() for k in range(1, 5)}
+    assert len(held) == 4
+    assert "## Intervals" in (tmp_path / "card.md").read_text()
+
+
+def test_a_tree_and_a_mixture_have_no_several_tables(people, mixed, roster):
+    tree = Synthesizer(model="tree", bins=6, **BROAD).simulate(people.tables(), people.roster, seeded(7))
+    for each in (tree, mixed):
+        with pytest.raises(StudyError, match="several tables need"):
+            each.interval(lambda table: (0.0, 1.0), tables=4)
+    refused = {
+        "tables must be 1, or at least 4": {"tables": 3},
+        'tables is for model = "products" alone': {"tables": 5, "model": "tree"},
+        "size is for tables = 1 alone": {"tables": 5, "size": 9},
+    }
+    for said, wrong in refused.items():
+        with pytest.raises(StudyError, match=said):
+            Synthesizer(epsilon=1.0, **wrong).plan(roster)
+
+
+def test_a_graphical_model_needs_its_package(roster):
+    if find_spec("mbi") is None:
+        with pytest.raises(StudyError, match="needs the package mbi"):
+            Synthesizer(epsilon=1.0, model="pgm").plan(roster)
+    else:
+        assert Synthesizer(epsilon=1.0, model="pgm").plan(roster).events

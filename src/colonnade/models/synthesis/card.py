@@ -17,7 +17,11 @@ from colonnade.tables.arrow import pa
 from colonnade.tables.joint import dictionary
 
 _ORDERS = {1: "one column", 2: "two columns", 3: "three columns, one of them the label"}
-_KINDS = {"products": "a mixture of products of the columns", "tree": "a tree of pairs of columns"}
+_KINDS = {
+    "products": "a mixture of products of the columns",
+    "tree": "a tree of pairs of columns",
+    "pgm": "a graphical model of private-pgm",
+}
 _MOST_COLUMNS, _MOST_VALUES = 200, 12
 
 
@@ -80,7 +84,16 @@ def summary(people: Population, rows: int) -> list[str]:
 def card(about: About, drawn: Sequence[Drawn]) -> str:
     """What a table is good for and what not, as Markdown."""
     return (
-        "\n\n".join([*_what(about, drawn), *_privacy(about), *_good(about), *_not_good(about), *_made(about, drawn)])
+        "\n\n".join(
+            [
+                *_what(about, drawn),
+                *_privacy(about),
+                *_good(about),
+                *_not_good(about),
+                *_intervals(drawn),
+                *_made(about, drawn),
+            ]
+        )
         + "\n"
     )
 
@@ -168,6 +181,21 @@ def _columns(people: Population) -> list[tuple[str, ...]]:
         share = f"{100 * found.counts[top] / people.count:.1f} ± {100 * error / people.count:.1f} %"
         rows.append((f"`{name}`", _cell(found.labels[0][top]), share))
     return [*rows, *([(f"and {len(names) - len(rows):,} more", "", "")] if len(names) > len(rows) else [])]
+
+
+def _intervals(drawn: Sequence[Drawn]) -> list[str]:
+    """How several tables are combined."""
+    if len(drawn) == 1:
+        return []
+    return [
+        "## Intervals",
+        f"`synthetic-1` was drawn from the model of what was published. `synthetic-2` to `synthetic-{len(drawn)}` were "
+        "drawn after noise of the same size was drawn again, so they differ from the first as the first differs from "
+        "the truth. Compute a figure and its usual variance in each table, as if it held real people. The estimate is "
+        "that of the first table. Its variance is the mean of the usual variances plus the mean of the squared "
+        "differences of the others from the first; twice its root to both sides is an interval of about 95 %. "
+        '`Synthesizer.load("model.json").interval(...)` does all of it.',
+    ]
 
 
 def _not_good(about: About) -> list[str]:

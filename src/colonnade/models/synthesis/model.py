@@ -8,9 +8,10 @@ costs nothing (docs/synthetic-data.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -34,9 +35,13 @@ from colonnade.models.parameters import (
 )
 from colonnade.models.planner import Details
 from colonnade.models.synthesis import asking, card, mixing
+from colonnade.models.synthesis.drawing import Drawn
+from colonnade.models.synthesis.fidelity import OfCodes
 from colonnade.models.synthesis.fit import COMPONENTS, fit
+from colonnade.models.synthesis.intervals import FEWEST, Interval, combine
 from colonnade.models.synthesis.layout import AskedRows, Bins, Layout, coded
 from colonnade.models.synthesis.mixed import MixedPopulation
+from colonnade.models.synthesis.pgm import Network, fit_pgm
 from colonnade.models.synthesis.population import Population
 from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.release import Marginal, Release
@@ -55,6 +60,7 @@ from colonnade.tables import Table
 from colonnade.tables.impossible import Rule
 from colonnade.tables.joint import joint_rules
 
+FEWEST_TABLES = FEWEST + 1
 MOST_COMPONENTS, MOST_ROWS, MOST_TABLES, MOST_ITERATIONS = 2000, 2**24, 100, 10**6
 
 Task = Marginals | Mixture
@@ -62,11 +68,12 @@ Published = NoisyMarginals | FittedMixture
 _Edges = Annotated[int, STRICT, Ge(1)] | list[float]
 _CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("marginals", "mixture"),
-    "model": ("products", "tree"),
+    "model": ("products", "tree", "pgm"),
     "noise": ("skellam", "discrete-gaussian"),
     "inference": ("expectation", "variational"),
     "sampling": ("poisson", "disjoint"),
 }
+_KINDS: dict[str, type[Products] | type[Tree] | type[Network]] = {"products": Products, "tree": Tree, "pgm": Network}
 _STEPS = ("batch", "sampling", "clip", "learning_rate")
 _ALONE = {
     "marginals": ("label", "focus", "model", "tables"),
@@ -89,7 +96,8 @@ class Synthesizer(Estimator[Task, Published]):
         focus: pairs of columns that should be more exact than others, such as ``[("bank.income", "clinic.bmi")]``.
         bins: how many bins numbers have, one number for all columns or by column, or their edges by column:
             ``{"bank.age": 20, "bank.balance": [0, 1, 100, 10_000]}``. They must not be chosen by looking at data.
-        model: ``"products"`` fits a mixture of products to all that was asked for; ``"tree"`` the best tree of pairs.
+        model: ``"products"`` fits a mixture of products to all that was asked for; ``"tree"`` the best tree of pairs;
+            ``"pgm"`` the graphical model of private-pgm, whose package ``mbi`` everybody must have installed.
         components: how many components a mixture has.
         size: how many people are drawn; by default about as many as there are.
         tables: how many tables are drawn. Several of them carry the uncertainty of the noise, for intervals.
@@ -117,7 +125,7 @@ class Synthesizer(Estimator[Task, Published]):
     method: Literal["marginals", "mixture"] = "marginals"
     focus: Annotated[Sequence[Sequence[str]], InFile(tuple[tuple[str, ...], ...], ())] = ()
     bins: Annotated[Bins | None, InFile(Annotated[int, STRICT, Ge(1)] | dict[str, _Edges] | None, None)] = None
-    model: Literal["products", "tree"] = "products"
+    model: Literal["products", "tree", "pgm"] = "products"
     components: Count | None = None
     size: Count | None = None
     tables: Count = 1
@@ -186,8 +194,16 @@ class Synthesizer(Estimator[Task, Published]):
         self._refuse(_ALONE[other], f'method = "{other}"')
         if self.method == "mixture" and self.inference == "expectation":
             self._refuse(_STEPS, 'inference = "variational"')
-        if self.model == "tree":
-            self._refuse(("components",), 'model = "products"')
+        if self.model != "products":
+            self._refuse(("components", "tables"), 'model = "products"')
+        if self.model == "pgm" and find_spec("mbi") is None:
+            raise StudyError(
+                'model = "pgm" needs the package mbi of private-pgm at every participant: install it there'
+            )
+        if self.tables != 1:
+            self._refuse(("size",), "tables = 1")
+            if isinstance(self.tables, int) and self.tables < FEWEST_TABLES:
+                raise StudyError(f"tables must be 1, or at least {FEWEST_TABLES} for intervals, not {self.tables}")
         limits = {"components": MOST_COMPONENTS, "size": MOST_ROWS, "tables": MOST_TABLES, "rows_at_most": 2**40}
         limits |= {"rows": 2**40, "iterations": MOST_ITERATIONS}
         for name, most in limits.items():
@@ -244,8 +260,9 @@ class Synthesizer(Estimator[Task, Published]):
             self._become(self._mixed(layout, result))
             return
         release = Release.of(result)
-        how = fit_tree if self.model == "tree" else partial(fit, components=int(self.components or COMPONENTS))
-        fitted = how(layout.sizes, release.count, release.parts)
+        how: dict[str, Callable[..., OfCodes]] = {"tree": fit_tree, "pgm": fit_pgm}
+        products = partial(fit, components=int(self.components or COMPONENTS))
+        fitted = how.get(self.model, products)(layout.sizes, release.count, release.parts)
         self._become(Population(layout, release, fitted, self._rules()))
 
     def _mixed(self, layout: Layout, mixture: FittedMixture) -> MixedPopulation:
@@ -278,7 +295,7 @@ class Synthesizer(Estimator[Task, Published]):
             self._become(self._mixed(layout, mixing.restored(self.schemas_, self._settings(), arrays)))
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
-        fitted = (Tree if self.model == "tree" else Products).from_arrays(own)
+        fitted = _KINDS[self.model].from_arrays(own)
         if fitted.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together")
         release = Release.restored(learned["asked"], arrays, layout.sizes)
@@ -308,6 +325,25 @@ class Synthesizer(Estimator[Task, Published]):
         self._check_fitted()
         return self.population_.marginal(names)
 
+    def interval(
+        self, estimate: Callable[[Any], tuple[float, float]], *, level: float = 0.95, tables: int | None = None
+    ) -> Interval:
+        """An interval for a figure of the people, the noise included.
+
+        ``estimate`` takes a table and returns the figure with its usual variance, as if the table were real people. It
+        is called for several tables (by default as many as ``tables`` says, or 20), and the answers are combined.
+        """
+        self._check_fitted()
+        several = self._several(max(int(self.parameters_["tables"]), 20) if tables is None else tables)
+        found = [estimate(each.table) for each in several]
+        return combine([value for value, _ in found], [variance for _, variance in found], level)
+
+    def _several(self, tables: int) -> list[Drawn]:
+        """The table of the model, and those of models of releases with redrawn noise."""
+        check_whole("tables", tables, FEWEST_TABLES, MOST_TABLES)
+        size = min(MOST_ROWS, max(1, round(self.count_)))
+        return [each.drawn(size, 0) for each in (self.population_, *self.population_.again(int(tables) - 1))]
+
     def log_likelihood(self, people: Federation | Mapping[str, Any]) -> NDArray[np.float64]:
         """The logarithm of the chance of each person's codes, for people whose columns lie in one place."""
         self._check_fitted()
@@ -335,6 +371,7 @@ class Synthesizer(Estimator[Task, Published]):
 
     def published(self) -> dict[str, bytes]:
         """The table as Parquet and CSV, its data dictionary, and the card that says what it is good for."""
-        drawn = [self.population_.drawn(self.usual_size, 0)]
+        tables = int(self.parameters_["tables"])
+        drawn = [self.population_.drawn(self.usual_size, 0)] if tables == 1 else self._several(tables)
         about = card.About(self.population_, self.schemas_, self.parameters_, self.privacy_)
         return card.files(about, drawn)

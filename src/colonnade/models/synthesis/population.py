@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.models.synthesis.drawing import Drawn, draw, seeded
 from colonnade.models.synthesis.fidelity import Agreement, OfCodes, agreements, strongest
+from colonnade.models.synthesis.intervals import refits
 from colonnade.models.synthesis.layout import Layout
+from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.release import Marginal, Release
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -29,6 +31,8 @@ class Population:
     release: Release
     fitted: OfCodes
     rules: tuple[Rule, ...]
+    place: int = field(default=0, kw_only=True)
+    """0 for the model of the release, and from 1 on for models of releases with redrawn noise."""
 
     @property
     def count(self) -> float:
@@ -44,7 +48,7 @@ class Population:
 
     def drawn(self, rows: int, *seed: int) -> Drawn:
         """So many made-up people, the same for the same seed: by public randomness, from what was published alone."""
-        stream = seeded(self.public, rows, *seed)
+        stream = seeded(self.public, rows, self.place, *seed)
         return draw(self._people, rows, stream, partial(violations, self.rules) if self.rules else None)
 
     def _people(self, rows: int, stream: Stream) -> Any:
@@ -58,6 +62,23 @@ class Population:
         for column, place in enumerate(self.layout.free):
             found[place] = self.fitted.marginal((column,))
         return found
+
+    def again(self, times: int) -> list[Population]:
+        """The same people by models of releases with redrawn noise: they differ as the noise made the first one differ.
+
+        It takes a mixture of products; each table drawn for an interval is as long as there are people.
+        """
+        if not isinstance(self.fitted, Products):
+            raise StudyError('several tables need method "marginals" with model "products", whose fit can be repeated')
+        if times not in self._again:
+            stream, count = seeded(self.public, "noise"), self.release.residuals[0]
+            fits = refits(self.fitted, self.count, self.release.parts, times, stream, count_deviation=count.deviation)
+            self._again[times] = [replace(self, fitted=each, place=place) for place, each in enumerate(fits, 1)]
+        return self._again[times]
+
+    @cached_property
+    def _again(self) -> dict[int, list[Population]]:
+        return {}
 
     # --- what is known
 
