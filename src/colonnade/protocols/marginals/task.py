@@ -37,7 +37,7 @@ class Marginals(OnShares):
     ``coded`` are the columns, owner by owner in the order of ``trust.owners``; ``label`` is the place of one of them,
     which every block of three columns holds. ``noise`` is mu of Skellam noise or the variance of discrete Gaussian
     noise, all owners' shares together, on every opened number alike. With ``hidden`` nobody knows which people all
-    owners hold: rows are dealt for every slot of a common universe.
+    owners hold: rows are dealt for every slot of a common universe. ``called`` is the name of the event.
     """
 
     coded: tuple[Coded, ...]
@@ -49,6 +49,7 @@ class Marginals(OnShares):
     block_rows: int = 8192
     hidden: bool = False
     label: int | None = None
+    called: str = NAME
 
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
@@ -145,7 +146,7 @@ class Marginals(OnShares):
     def event(self) -> Event:
         """What all openings together reveal."""
         theorem = f"{THEOREM}, {HIDDEN_THEOREM}" if self.hidden else THEOREM
-        return self.additive.release(NAME, self.entries, self.sensitivity, theorem=theorem, others=self.others)
+        return self.additive.release(self.called, self.entries, self.sensitivity, theorem=theorem, others=self.others)
 
     @property
     def openings(self) -> Mapping[Event, int]:
@@ -239,6 +240,7 @@ class Marginals(OnShares):
             "label": self.label,
             "law": self.law,
             "rows_per_block": self.rows_per_block,
+            "called": self.called,
             **({"hidden": True} if self.hidden else {}),
         }
 
