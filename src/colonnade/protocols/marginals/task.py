@@ -112,13 +112,22 @@ class Marginals(OnShares):
     @cached_property
     def layout(self) -> Layout:
         """What is computed where."""
-        laid = lay_out_hidden if self.hidden else lay_out
-        return laid([block.columns for block in self.asked], self.sizes, self.holder, self.label)
+        blocks = [block.columns for block in self.asked]
+        if self.hidden:
+            return lay_out_hidden(blocks, self.sizes, self.holder, self.label)
+        # So many seats deal when a degree is lowered, and each of them puts together what it got.
+        making = 2 * self.trust.threshold + 2 if self._few_seats else 0
+        return lay_out(blocks, self.sizes, self.holder, self.label, making)
+
+    @property
+    def _few_seats(self) -> bool:
+        """Whether a product of three cannot be opened without lowering the degree first."""
+        return len(self.trust.committee) <= 3 * self.trust.threshold
 
     @property
     def lowered(self) -> bool:
         """Whether the degree of shares is lowered: there are products of three, and too few seats to open them."""
-        return bool(self.layout.made.names) and (self.hidden or len(self.trust.committee) <= 3 * self.trust.threshold)
+        return bool(self.layout.made.names) and (self.hidden or self._few_seats)
 
     @property
     def degree(self) -> int:
