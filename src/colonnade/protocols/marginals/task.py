@@ -115,8 +115,8 @@ class Marginals(OnShares):
         blocks = [block.columns for block in self.asked]
         if self.hidden:
             return lay_out_hidden(blocks, self.sizes, self.holder, self.label)
-        # So many seats deal when a degree is lowered, and each of them puts together what it got.
-        making = 2 * self.trust.threshold + 2 if self._few_seats else 0
+        # 2t + 1 seats deal when a degree is lowered, and each puts together what all of them dealt.
+        making = 2 * (2 * self.trust.threshold + 1) if self._few_seats else 0
         return lay_out(blocks, self.sizes, self.holder, self.label, making)
 
     @property
