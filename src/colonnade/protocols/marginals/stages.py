@@ -69,7 +69,7 @@ class StagedMarginals(OnShares):
     @cached_property
     def stages(self) -> tuple[Marginals, Marginals]:
         """Both releases, with the noise of this task."""
-        second = replace(self.second, noise=self.noise)
+        second = self.second.with_noise(self.noise)
         blocks = [(), *((place,) for place in range(len(self.fine)))]
         asked = tuple(Asked(columns, weight) for columns, weight in zip(blocks, self.first, strict=True))
         return replace(second, coded=self.fine, asked=asked, label=None, called=FIRST), second

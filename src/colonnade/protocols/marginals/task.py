@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.privacy import Event, Sensitivity, Trust
@@ -156,6 +157,14 @@ class Marginals(OnShares):
         """What all openings together reveal."""
         theorem = f"{THEOREM}, {HIDDEN_THEOREM}" if self.hidden else THEOREM
         return self.additive.release(self.called, self.entries, self.sensitivity, theorem=theorem, others=self.others)
+
+    def with_noise(self, noise: int) -> Self:
+        """The same with other noise; blocks are not checked again, and what the noise does not change is kept."""
+        found = copy(self)
+        for name in ("event", "bound", "committee"):
+            found.__dict__.pop(name, None)
+        object.__setattr__(found, "noise", noise)
+        return found
 
     @property
     def openings(self) -> Mapping[Event, int]:
@@ -328,12 +337,12 @@ class AdjustedMarginals(Adjustable):
         scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * root)
         if not scale:
             raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise the weights")
-        return replace(self, task=replace(self.task, noise=scale))
+        return replace(self, task=self.task.with_noise(scale))
 
     def with_multiplier(self, multiplier: float) -> AdjustedMarginals:
         """The same with the least noise that is not below a multiple of the sensitivity."""
         scale = self.task.additive.least_scale(multiplier, self.task.sensitivity)
-        return replace(self, task=replace(self.task, noise=scale))
+        return replace(self, task=self.task.with_noise(scale))
 
     def with_rows(self, rows: int) -> AdjustedMarginals:
         """The same about ``rows`` people."""
