@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from colonnade.audit import games
+import numpy as np
+import pytest
+
+from colonnade.audit import games, registry
 from colonnade.audit.marginals import Cells, furthest
-from colonnade.privacy import Observer
+from colonnade.audit.verdict import judge
+from colonnade.privacy import Observer, parse_budgets
+from colonnade.protocols.marginals.merging import Merge
 from colonnade.protocols.marginals.programs import reference
+from colonnade.protocols.marginals.stages import StagedMarginals
 
 from ..protocols.kit import marginals_task
+
+
+@pytest.fixture(scope="module")
+def staged():
+    """Two of the columns are merged from twice as many codes; the first stage takes most of the price."""
+    second = marginals_task(((2, 3), (3,), (2,)), label=0)
+    second = replace(second, asked=tuple(replace(block, weight=50 * block.weight) for block in second.asked))
+    fine = tuple(replace(column, size=size) for column, size in zip(second.coded, (2, 6, 6, 2), strict=True))
+    task = StagedMarginals(fine, (Merge(2), Merge(3), Merge(3), Merge(2)), (900, 2000, 400, 400, 2000), second, 3)
+    return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+
+
+def test_two_stages_keep_what_both_events_promise(staged):
+    assert registry.subject(staged) == "marginals"
+    found = games("marginals", staged)
+    assert {game.role for game in found} == {"analyst", "coordinator", "party", "coalition"}
+    for game in found:
+        assert judge(game, 20_000, seed=4).good
+
+
+def test_a_first_stage_that_is_not_charged_is_seen(staged):
+    analyst = games("marginals", staged)[0]
+    assert analyst.role == "analyst"
+    assert judge(replace(analyst, events=analyst.events[1:]), 60_000, seed=5).word == "REFUTED"
 
 
 def alone(task, person):

@@ -14,10 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, observers, register, two_tables
+from colonnade.audit.registry import Game, Sampler, observers, register, two_tables
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.sensitivity.marginals import furthest_change
 from colonnade.protocols.marginals import integers
+from colonnade.protocols.marginals.stages import StagedMarginals
 from colonnade.protocols.marginals.task import Asked, Coded, Marginals
 from colonnade.randomness import Stream
 
@@ -72,10 +73,14 @@ class Cells:
         return np.zeros_like(after) if first is None else self.added(first), after
 
     @cached_property
+    def largest(self) -> int:
+        """How much the number that differs most does."""
+        return max(1, int(np.abs(self.sums[1] - self.sums[0]).max()))
+
+    @cached_property
     def moves(self) -> NDArray[np.float64]:
         """How much each number differs, scaled to at most one."""
-        change = self.sums[1] - self.sums[0]
-        return np.asarray(change / max(1, np.abs(change).max()))
+        return np.asarray((self.sums[1] - self.sums[0]) / self.largest)
 
     @cached_property
     def moved(self) -> NDArray[np.intp]:
@@ -83,6 +88,18 @@ class Cells:
         order = np.argsort(-np.abs(self.moves), kind="stable")
         found: NDArray[np.intp] = order[self.moves[order] != 0][:_MOST_CELLS]
         return found
+
+
+@dataclass(frozen=True)
+class InStages:
+    """The numbers of both stages; as the noise on all of them is the same, so is the weight of a difference."""
+
+    stages: tuple[Cells, ...]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        """The weighed sum of the opened numbers of all stages, for ``count`` runs of the protocol."""
+        found = [stage.largest * stage(neighbour, count, stream) for stage in self.stages]
+        return np.asarray(np.sum(found, axis=0))
 
 
 def furthest(task: Marginals, observer: Observer) -> tuple[Codes | None, Codes]:
@@ -111,10 +128,19 @@ def _example() -> Marginals:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, trust))
 
 
-@register("marginals", "all marginals of everyone's coded columns, opened once", _example, plays=Marginals)
-def marginals_games(task: Marginals) -> Iterator[Game]:
+def _plays(task: object) -> bool:
+    return isinstance(task, Marginals | StagedMarginals)
+
+
+@register("marginals", "all marginals of everyone's coded columns, opened once", _example, plays=_plays)
+def marginals_games(task: Marginals | StagedMarginals) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
+    stages = (task,) if isinstance(task, Marginals) else task.stages
     for observer, noisy in observers(task):
-        sampler = Cells(task, furthest(task, observer), noisy)
-        story = f"{two_tables(observer)} furthest apart; {len(sampler.moved)} opened numbers that move"
+        # How far apart people are depends only on where their codes differ, so the same two serve for all stages.
+        people = furthest(stages[-1], observer)
+        seen = tuple(Cells(stage, people, noisy) for stage in stages)
+        moved = sum(len(cells.moved) for cells in seen)
+        story = f"{two_tables(observer)} furthest apart; {moved} opened numbers that move"
+        sampler: Sampler = InStages(seen) if len(seen) > 1 else seen[0]
         yield Game("marginals", observer, story, task.events, task.trust, sampler)

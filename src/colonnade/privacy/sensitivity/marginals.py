@@ -7,7 +7,8 @@ computed is attained, unless there are more columns than can be enumerated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -21,8 +22,6 @@ from colonnade.privacy.sensitivity.exact import Sensitivity, checked_whole
 WeightedBlock = tuple[tuple[int, ...], int]
 """The columns of a block, by their places, and its weight."""
 MOST_ENUMERATED = 16
-_AT_ONCE = 1 << 27
-"""Patterns times blocks; of more than ``MOST_ENUMERATED`` columns, only so many are enumerated."""
 _NARROW = 1 << 62
 
 
@@ -43,69 +42,80 @@ def changed_cells_sensitivity(
     """L1 and squared L2 of the change of all blocks when one person's cells in these columns are replaced."""
     _check(sizes, blocks)
     columns = _enumerated(sizes, blocks, changing)
-    where = [within for within, _ in blocks]
-    l1, square = (
-        int(_totals(where, [table(sizes, *block) for block in blocks], columns, set(changing)).max())
-        for table in (_moved_l1, _moved_squares)
-    )
+    l1, square = (int(_totals(sizes, blocks, columns, changing, norm).max()) for norm in (_moved_l1, _moved_square))
     return l1, square
 
 
 def furthest_change(sizes: Sequence[int], blocks: Sequence[WeightedBlock], changing: Collection[int]) -> set[int]:
     """The columns in which two people differ who are furthest apart, of those that are enumerated."""
     columns = _enumerated(sizes, blocks, changing)
-    tables = [_moved_squares(sizes, *block) for block in blocks]
-    totals = _totals([within for within, _ in blocks], tables, columns, set(columns))
+    totals = _totals(sizes, blocks, columns, columns, _moved_square)
     pattern = np.unravel_index(int(totals.argmax()), totals.shape)
     return {column for column, differs in zip(columns, pattern, strict=True) if differs}
+
+
+Pattern = tuple[int, ...]
+"""For each column of a block, 1 where two people differ and 0 where they agree."""
+Moved = Callable[[tuple[int, ...], Pattern], int]
+"""How far a block of columns with these sizes moves, for weight one."""
 
 
 def _enumerated(sizes: Sequence[int], blocks: Sequence[WeightedBlock], changing: Collection[int]) -> list[int]:
     """The columns whose patterns are enumerated: all that may change, or of too many those that weigh most."""
     columns = sorted(set(changing) & {column for within, _ in blocks for column in within})
-    most = _most_enumerated(len(blocks))
-    if len(columns) <= most:
+    if len(columns) <= MOST_ENUMERATED:
         return columns
     weighs = dict.fromkeys(columns, 0)
     for within, weight in blocks:
-        for column in set(within) & set(columns):
-            weighs[column] += int(_moved_squares(sizes, within, weight).max())
-    return sorted(columns, key=lambda column: (-weighs[column], column))[:most]
-
-
-def _most_enumerated(blocks: int) -> int:
-    """How many columns can be enumerated beside so many blocks; always 16 if there are no more columns than that."""
-    return max(8, min(MOST_ENUMERATED, (_AT_ONCE // max(1, blocks)).bit_length() - 1))
-
-
-Table = NDArray[Any]
-"""For one block, how far it moves by the pattern: an axis of two for each of its columns, 0 where people agree."""
+        for column in within:
+            if column in weighs:
+                weighs[column] += weight**2 * prod(_square(sizes[other]) for other in within)
+    return sorted(sorted(columns, key=lambda column: (-weighs[column], column))[:MOST_ENUMERATED])
 
 
 def _totals(
-    where: Sequence[tuple[int, ...]], tables: Sequence[Table], enumerated: Sequence[int], changing: set[int]
-) -> Table:
-    """The sum of all tables, for every pattern of the enumerated columns.
+    sizes: Sequence[int],
+    blocks: Sequence[WeightedBlock],
+    enumerated: Sequence[int],
+    changing: Collection[int],
+    moved: Moved,
+) -> NDArray[Any]:
+    """How far all blocks move together, for every pattern of the enumerated columns.
 
     A block takes the largest value over its other columns that may change; columns that do not change agree.
     """
-    narrow = sum(int(table.max()) for table in tables) < _NARROW
-    total = np.zeros((2,) * len(enumerated), dtype=np.int64 if narrow else object)
-    place = {column: axis for axis, column in enumerate(enumerated)}
-    for columns, table in zip(where, tables, strict=True):
-        kept = table if narrow else table.astype(object)
-        for axis in reversed(range(len(columns))):
-            if columns[axis] not in changing:
-                kept = kept.take(0, axis=axis)
-            elif columns[axis] not in place:
-                kept = kept.max(axis=axis)
-        left = [place[column] for column in columns if column in place and column in changing]
-        shape = [1] * len(enumerated)
-        for axis in left:
-            shape[axis] = 2
-        order = sorted(range(len(left)), key=left.__getitem__)
-        total += np.asarray(kept, dtype=total.dtype).transpose(order).reshape(shape)
-    return total
+    place, free = {column: axis for axis, column in enumerate(enumerated)}, set(changing)
+    power = 2 if moved is _moved_square else 1
+    found: dict[tuple[int, ...], list[int]] = {}
+    for columns, weight in blocks:
+        ordered = sorted(columns)
+        states = tuple(_KEPT if column in place else _FREE if column in free else _SAME for column in ordered)
+        values = _by_pattern(moved, tuple(sizes[column] for column in ordered), states)
+        axes = tuple(place[column] for column in ordered if column in place)
+        total = found.setdefault(axes, [0] * len(values))
+        for index, value in enumerate(values):
+            total[index] += weight**power * value
+    narrow = sum(map(max, found.values())) < _NARROW
+    totals = np.zeros((2,) * len(enumerated), dtype=np.int64 if narrow else object)
+    for axes, total in found.items():
+        shape = [2 if axis in axes else 1 for axis in range(len(enumerated))]
+        totals += np.array(total, dtype=totals.dtype).reshape(shape)
+    return totals
+
+
+_KEPT, _FREE, _SAME = range(3)
+"""A column of a block whose pattern is enumerated, that may differ as it likes, or in which people agree."""
+
+
+@lru_cache(maxsize=1 << 12)
+def _by_pattern(moved: Moved, sizes: tuple[int, ...], states: tuple[int, ...]) -> list[int]:
+    """How far a block moves, for every pattern of those of its columns that are enumerated."""
+    choices = [(0,) if state == _SAME else (0, 1) for state in states]
+    found: dict[Pattern, int] = {}
+    for pattern in product(*choices):
+        kept = tuple(differs for differs, state in zip(pattern, states, strict=True) if state == _KEPT)
+        found[kept] = max(found.get(kept, 0), moved(sizes, pattern))
+    return [found[kept] for kept in sorted(found)]
 
 
 def _square(size: int) -> int:
@@ -118,28 +128,23 @@ def _l1(size: int) -> int:
     return 1 if size == 2 else 2 * (size - 1)
 
 
-def _moved_squares(sizes: Sequence[int], columns: tuple[int, ...], weight: int) -> Table:
-    """Twice the squared length of the block minus twice the inner product of the two people's blocks."""
-    squares = [_square(sizes[column]) for column in columns]
+def _moved_square(sizes: tuple[int, ...], pattern: Pattern) -> int:
+    """Twice the squared length of a block, minus twice the inner product of the two people's blocks."""
     inner = [
-        (square, -1 if sizes[column] == 2 else -sizes[column]) for column, square in zip(columns, squares, strict=True)
+        (-1 if size == 2 else -size) if differs else _square(size) for size, differs in zip(sizes, pattern, strict=True)
     ]
-    values = [2 * weight**2 * (prod(squares) - prod(found)) for found in product(*inner)]
-    return _table(values, len(columns))
+    return 2 * (prod(map(_square, sizes)) - prod(inner))
 
 
-def _moved_l1(sizes: Sequence[int], columns: tuple[int, ...], weight: int) -> Table:
+def _moved_l1(sizes: tuple[int, ...], pattern: Pattern) -> int:
     """The L1 norm of the difference, cell by cell: where people differ, cells of one, of the other and of neither."""
-    values = []
-    for pattern in product((0, 1), repeat=len(columns)):
-        agreed = prod(_l1(sizes[column]) for column, differs in zip(columns, pattern, strict=True) if not differs)
-        differing = [_cells(sizes[column]) for column, differs in zip(columns, pattern, strict=True) if differs]
-        apart = sum(
-            prod(count for count, _, _ in cell) * abs(prod(one for _, one, _ in cell) - prod(two for _, _, two in cell))
-            for cell in product(*differing)
-        )
-        values.append(weight * agreed * apart)
-    return _table(values, len(columns))
+    agreed = prod(_l1(size) for size, differs in zip(sizes, pattern, strict=True) if not differs)
+    differing = [_cells(size) for size, differs in zip(sizes, pattern, strict=True) if differs]
+    apart = sum(
+        prod(count for count, _, _ in cell) * abs(prod(one for _, one, _ in cell) - prod(two for _, _, two in cell))
+        for cell in product(*differing)
+    )
+    return agreed * apart
 
 
 def _cells(size: int) -> list[tuple[int, int, int]]:
@@ -147,11 +152,6 @@ def _cells(size: int) -> list[tuple[int, int, int]]:
     if size == 2:
         return [(1, 1, -1)]
     return [(1, size - 1, -1), (1, -1, size - 1), (size - 2, -1, -1)]
-
-
-def _table(values: Sequence[int], axes: int) -> Table:
-    narrow = max(values) < _NARROW
-    return np.array(values, dtype=np.int64 if narrow else object).reshape((2,) * axes)
 
 
 def _check(sizes: Sequence[int], blocks: Sequence[WeightedBlock]) -> None:

@@ -2,9 +2,8 @@
 
 A *factor* is a set of columns whose coordinates are multiplied row by row: none (a one in every row), one column, or a
 column and the label. Every block is the inner product of two factors, summed over all rows. A block whose columns
-have one owner is computed by that owner. Of the others, the label's owner makes the factors of the label and its own
-columns itself; the seats make a factor of the label and somebody else's column on shares, for as few columns as
-possible.
+have one owner is computed by that owner. Of the others, the label's owner deals factors of the label and its own
+columns, and the seats make those of the label and somebody else's column on shares; as few of both as possible.
 """
 
 from __future__ import annotations
@@ -65,11 +64,12 @@ Piece = tuple[int, Factor, Factor]
 _Group = tuple[int, int, int, int]
 
 
-class _Layouter:
-    def __init__(
-        self, asked: Sequence[Columns], sizes: Sequence[int], holder: Sequence[int], label: int | None
-    ) -> None:
-        self.asked, self.sizes, self.holder, self.label = asked, sizes, holder, label
+class _Plan:
+    """What both layouts need: the columns, who holds them, and how blocks are put together to large products."""
+
+    def __init__(self, sizes: Sequence[int], holder: Sequence[int], label: int | None) -> None:
+        self.sizes, self.holder = sizes, holder
+        self.label: Factor = () if label is None else (label,)
 
     def factors(self, names: Sequence[Factor]) -> Factors:
         """The factors with their widths: a column with n values has n - 1 coordinates, as all n add up to zero."""
@@ -85,40 +85,11 @@ class _Layouter:
         """Who deals a factor, if somebody does."""
         return self.holder[name[0]] if name else ONES
 
-    def rest(self, columns: Columns) -> Columns:
-        """The columns of a block of three without the label; of other blocks all columns."""
-        return tuple(c for c in columns if c != self.label) if len(columns) > 2 else columns
-
-    def multiplied(self, pairs: Sequence[tuple[int, int]]) -> set[int]:
-        """Columns, as narrow as possible together, of which every pair has one."""
-        columns = sorted({column for pair in pairs for column in pair}, key=lambda c: (-self.sizes[c], c))
-        holders = sorted({self.holder[column] for column in columns})
-        orders = [
-            columns,
-            *(
-                [c for c in columns if self.holder[c] == h] + [c for c in columns if self.holder[c] != h]
-                for h in holders
-            ),
-        ]
-        return min(
-            (self._without_as_many(pairs, order) for order in orders),
-            key=lambda found: (self._weight(found), sorted(found)),
-        )
-
-    def _weight(self, columns: set[int]) -> int:
-        return sum(self.sizes[column] - 1 for column in columns)
-
-    def _without_as_many(self, pairs: Sequence[tuple[int, int]], order: Sequence[int]) -> set[int]:
-        """All columns without those, taken in this order, that have no pair with one that was left out before."""
-        beside: dict[int, set[int]] = {column: set() for column in order}
-        for one, other in pairs:
-            beside[one].add(other)
-            beside[other].add(one)
-        out: set[int] = set()
-        for column in order:
-            if not beside[column] & out:
-                out.add(column)
-        return set(order) - out
+    def split(self, columns: Columns) -> tuple[Columns, Factor]:
+        """The columns of a block, and the label behind them if it is a block of three."""
+        if len(columns) < 3:
+            return columns, ()
+        return tuple(column for column in columns if column not in self.label), self.label
 
     def sides(self, pair: tuple[int, int], multiplied: set[int]) -> tuple[int, int]:
         """Which column of a pair is on the left, among what is made, and which on the right."""
@@ -156,41 +127,40 @@ def in_order(factor: Factor) -> tuple[int, Factor]:
     return len(factor), factor
 
 
-def lay_out(asked: Sequence[Columns], sizes: Sequence[int], holder: Sequence[int], label: int | None) -> Layout:
-    """The products of all blocks, where everybody holds the same people."""
-    plan = _Layouter(asked, sizes, holder, label)
-    labels = () if label is None else (label,)
+def lay_out(
+    asked: Sequence[Columns], sizes: Sequence[int], holder: Sequence[int], label: int | None, making: int
+) -> Layout:
+    """The products of all blocks, where everybody holds the same people.
+
+    ``making`` is how much dearer it is to multiply a column with the label on shares than to deal the product.
+    """
+    plan = _Plan(sizes, holder, label)
     own: dict[int, list[Piece]] = {}
     shared: list[Piece] = []
     joint: list[tuple[int, tuple[int, int]]] = []
     for index, columns in enumerate(asked):
-        owners, rest = {holder[column] for column in columns}, plan.rest(columns)
-        with_label = tuple(set(columns) - set(rest))
+        owners, (rest, with_label) = {holder[column] for column in columns}, plan.split(columns)
         if len(owners) < 2:
-            left, right = (*rest[:1], *with_label), rest[1:]
-            own.setdefault(min(owners, default=0), []).append((index, left, right))
-        elif not with_label:
-            shared.append((index, rest[:1], rest[1:]))
-        elif held := [column for column in rest if holder[column] == holder[with_label[0]]]:
-            other = tuple(column for column in rest if column != held[0])
-            shared.append((index, (held[0], *with_label), other))
-        else:
+            own.setdefault(min(owners, default=0), []).append((index, (*rest[:1], *with_label), rest[1:]))
+        elif with_label:
             joint.append((index, (rest[0], rest[1])))
-    multiplied = plan.multiplied([pair for _, pair in joint])
+        else:
+            shared.append((index, rest[:1], rest[1:]))
+    at_home = {column for column, owner in enumerate(holder) if label is not None and owner == holder[label]}
+    cost = [(size - 1) * (1 if column in at_home else making) for column, size in enumerate(sizes)]
+    multiplied = cover([pair for _, pair in joint], cost, holder)
     for index, pair in joint:
         first, second = plan.sides(pair, multiplied)
-        shared.append((index, (first, *labels), (second,)))
-    made = {left for index, left, _ in shared[len(shared) - len(joint) :]}
+        shared.append((index, (first, *plan.label), (second,)))
+    made = {left for _, left, _ in shared if len(left) > 1 and left[0] not in at_home}
     dealt: dict[int, set[Factor]] = {}
     for _, *sides in shared:
         for factor in sides:
-            names = [(column,) for column in factor] if factor in made else [factor]
-            for name in names:
+            for name in [(column,) for column in factor] if factor in made else [factor]:
                 dealt.setdefault(holder[name[0]], set()).add(name)
-    by_owner = sorted(made, key=lambda factor: (holder[factor[0]], factor))
     return Layout(
         {owner: plan.factors(sorted(names, key=in_order)) for owner, names in sorted(dealt.items())},
-        plan.factors(by_owner),
+        plan.factors(sorted(made, key=lambda factor: (holder[factor[0]], factor))),
         {owner: plan.products(pieces, plan.source) for owner, pieces in own.items()},
         plan.products(shared, lambda left: MADE if left in made else plan.source(left)),
     )
@@ -198,26 +168,47 @@ def lay_out(asked: Sequence[Columns], sizes: Sequence[int], holder: Sequence[int
 
 def lay_out_hidden(asked: Sequence[Columns], sizes: Sequence[int], holder: Sequence[int], label: int | None) -> Layout:
     """The same where nobody knows whose rows count: every left factor is multiplied, on shares, by whether one does."""
-    plan = _Layouter(asked, sizes, holder, label)
-    labels = () if label is None else (label,)
+    plan = _Plan(sizes, holder, label)
     pieces: list[Piece] = []
-    for tail in dict.fromkeys(((), labels)):
-        pairs = [(i, plan.rest(c)) for i, c in enumerate(asked) if (len(c) > 2) == bool(tail)]
-        multiplied = plan.multiplied([(pair[0], pair[1]) for _, pair in pairs if len(pair) == 2])
-        for index, columns in pairs:
-            if len(columns) < 2:
-                pieces.append((index, (), columns))
-            else:
-                one, other = plan.sides((columns[0], columns[1]), multiplied)
-                pieces.append((index, (one, *tail), (other,)))
-    made = sorted({left for _, left, _ in pieces} | {()}, key=in_order)
-    needed = {column for _, left, right in pieces for column in (*left, *right)}
+    joint: dict[Factor, list[tuple[int, tuple[int, int]]]] = {}
+    for index, columns in enumerate(asked):
+        rest, with_label = plan.split(columns)
+        if len(rest) < 2:
+            pieces.append((index, (), rest))
+        else:
+            joint.setdefault(with_label, []).append((index, (rest[0], rest[1])))
+    for with_label, blocks in joint.items():
+        multiplied = cover([pair for _, pair in blocks], [size - 1 for size in sizes], holder)
+        for index, pair in blocks:
+            first, second = plan.sides(pair, multiplied)
+            pieces.append((index, (first, *with_label), (second,)))
     dealt: dict[int, list[Factor]] = {}
-    for column in sorted(needed):
+    for column in sorted({column for _, left, right in pieces for column in (*left, *right)}):
         dealt.setdefault(holder[column], []).append((column,))
     return Layout(
         {owner: plan.factors(names) for owner, names in dealt.items()},
-        plan.factors(made),
+        plan.factors(sorted({left for _, left, _ in pieces} | {()}, key=in_order)),
         {},
         plan.products(pieces, lambda left: MADE),
     )
+
+
+def cover(pairs: Sequence[tuple[int, int]], cost: Sequence[int], holder: Sequence[int]) -> set[int]:
+    """Columns, as cheap as possible together, of which every pair has one.
+
+    Columns are left out as long as every pair keeps one: the dearest first, or first those of one owner. The cheapest
+    of these ways is taken; to find the best of all can take long.
+    """
+    beside: dict[int, set[int]] = {}
+    for one, other in pairs:
+        beside.setdefault(one, set()).add(other)
+        beside.setdefault(other, set()).add(one)
+    columns = sorted(beside, key=lambda column: (-cost[column], column))
+    found = []
+    for first in (None, *sorted({holder[column] for column in columns})):
+        out: set[int] = set()
+        for column in sorted(columns, key=lambda column: holder[column] != first):
+            if not beside[column] & out:
+                out.add(column)
+        found.append(set(columns) - out)
+    return min(found, key=lambda kept: (sum(cost[column] for column in kept), sorted(kept)))

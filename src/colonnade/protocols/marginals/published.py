@@ -34,7 +34,7 @@ class NoisyMarginals:
     @property
     def count(self) -> float:
         """The noisy number of people, never below one."""
-        return max(1.0, float(self._of(())[0]) / self._asked(()).weight)
+        return max(1.0, float(self.cells(())[0]) / self._asked(()).weight)
 
     @property
     def count_deviation(self) -> float:
@@ -47,7 +47,7 @@ class NoisyMarginals:
 
     def _residue(self, block: Asked) -> Residue:
         sizes = [self.task.sizes[column] for column in block.columns]
-        values = self._of(block.columns).reshape(axes(block.columns, self.task.sizes)) / float(block.weight)
+        values = self.cells(block.columns).reshape(axes(block.columns, self.task.sizes)) / float(block.weight)
         for axis, size in enumerate(sizes):
             values = values / size
             if size == 2:
@@ -56,7 +56,8 @@ class NoisyMarginals:
                 values = values - values.mean(axis=axis, keepdims=True)
         return Residue(block.columns, values, self.task.deviation(block))
 
-    def _of(self, columns: tuple[int, ...]) -> NDArray[np.int64]:
+    def cells(self, columns: tuple[int, ...]) -> NDArray[np.int64]:
+        """The opened integers of one block."""
         place = self.task.asked.index(self._asked(columns))
         return self.opened[self.task.starts[place] : self.task.starts[place + 1]]
 

@@ -16,7 +16,7 @@ class Seat:
 
     def __init__(self, me: Role, task: Marginals) -> None:
         self.me, self.task, self.hand = me, task, me.hand
-        primes, products = len(task.committee.system.primes), task.layout.shared
+        primes, products = len(me.hand.system.primes), task.layout.shared
         self.sums = [np.zeros((primes, product.left.width, product.right.width)) for product in products]
         self.spans = {number: factors.spans() for number, factors in task.layout.dealt.items()}
         self.spans[MADE] = task.layout.made.spans()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.privacy import Event, Sensitivity, Trust
@@ -37,7 +38,7 @@ class Marginals(OnShares):
     ``coded`` are the columns, owner by owner in the order of ``trust.owners``; ``label`` is the place of one of them,
     which every block of three columns holds. ``noise`` is mu of Skellam noise or the variance of discrete Gaussian
     noise, all owners' shares together, on every opened number alike. With ``hidden`` nobody knows which people all
-    owners hold: rows are dealt for every slot of a common universe.
+    owners hold: rows are dealt for every slot of a common universe. ``called`` is the name of the event.
     """
 
     coded: tuple[Coded, ...]
@@ -49,6 +50,7 @@ class Marginals(OnShares):
     block_rows: int = 8192
     hidden: bool = False
     label: int | None = None
+    called: str = NAME
 
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
@@ -111,13 +113,22 @@ class Marginals(OnShares):
     @cached_property
     def layout(self) -> Layout:
         """What is computed where."""
-        laid = lay_out_hidden if self.hidden else lay_out
-        return laid([block.columns for block in self.asked], self.sizes, self.holder, self.label)
+        blocks = [block.columns for block in self.asked]
+        if self.hidden:
+            return lay_out_hidden(blocks, self.sizes, self.holder, self.label)
+        # 2t + 1 seats deal when a degree is lowered, and each puts together what all of them dealt.
+        making = 2 * (2 * self.trust.threshold + 1) if self._few_seats else 0
+        return lay_out(blocks, self.sizes, self.holder, self.label, making)
+
+    @property
+    def _few_seats(self) -> bool:
+        """Whether a product of three cannot be opened without lowering the degree first."""
+        return len(self.trust.committee) <= 3 * self.trust.threshold
 
     @property
     def lowered(self) -> bool:
         """Whether the degree of shares is lowered: there are products of three, and too few seats to open them."""
-        return bool(self.layout.made.names) and (self.hidden or len(self.trust.committee) <= 3 * self.trust.threshold)
+        return bool(self.layout.made.names) and (self.hidden or self._few_seats)
 
     @property
     def degree(self) -> int:
@@ -145,7 +156,15 @@ class Marginals(OnShares):
     def event(self) -> Event:
         """What all openings together reveal."""
         theorem = f"{THEOREM}, {HIDDEN_THEOREM}" if self.hidden else THEOREM
-        return self.additive.release(NAME, self.entries, self.sensitivity, theorem=theorem, others=self.others)
+        return self.additive.release(self.called, self.entries, self.sensitivity, theorem=theorem, others=self.others)
+
+    def with_noise(self, noise: int) -> Self:
+        """The same with other noise; blocks are not checked again, and what the noise does not change is kept."""
+        found = copy(self)
+        for name in ("event", "bound", "committee"):
+            found.__dict__.pop(name, None)
+        object.__setattr__(found, "noise", noise)
+        return found
 
     @property
     def openings(self) -> Mapping[Event, int]:
@@ -239,6 +258,7 @@ class Marginals(OnShares):
             "label": self.label,
             "law": self.law,
             "rows_per_block": self.rows_per_block,
+            "called": self.called,
             **({"hidden": True} if self.hidden else {}),
         }
 
@@ -317,12 +337,12 @@ class AdjustedMarginals(Adjustable):
         scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * root)
         if not scale:
             raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise the weights")
-        return replace(self, task=replace(self.task, noise=scale))
+        return replace(self, task=self.task.with_noise(scale))
 
     def with_multiplier(self, multiplier: float) -> AdjustedMarginals:
         """The same with the least noise that is not below a multiple of the sensitivity."""
         scale = self.task.additive.least_scale(multiplier, self.task.sensitivity)
-        return replace(self, task=replace(self.task, noise=scale))
+        return replace(self, task=self.task.with_noise(scale))
 
     def with_rows(self, rows: int) -> AdjustedMarginals:
         """The same about ``rows`` people."""

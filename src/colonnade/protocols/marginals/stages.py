@@ -1,0 +1,219 @@
+"""Marginals in two stages: narrow bins are counted first, and merged to even ones before everything else is released.
+
+1. One-way marginals of fine codes, and the count: an owner computes them alone, so this takes one opening.
+2. Everybody merges the codes by the same rule, from the same opened integers (``merging``).
+3. All marginals of the merged codes, as always.
+
+Both releases are planned and paid for ahead. The price of the second depends on how many codes each column has left,
+which is fixed before, and not on which codes were merged (docs/theory/marginals.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.privacy import Event, Trust
+from colonnade.privacy.additive import NormalLaw
+from colonnade.protocols.cost import Cells
+from colonnade.protocols.marginals import programs
+from colonnade.protocols.marginals.merging import Merge, apply, merged_codes
+from colonnade.protocols.marginals.published import NoisyMarginals
+from colonnade.protocols.marginals.task import Asked, Coded, Marginals
+from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.randomness import Stream
+from colonnade.tables.places import Places
+
+PROTOCOL = "marginals in two stages 1"
+FIRST = "marginals of narrow bins"
+
+
+@dataclass(frozen=True)
+class StagedMarginals(OnShares):
+    """The public task. ``fine`` are the columns with their narrow codes, and ``merges`` says what becomes of each.
+
+    ``second`` is what is asked of the merged columns; the noise in it does not count: ``noise`` is that of both stages.
+    So the weights say how much either stage costs: ``first`` are the weights of the count and of each column.
+    """
+
+    fine: tuple[Coded, ...]
+    merges: tuple[Merge, ...]
+    first: tuple[int, ...]
+    second: Marginals
+    noise: int
+
+    gamma = 1
+    noise_on = Marginals.noise_on
+    released: ClassVar[str] = "makes two releases, the second of which depends on the first"
+
+    def __post_init__(self) -> None:
+        merged = [(column.owner, column.name) for column in self.second.coded]
+        if [(column.owner, column.name) for column in self.fine] != merged or len(self.merges) != len(merged):
+            raise StudyError("both stages are about the same columns in the same order, with one merge for each")
+        if len(self.first) != len(merged) + 1:
+            raise StudyError("the first stage has a weight for the count and one for each column")
+        for column, merge, left in zip(self.fine, self.merges, self.second.coded, strict=True):
+            merge.check(column.size, column.name)
+            if merge.size != left.size:
+                raise StudyError(f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size}")
+
+    @cached_property
+    def stages(self) -> tuple[Marginals, Marginals]:
+        """Both releases, with the noise of this task."""
+        second = self.second.with_noise(self.noise)
+        blocks = [(), *((place,) for place in range(len(self.fine)))]
+        asked = tuple(Asked(columns, weight) for columns, weight in zip(blocks, self.first, strict=True))
+        return replace(second, coded=self.fine, asked=asked, label=None, called=FIRST), second
+
+    @property
+    def trust(self) -> Trust:  # type: ignore[override]  # both stages have the same
+        """Who takes part."""
+        return self.second.trust
+
+    @property
+    def rows_at_most(self) -> int:  # type: ignore[override]
+        """The most rows that the task allows."""
+        return self.second.rows_at_most
+
+    @property
+    def law(self) -> NormalLaw:
+        """The law of the noise of both stages."""
+        return self.second.law
+
+    @property
+    def hidden(self) -> bool:
+        """Whether nobody knows which people all owners hold."""
+        return self.second.hidden
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coded columns."""
+        return self.second.names
+
+    @property
+    def event(self) -> Event:
+        """The second release."""
+        return self.stages[1].event
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """Both releases."""
+        return tuple(stage.event for stage in self.stages)
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """Each part of either stage is one opening."""
+        return {event: often for stage in self.stages for event, often in stage.openings.items()}
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the larger bound needs."""
+        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of an opened number of either stage."""
+        return max(stage.bound for stage in self.stages)
+
+    @property
+    def noise_std(self) -> float:
+        """The largest deviation of the noise on a cell of the second stage, in people."""
+        return self.stages[1].noise_std
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows a seat holds at a time."""
+        return max(stage.rows_per_block for stage in self.stages)
+
+    @property
+    def message_rounds(self) -> int:
+        """How often participants wait for each other: the second stage begins with the comparison of rows again."""
+        return sum(stage.message_rounds for stage in self.stages) - 2
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds and sends when opening, in both stages."""
+        one, other = (stage.cells(name, rows) for stage in self.stages)
+        return Cells(one.dealt + other.dealt, one.held + other.held, one.opened + other.opened)
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "stages": [stage.agreement for stage in self.stages],
+            "merges": [[merge.size, merge.apart] for merge in self.merges],
+            "primes": list(self.committee.system.primes),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says about the task: what it says about the second stage, and the cells of both."""
+        first, second = self.stages
+        return second.facts | {
+            "cells": first.entries + second.entries,
+            "openings": len(first.parts) + len(second.parts),
+            "primes": len(self.committee.system.primes),
+            "system_bits": self.committee.system.bits,
+        }
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Both published results, and for every column the merged code of each narrow one."""
+
+    first: NoisyMarginals
+    second: NoisyMarginals
+    merged: tuple[tuple[int, ...], ...]
+
+
+class _Merged:
+    """An owner's rows with merged codes."""
+
+    def __init__(self, table: Rows, merged: Sequence[Sequence[int]]) -> None:
+        self._table, self._merged = table, merged
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return self._table.ids
+
+    @property
+    def places(self) -> Places | None:
+        return self._table.places
+
+    def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
+        return (apply(codes, self._merged) for codes in self._table.blocks(rows))
+
+
+def owner(me: Owner, table: Rows, task: StagedMarginals) -> Staged:
+    """An owner's program; the rows of the table are the fine codes of its columns."""
+    first, second = task.stages
+    counted = programs.owner(me, table, first)
+    merged = merged_codes(counted, task.merges)
+    own = [merged[place] for place in second.held_by(me.name)]
+    return Staged(counted, programs.owner(me, _Merged(table, own), second), merged)
+
+
+def coordinator(me: Coordinator, task: StagedMarginals) -> Staged:
+    """The coordinator's program: both stages, one after the other."""
+    first, second = task.stages
+    counted = programs.coordinator(me, first)
+    return Staged(counted, programs.coordinator(me, second), merged_codes(counted, task.merges))
+
+
+def simulate(tables: Mapping[str, NDArray[np.int64]], task: StagedMarginals, stream: Stream) -> Staged:
+    """What the protocol would publish, computed in one place; it is for evaluation, and a study never calls it."""
+    first, second = task.stages
+    counted = programs.simulate(tables, first, stream)
+    merged = merged_codes(counted, task.merges)
+    own = {owner: [merged[place] for place in second.held_by(owner)] for owner in task.owners}
+    codes = {owner: apply(np.asarray(tables[owner], dtype=float), own[owner]).astype(np.int64) for owner in task.owners}
+    return Staged(counted, programs.simulate(codes, second, stream), merged)
