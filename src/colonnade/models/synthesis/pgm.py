@@ -137,7 +137,12 @@ def fit_pgm(
         if each.columns in kept
     ]
     progress("fit", 0, steps)
-    field = mbi.estimation.mirror_descent(domain, measured, known_total=max(count, 1.0), iters=steps)
+    try:
+        field = mbi.estimation.mirror_descent(domain, measured, known_total=max(count, 1.0), iters=steps)
+    except (AttributeError, TypeError) as error:  # seen with versions of its libraries that it was not written for
+        raise StudyError(
+            "private-pgm does not work with the installed jax and chex; install versions of the three that fit"
+        ) from error
     progress("fit", steps, steps)
     return _network(mbi, domain, field, sizes)
 
