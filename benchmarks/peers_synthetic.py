@@ -18,6 +18,7 @@ import sys
 import time
 import types
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
@@ -46,10 +47,54 @@ def found(given: argparse.Namespace) -> tuple[types.ModuleType, types.ModuleType
     # One of its modules imports a plotting library that it does not use here.
     sys.modules.setdefault("matplotlib", types.ModuleType("matplotlib"))
     sys.modules.setdefault("matplotlib.pyplot", types.ModuleType("matplotlib.pyplot"))
+    import chex
+    import jax
+    import numpy
+
+    # Its test for scalars was written for an older chex, whose union of types knew traced numbers.
+    chex.Numeric = jax.Array | numpy.ndarray | numpy.generic | float | int
     import mbi
     import pandas
 
+    mbi.MarkovRandomField.project = project
     return pandas, mbi
+
+
+def project(model: Any, attributes: Any) -> Any:
+    """A marginal of the model: what private-pgm computes, without compiling a program for every set of columns."""
+    import numpy as np
+    from mbi import Factor, junction_tree
+
+    asked = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+    if model.marginals.supports(asked):
+        return model.marginals.project(asked)
+    domain = model.domain
+    parts = [(tuple(each.domain.attrs), np.asarray(each.values, float)) for each in model.potentials.arrays.values()]
+    active = model.potentials.active_domain
+    order, _ = junction_tree.greedy_order(active, [*model.potentials.cliques, asked], elim=active.invert(asked))
+
+    def together(held: list[Any]) -> tuple[tuple[str, ...], Any]:
+        names = tuple(dict.fromkeys(name for own, _ in held for name in own))
+        total = np.zeros([domain[name] for name in names])
+        for own, values in held:
+            places = sorted(range(len(own)), key=lambda place: names.index(own[place]))
+            shape = [domain[name] if name in own else 1 for name in names]
+            total = total + values.transpose(places).reshape(shape)
+        return names, total
+
+    for name in order:
+        touched = [part for part in parts if name in part[0]]
+        if touched:
+            names, total = together(touched)
+            axis = names.index(name)
+            top = total.max(axis=axis, keepdims=True)
+            summed = np.log(np.exp(total - top).sum(axis=axis)) + top.squeeze(axis)
+            rest = (names[:axis] + names[axis + 1 :], summed)
+            parts = [*(part for part in parts if name not in part[0]), rest]
+    names, total = together([*parts, *(((name,), np.zeros(domain[name])) for name in asked)])
+    chances = np.exp(total - total.max())
+    counts = chances / chances.sum() * float(model.total)
+    return Factor(domain.project(asked), counts.transpose([names.index(name) for name in asked]))
 
 
 def workload(columns: list[str], label: str, method: str) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""``python -m research synthesise``, ``real``, ``coded`` and ``peers``: the parts of the comparison of synthetic tables."""
+"""``python -m research synthesise``, ``real``, ``coded`` and ``peers``: parts of the comparison of synthetic tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def coded(name: Name, folder: Path, data: Data = None) -> None:
     say(f"{folder / name}.csv and .json: {len(of.codes)} rows")
 
 
-def peers(files: list[Path], scores: Scores, data: Data = None) -> None:
+def peers(scores: Scores, files: list[Path], data: Data = None) -> None:
     """Score tables of codes that peers made: npz files, as benchmarks/peers_synthetic.py writes them."""
     benches: dict[str, Bench] = {}
     for path in files:

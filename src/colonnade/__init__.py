@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         LogisticRegression as LogisticRegression,
         Party as Party,
         PolynomialSum as PolynomialSum,
+        Synthesizer as Synthesizer,
         cross_validate as cross_validate,
         evaluate_synthetic as evaluate_synthetic,
         joint_scores as joint_scores,
@@ -44,7 +45,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "errors": "ColonnadeError",
         "models": "GLM PCA Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
-        "cross_validate evaluate_synthetic joint_scores polynomial_sum",
+        "Synthesizer cross_validate evaluate_synthetic joint_scores polynomial_sum",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
         "tables": "Key KeyColumn Schema Table category flag number read_table",

@@ -29,6 +29,8 @@ from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.kept_scores import programs as kept_scores
 from colonnade.protocols.kept_scores.answers import New
 from colonnade.protocols.kept_scores.task import Sender
+from colonnade.protocols.marginals import programs as marginals
+from colonnade.protocols.marginals.task import Marginals
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.scores import programs as scores
@@ -38,6 +40,7 @@ from colonnade.wire import codec
 
 from ..protocols import kit
 from ..protocols.kit import Array
+from ..protocols.mixture import learners as mixture
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -140,15 +143,22 @@ def _seen(
 
 def _turned(held: Mapping[str, Array], row: int) -> dict[str, Array]:
     """The same tables, with one person at the other end of everything."""
-    return {name: np.concatenate([rows[:row], -rows[row : row + 1], rows[row + 1 :]]) for name, rows in held.items()}
+    other = {name: 1 - rows if rows.dtype == np.int64 else -rows for name, rows in held.items()}  # codes are 0 and 1
+    return {
+        name: np.concatenate([rows[:row], other[name][row : row + 1], rows[row + 1 :]]) for name, rows in held.items()
+    }
 
 
 CASES: dict[str, tuple[ModuleType, Any]] = {
     "moments": (moments, kit.moments_task()),
     "directions": (directions, kit.directions_task()),
     "hidden": (moments, kit.hidden_moments_task(3)),
+    "marginals": (marginals, kit.marginals_task()),
+    "hidden marginals": (marginals, kit.marginals_task(hidden=True)),
     "gradients": (gradients, kit.gradients_task(sampling="disjoint")),
     "drawn": (gradients, kit.gradients_task()),
+    "mixture": (mixture, mixture.mixture_task()),
+    "mixture in turn": (mixture, mixture.mixture_task(sampling="disjoint", vectors="linear")),
     "polynomial": (polynomial, kit.polynomial_task((2, 1), ["o0.c0 * o1.c0"])),
     "alternating": (exchange, kit.exchange_task("alternating")),
     "gradient": (exchange, kit.exchange_task("gradient")),
@@ -179,6 +189,10 @@ def _held(name: str, task: Any, rng: np.random.Generator) -> tuple[dict[str, Arr
         return {owner: rng.uniform(-0.5, 0.5, (count, 3)) for owner in task.owners}, None
     if name == "scores":
         return {owner: rng.uniform(-0.5, 0.5, (count, task.classes)) for owner in task.owners}, None
+    if isinstance(task, Marginals):
+        return {owner: rng.integers(0, 2, (count, len(task.held_by(owner)))) for owner in task.owners}, None
+    if name in ("mixture", "mixture in turn"):
+        return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task, count).items()}, None
     blocks = getattr(task, "blocks", None) or task.holdings
     held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}
     if name in ("alternating", "gradient", "released"):
@@ -195,7 +209,7 @@ def _wrapped(name: str, task: Any, held: Mapping[str, Array]) -> dict[str, Any]:
         return {owner: Parts(ids, rows) for owner, rows in held.items()}
     if name == "kept scores":
         return {owner: New(ids, rows, np.ones(3)) for owner, rows in held.items()}
-    if name == "hidden":  # each owner's people are in other slots of the universe
+    if name in ("hidden", "hidden marginals"):  # each owner's people are in other slots of the universe
         slots = {owner: np.arange(len(ids)) * 2 + place for place, owner in enumerate(held)}
         size = 2 * len(ids) + len(held)
         return {owner: kit.Rows(rows, places=Places(slots[owner], size, bytes(16))) for owner, rows in held.items()}

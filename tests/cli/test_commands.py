@@ -46,6 +46,7 @@ def test_help_lists_every_command(colonnade):
         "party",
         "run",
         "privacy",
+        "quality",
         "plan",
         "audit",
         "ledger",

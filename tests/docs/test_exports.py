@@ -26,6 +26,7 @@ EXPORTED = [
     "Schema",
     "Statement",
     "Study",
+    "Synthesizer",
     "Table",
     "__version__",
     "category",

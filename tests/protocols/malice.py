@@ -25,6 +25,7 @@ from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.kept_scores import programs as kept_scores
+from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
@@ -36,6 +37,7 @@ from colonnade.tables.places import Places
 from colonnade.wire import Room, codec
 
 from . import kit
+from .mixture import learners as mixture_learners
 
 Program = Callable[[Any], Any]
 Sent = tuple[str, dict[str, Any]]
@@ -227,6 +229,11 @@ def _gradients(**how: Any) -> Scene:
     return _shares(gradients, task, 40, labels)
 
 
+def _mixture(**how: Any) -> Scene:
+    task = mixture_learners.mixture_task(rounds=2, components=2, **how)
+    return Scene(task, kit.programs_of(mixture_learners, task, mixture_learners.flags(task, 12)))
+
+
 def _hidden_moments() -> Scene:
     task, rng = kit.hidden_moments_task(2), np.random.default_rng(2)
     tables = {
@@ -234,6 +241,17 @@ def _hidden_moments() -> Scene:
         for owner in task.owners
     }
     return Scene(task, kit.programs_of(moments, task, tables))
+
+
+def _marginals(**how: Any) -> Scene:
+    """A label, a column of its owner and one of each of two others, so that the degree is lowered once."""
+    task = kit.marginals_task(((2, 3), (3,), (2,)), label=0, **how)
+    tables: dict[str, Any] = kit.codes_of(task, 12)
+    if task.hidden:
+        rng = np.random.default_rng(6)
+        places = {owner: Places(np.sort(rng.permutation(16)[:12]), 16, bytes(16)) for owner in task.owners}
+        tables = {owner: kit.Rows(codes, places=places[owner]) for owner, codes in tables.items()}
+    return Scene(task, kit.programs_of(marginals, task, tables))
 
 
 def _exchange(method: str, **how: Any) -> Scene:
@@ -310,10 +328,14 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "moments with a seat at the coordinator": lambda: _shares(moments, kit.moments_task((2, 2))),
     "moments with spare seats": lambda: _shares(moments, kit.moments_task((1, 1, 1, 1, 1))),
     "hidden members": _hidden_moments,
+    "marginals": lambda: _marginals(),
+    "marginals of hidden members": lambda: _marginals(hidden=True),
     "directions": lambda: _shares(directions, kit.directions_task(rounds=2)),
     "gradients": lambda: _gradients(),
     "gradients with a seat at the coordinator": lambda: _gradients(widths=(2, 1)),
     "gradients of degree three": lambda: _gradients(expansion=3, gamma=8),
+    "mixture": lambda: _mixture(),
+    "mixture with a seat at the coordinator": lambda: _mixture(widths=(2, 1), vectors="linear"),
     "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
     "scores": _scores,
     "exchange, alternating": lambda: _exchange("alternating"),

@@ -20,6 +20,7 @@ LEAST = {
     "glm-scores": {"model": "model.json"},
     "polynomial": {"expressions": ["a.x * b.y"]},
     "prediction": {"model": "model.json", "to": "a"},
+    "synthetic": {},
     "sketch": {"rounds": 2, "rows": 100, "dimension": 3},
 }
 """What a file must say, by kind."""

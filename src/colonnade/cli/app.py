@@ -149,6 +149,25 @@ def privacy(
 
 
 @app.command()
+def quality(
+    synthetic: Annotated[Path, typer.Argument(metavar="SYNTHETIC.parquet", help="The table of made-up people.")],
+    real: Annotated[list[Path], typer.Argument(metavar="REAL...", help="Files of the real people, side by side.")],
+    held_out: Annotated[
+        list[Path] | None, typer.Option("--held-out", help="A file of other real people; once for each party.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The column of ids in files of real people.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="The column that models shall predict.")] = None,
+    sdmetrics: Annotated[bool, typer.Option("--sdmetrics", help="Add the score of SDMetrics.")] = False,
+    page: Annotated[Path | None, typer.Option("--page", help="Write a page with plots here.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare a synthetic table with the real one; only for those who may look at it."""
+    from colonnade.cli import quality as command
+
+    command.quality(synthetic, real, held_out or [], id=id, label=label, sdmetrics=sdmetrics, page=page, json=json)
+
+
+@app.command()
 def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json = False) -> None:
     """Run a whole study with local processes, each party in its own."""
     from colonnade.cli import show

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from colonnade.models.prediction import JointPrediction as JointPrediction, joint_scores as joint_scores
     from colonnade.models.regression.linear import LinearRegression as LinearRegression
     from colonnade.models.regression.logistic import LogisticRegression as LogisticRegression
+    from colonnade.models.synthesis.model import Synthesizer as Synthesizer
     from colonnade.models.synthesis.quality import (
         SyntheticQuality as SyntheticQuality,
         evaluate_synthetic as evaluate_synthetic,
@@ -37,6 +38,7 @@ __all__, __getattr__, __dir__ = exports(
         "prediction": "JointPrediction joint_scores",
         "regression.linear": "LinearRegression",
         "regression.logistic": "LogisticRegression",
+        "synthesis.model": "Synthesizer",
         "synthesis.quality": "SyntheticQuality evaluate_synthetic",
     },
 )

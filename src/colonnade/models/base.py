@@ -74,6 +74,17 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         """Learned arrays that are too large for JSON; they are saved in a file of their own."""
         return {}
 
+    def published(self) -> dict[str, bytes]:
+        """Files for the readers of a result, by name; a run leaves them beside ``model.json``."""
+        return {}
+
+    def publish(self, folder: str | Path) -> list[Path]:
+        """Write these files, each as a whole, and return their paths."""
+        self._check_fitted()
+        written = {Path(folder) / name: content for name, content in self.published().items()}
+        files.write_together(written, private=self.recipient is not None)
+        return list(written)
+
     # --- what a party keeps for itself
 
     def kept(self) -> bytes:

@@ -44,6 +44,7 @@ _ROWS = (
     _ours("glm-scores", "models.glm.kept_scores:KeptScores", "report.exchange:SCORES", "audit.exchange_messages"),
     _ours("polynomial", "models.polynomial:PolynomialSum", "report.answers:SUMS", "audit.sums"),
     _ours("prediction", "models.prediction:JointPrediction", "report.answers:PREDICTIONS", "audit.sums"),
+    _ours("synthetic", "models.synthesis.model:Synthesizer", "report.synthetic:SECTION", "audit.marginals"),
     _ours("sketch", "models.sketch:SketchPlanner"),
 )
 _KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}

@@ -1,10 +1,11 @@
 """The run directory: files about what happened in a run.
 
 ``run.json`` (who, when, how long, how many rounds and bytes, how it ended), ``privacy.json`` (the statement),
-``events.jsonl`` (a line for each thing that happened), the model, and ``report.html``. Sizes and times tell
-the number of rows, so a reader of the coordinator's directory learns as much as the coordinator, more than the analyst.
-A party's directory is for that party alone; weights that it keeps are in ``kept.json``. Only the user who runs it can
-read these files, also where the directory was there before, except the statement and a model that is for everybody.
+``events.jsonl`` (a line for each thing that happened), the model, what it publishes for readers (named in
+``run.json``), and ``report.html``. Sizes and times tell the number of rows, so a reader of the coordinator's directory
+learns as much as the coordinator, more than the analyst. A party's directory is for that party alone; weights that it
+keeps are in ``kept.json``. Only the user who runs it can read these files, also where the directory was there before,
+except the statement, and a model that is for everybody with what it publishes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class RunRecord:
 
     def _put_earlier_away(self) -> None:
         """Move the files of an earlier run to ``earlier/``: its result is not lost, because its budget is spent."""
-        there = [self.folder / name for name in FILES if (self.folder / name).exists()]
+        names = dict.fromkeys((*self._published_before(), *FILES))
+        there = [self.folder / name for name in names if (self.folder / name).exists()]
         if not there:
             return
         shelf = self.folder / "earlier"
@@ -65,6 +67,14 @@ class RunRecord:
         place.mkdir(mode=0o700, parents=True)
         for path in there:
             path.rename(place / path.name)
+
+    def _published_before(self) -> list[str]:
+        """The files that an earlier run wrote for readers, by its record; none where that cannot be read."""
+        try:
+            named = read_facts(self.folder).get("published", [])
+        except StudyError:
+            return []
+        return [name for name in named if Path(name).name == name] if _are_names(named) else []
 
     def note(self, what: str, **details: Any) -> None:
         """Append one line to ``events.jsonl``; it is on disk when this returns."""

@@ -200,6 +200,19 @@ def _save(model: Estimator, record: RunRecord) -> None:
             else "ask another participant for its model.json, which holds the same result"
         )
         raise _lost(model, target, why, elsewhere) from None
+    _publish(model, record)
+
+
+def _publish(model: Estimator, record: RunRecord) -> None:
+    """Write the files for the readers of the result; they follow from the model, which is saved already."""
+    try:
+        if names := [path.name for path in model.publish(record.folder)]:
+            record.add(published=names)
+    except StudyError as error:
+        raise StorageError(
+            f"the study ended well and {record.folder / 'model.json'} is whole, but {error}: make room, load the model "
+            "in Python, and call its publish with a folder; do not run the study again"
+        ) from None
 
 
 def _keep(model: Estimator, record: RunRecord) -> None:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from colonnade.audit.directions import Products
 from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.functional import Coefficients
 from colonnade.audit.gradients import OpenedGradients
+from colonnade.audit.marginals import Cells, Codes
 from colonnade.audit.mixture import CountFraction, OpenedSums
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
 from colonnade.audit.second_moments import Entries
@@ -42,8 +44,8 @@ warnings.warn(
 
 Drawn = TypeVar("Drawn", bound=Sampler)
 Charged = TypeVar("Charged", bound=Event)
-Drawing = TypeVar("Drawing", Entries, Products, OpenedGradients, OpenedSums, Coefficients, Transcript, NewScores)
-Noisy = TypeVar("Noisy", Entries, Products, OpenedGradients, OpenedSums, Weighed)
+Drawing = TypeVar("Drawing", Entries, Cells, Products, OpenedGradients, OpenedSums, Coefficients, Transcript, NewScores)
+Noisy = TypeVar("Noisy", Entries, Cells, Products, OpenedGradients, OpenedSums, Weighed)
 _ANYTHING = 1e9
 _FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
@@ -119,6 +121,33 @@ class _IntegerNoise(OnGrid):
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         noise = discrete_gaussian(Fraction(self.deviation) ** 2, count, stream)
         return self.look(np.asarray(self.values[neighbour] + noise, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class _OneBlockTwice(Cells):
+    """The block that moves most is opened twice, with fresh noise."""
+
+    def times(self, index: int) -> int:
+        task, change = self.task, (self.sums[1] - self.sums[0]).astype(float)
+        parts = [slice(*ends) for ends in pairwise(task.starts)]
+        most = max(parts, key=lambda part: float(change[part] @ change[part]))
+        return 2 if most.start <= index < most.stop else 1
+
+
+@dataclass(frozen=True)
+class _NotCentred(Cells):
+    """Coordinates that are n times one-hot, and not one less."""
+
+    def added(self, person: Codes) -> NDArray[np.int64]:
+        found = []
+        for block in self.task.asked:
+            cells = np.array(block.weight)
+            for column in block.columns:
+                size = self.task.sizes[column]
+                raw = size * np.eye(size, dtype=np.int64)[person[column]]
+                cells = np.multiply.outer(cells, raw[:1] if size == 2 else raw)
+            found.append(cells.reshape(-1))
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True)
@@ -221,6 +250,17 @@ GAMMA = in_sampler(Entries, lambda s: quieter(s, s.task.gamma**2))
 register_twin("pca", "analyst", "noise for gamma instead of gamma squared", GAMMA)
 register_twin("pca", "party", TO_PARTY, as_analyst)
 register_twin("pca", "coalition", HALF, PCA_HALF)
+
+MARGINALS_HALF = in_sampler(Cells, lambda s: quieter(s, 2))
+BLOCK_TWICE = in_sampler(Cells, lambda s: _OneBlockTwice(s.task, s.people, s.noisy))
+NOT_CENTRED = in_sampler(Cells, lambda s: _NotCentred(s.task, s.people, s.noisy))
+register_twin("marginals", "analyst", HALF, MARGINALS_HALF)
+register_twin("marginals", "analyst", ONE_OWNER, in_sampler(Cells, one_owner))
+register_twin("marginals", "analyst", "a block charged once and released twice", BLOCK_TWICE)
+register_twin("marginals", "analyst", "centred coordinates charged, one-hot ones released", NOT_CENTRED)
+register_twin("marginals", "party", TO_PARTY, as_analyst)
+register_twin("marginals", "party", "a block charged once and released twice", BLOCK_TWICE)
+register_twin("marginals", "coalition", HALF, MARGINALS_HALF)
 
 POWER_HALF = in_sampler(Products, lambda s: quieter(s, 2))
 TWICE = in_sampler(Products, lambda s: replace(s, again=True))

@@ -146,15 +146,17 @@ def _numbers(cells: list[NDArray[np.float64]], edges: Sequence[float] | None) ->
 
 
 def _quantiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cuts that have about as many cells between them; whole numbers of few values have a bin each."""
-    present = values[np.isfinite(values)]
-    if not len(present):
-        return np.empty(0)
-    different = np.unique(present)
+    """Cuts with about as many cells between them; few values, and those that many people share, have a bin each."""
+    different, counts = np.unique(values[np.isfinite(values)], return_counts=True)
     if len(different) <= BINS:
         return np.asarray(different[1:])
-    cuts = np.quantile(present, np.linspace(0, 1, BINS + 1)[1:-1], method="higher")
-    return np.unique(cuts[cuts > different[0]])
+    common = counts * BINS >= counts.sum()
+    others = np.repeat(different[~common], counts[~common])
+    cuts = np.quantile(others, np.linspace(0, 1, BINS + 1 - int(common.sum()))[1:-1], method="higher")
+    shared = np.flatnonzero(common)
+    edges = [cuts, different[shared], different[np.minimum(shared + 1, len(different) - 1)]]
+    found = np.unique(np.concatenate(edges))
+    return np.asarray(found[found > different[0]])
 
 
 def _categories(cells: list[NDArray[Any]]) -> tuple[tuple[str, ...], _Cells]:

@@ -42,19 +42,35 @@ def changed_cells_sensitivity(
 ) -> tuple[int, int]:
     """L1 and squared L2 of the change of all blocks when one person's cells in these columns are replaced."""
     _check(sizes, blocks)
-    columns = sorted(set(changing) & {column for within, _ in blocks for column in within})
-    squares = [_moved_squares(sizes, within, weight) for within, weight in blocks]
-    absolute = [_moved_l1(sizes, within, weight) for within, weight in blocks]
-    most = _most_enumerated(len(blocks))
-    if len(columns) > most:
-        # Which columns are enumerated changes how tight the bound is, not whether it holds: those that weigh most.
-        weighs = dict.fromkeys(columns, 0)
-        for (within, _), table in zip(blocks, squares, strict=True):
-            for column in set(within) & set(columns):
-                weighs[column] += int(table.max())
-        columns = sorted(columns, key=lambda column: (-weighs[column], column))[:most]
+    columns = _enumerated(sizes, blocks, changing)
     where = [within for within, _ in blocks]
-    return tuple(_largest(where, tables, columns, set(changing)) for tables in (absolute, squares))  # type: ignore[return-value]
+    l1, square = (
+        int(_totals(where, [table(sizes, *block) for block in blocks], columns, set(changing)).max())
+        for table in (_moved_l1, _moved_squares)
+    )
+    return l1, square
+
+
+def furthest_change(sizes: Sequence[int], blocks: Sequence[WeightedBlock], changing: Collection[int]) -> set[int]:
+    """The columns in which two people differ who are furthest apart, of those that are enumerated."""
+    columns = _enumerated(sizes, blocks, changing)
+    tables = [_moved_squares(sizes, *block) for block in blocks]
+    totals = _totals([within for within, _ in blocks], tables, columns, set(columns))
+    pattern = np.unravel_index(int(totals.argmax()), totals.shape)
+    return {column for column, differs in zip(columns, pattern, strict=True) if differs}
+
+
+def _enumerated(sizes: Sequence[int], blocks: Sequence[WeightedBlock], changing: Collection[int]) -> list[int]:
+    """The columns whose patterns are enumerated: all that may change, or of too many those that weigh most."""
+    columns = sorted(set(changing) & {column for within, _ in blocks for column in within})
+    most = _most_enumerated(len(blocks))
+    if len(columns) <= most:
+        return columns
+    weighs = dict.fromkeys(columns, 0)
+    for within, weight in blocks:
+        for column in set(within) & set(columns):
+            weighs[column] += int(_moved_squares(sizes, within, weight).max())
+    return sorted(columns, key=lambda column: (-weighs[column], column))[:most]
 
 
 def _most_enumerated(blocks: int) -> int:
@@ -66,10 +82,10 @@ Table = NDArray[Any]
 """For one block, how far it moves by the pattern: an axis of two for each of its columns, 0 where people agree."""
 
 
-def _largest(
+def _totals(
     where: Sequence[tuple[int, ...]], tables: Sequence[Table], enumerated: Sequence[int], changing: set[int]
-) -> int:
-    """The largest sum of all tables over the patterns of the enumerated columns.
+) -> Table:
+    """The sum of all tables, for every pattern of the enumerated columns.
 
     A block takes the largest value over its other columns that may change; columns that do not change agree.
     """
@@ -89,7 +105,7 @@ def _largest(
             shape[axis] = 2
         order = sorted(range(len(left)), key=left.__getitem__)
         total += np.asarray(kept, dtype=total.dtype).transpose(order).reshape(shape)
-    return int(total.max())
+    return total
 
 
 def _square(size: int) -> int:

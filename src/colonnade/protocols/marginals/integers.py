@@ -46,12 +46,12 @@ class OwnColumns:
         step = self.task.rows_per_block
         if table.places is None:
             for codes in table.blocks(step):
-                yield self.coordinates(codes)
+                yield self.factors_of(codes)
             return
         for codes, present in Spread(table, table.places, len(self.columns)).blocks(step):
-            yield np.column_stack([self.coordinates(codes) * present[:, None], present])
+            yield np.column_stack([self.factors_of(codes) * present[:, None], present])
 
-    def coordinates(self, codes: Matrix) -> Matrix:
+    def factors_of(self, codes: Matrix) -> Matrix:
         """Every factor of these rows: n times one-hot minus one, and products with that of the label."""
         whole = np.empty((len(codes), self.factors.width))
         known: dict[int, Matrix] = {}
@@ -68,14 +68,13 @@ class OwnColumns:
         return whole
 
     def _column(self, codes: Matrix, column: int) -> Matrix:
-        """The coordinates of one column without the last, which is minus the sum of the others."""
         size, found = self.task.sizes[column], codes[:, self.columns.index(column)]
         if len(found) and not ((found >= 0) & (found < size) & (found == np.floor(found))).all():
             raise DataError(
                 f"a coded column of {self.owner} holds something that is none of its codes: code its table by the "
                 "schema of the study"
             )
-        return np.where(found[:, None] == np.arange(size - 1), float(size - 1), -1.0)
+        return coordinates(found, size)
 
     def add(self, whole: Matrix) -> None:
         """Add the products of a block of rows, exactly: magnitudes stay below 2^13 rows times 2^37."""
@@ -103,6 +102,11 @@ class OwnColumns:
                 at = self.task.starts[index] - begin
                 found[at : at + cells.shape[1]] = cells[0] * self.task.asked[index].weight
         return found
+
+
+def coordinates(codes: NDArray[np.float64], size: int) -> Matrix:
+    """The coordinates of a column, n times one-hot minus one; the last is left out, as all of them add up to zero."""
+    return np.where(codes[:, None] == np.arange(size - 1), float(size - 1), -1.0)
 
 
 def block_cells(
@@ -143,5 +147,10 @@ def joined(spans: Sequence[slice]) -> slice | list[int]:
 
 
 def noise_share(task: Marginals, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for all opened numbers; audits attack this."""
-    return task.additive.draw((task.entries,), stream)
+    """One owner's noise for all opened numbers."""
+    return cell_noise(task, (task.entries,), stream)
+
+
+def cell_noise(task: Marginals, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
+    """One owner's noise for some opened numbers; audits attack this."""
+    return task.additive.draw(shape, stream)

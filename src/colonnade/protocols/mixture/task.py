@@ -73,7 +73,7 @@ class Mixture(InRounds):
     vectors: Vectors = "statistics"
     law: NormalLaw = USUAL
     floor: float = 16.0
-    fraction: int = 24
+    fraction: int = 26
     bits: int = 20
     vector_bits: int = 14
     rows_at_most: int = 2**24
@@ -335,8 +335,8 @@ class Mixture(InRounds):
             raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch}")
         if self.rounds < 1 or self.components < 1:
             raise PrivacyError("rounds and components must be positive whole numbers")
-        if not 8 <= self.bits <= self.fraction <= 26 or not 1 <= self.vector_bits <= 28:
-            raise PrivacyError("densities have 8 to 26 fractional bits, responsibilities no more, vectors 1 to 28")
+        if not (16 <= self.fraction <= 26 and 8 <= self.bits <= self.fraction) or not 1 <= self.vector_bits <= 28:
+            raise PrivacyError("densities have 16 to 26 fractional bits, responsibilities 8 or more, vectors 1 to 28")
         if 2 * self.precision.whole < 1 << self.fraction:
             raise PrivacyError("so many owners and components need more fractional bits (fraction)")
         for value in (self.floor, *(part.clip for part in self.parts)):

@@ -1,0 +1,106 @@
+"""``colonnade quality``: files of several parties beside a synthetic table."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from colonnade.errors import DataError
+from tests.pages import Page
+
+
+def people(rows: int, seed: int) -> pa.Table:
+    draw = np.random.default_rng(seed)
+    age, job = draw.integers(18, 90, rows), draw.integers(1, 5, rows)
+    smoker = draw.random(rows) < 0.1 + 0.1 * job
+    return pa.table(
+        {
+            "person": [f"{seed}-{k:05d}" for k in range(rows)],
+            "age": age,
+            "job": pa.array([str(k) for k in job]),
+            "income": pa.array(np.round(1000 * draw.gamma(1 + job), 2), mask=draw.random(rows) < 0.05),
+            "smoker": smoker,
+        }
+    )
+
+
+def write(folder: Path, name: str, table: pa.Table) -> list[str]:
+    """The table as two parties hold it, in different orders."""
+    first, second = folder / f"{name}-bank.csv", folder / f"{name}-clinic.csv"
+    pyarrow.csv.write_csv(table.select(["person", "age", "income"]), first)
+    mixed = table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))
+    cells = mixed.set_column(4, "smoker", pa.array(["yes" if cell else "no" for cell in mixed["smoker"].to_pylist()]))
+    pyarrow.csv.write_csv(cells.select(["person", "job", "smoker"]), second)
+    return [str(first), str(second)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, list[str]]:
+    made_up = people(400, 1).drop_columns(["person"])
+    made_up = made_up.set_column(1, "job", made_up["job"].combine_chunks().dictionary_encode())
+    pyarrow.parquet.write_table(made_up, tmp_path / "synthetic.parquet")
+    pyarrow.csv.write_csv(made_up, tmp_path / "synthetic.csv")
+    return {
+        "synthetic": [str(tmp_path / "synthetic.parquet")],
+        "text": [str(tmp_path / "synthetic.csv")],
+        "real": write(tmp_path, "real", people(500, 2)),
+        "aside": write(tmp_path, "aside", people(500, 3)),
+        "page": [str(tmp_path / "page.html")],
+    }
+
+
+def aside(files: dict[str, list[str]]) -> list[str]:
+    return [word for path in files["aside"] for word in ("--held-out", path)]
+
+
+def test_files_of_parties_are_joined_by_their_ids(colonnade, files) -> None:
+    given = [*files["synthetic"], *files["real"], *aside(files), "--id", "person", "--label", "smoker"]
+    told = colonnade("quality", *given, "--page", *files["page"], "--json")
+    assert (told["rows"], told["synthetic_rows"], told["held_out_rows"]) == (500, 400, 500)
+    assert told["associations"]["names"] == ["age", "job", "income", "smoker"]
+    assert told["distances"][1]["mean"] < 0.3
+    # Rows that were joined by place instead of by id would not go together at all.
+    jobs, incomes = 1, 2
+    assert told["associations"]["real"][jobs][incomes] > 0.2
+    page = Path(files["page"][0])
+    assert told["page"] == str(page)
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    read = Page(page.read_text(encoding="utf-8"))
+    text = " ".join(read.text)
+    assert "not for publication" in text
+    assert "Does it give people away?" in text
+    assert "attack by density" in text
+    assert {"columns-wide-title", "associations-narrow-title", "attacks-wide-title"} <= {
+        attrs.get("id") for attrs in read.all("title")
+    }
+
+
+def test_it_is_said_in_words_too(colonnade, files) -> None:
+    text = colonnade("quality", *files["synthetic"], *files["real"], "--id", "person")
+    assert "400 made-up people beside 500 real ones" in text
+    assert "attack" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["text", "real", "--id", "person"], "give the Parquet file"),
+        (["synthetic", "real", "--id", "nobody"], "has no column 'nobody'"),
+        (["synthetic", "synthetic", "--id", "person"], "has no column 'person'"),
+        (["synthetic", "real", "aside", "--id", "person"], "not about the same people by 'person'"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(colonnade, files, arguments, sentence) -> None:
+    given = [word for name in arguments for word in files.get(name, [name])]
+    assert sentence in colonnade("quality", *given, code=DataError.exit_code)
+
+
+def test_a_file_that_lacks_a_column_is_told(colonnade, files) -> None:
+    text = colonnade("quality", *files["synthetic"], files["real"][0], "--id", "person", code=DataError.exit_code)
+    assert "lack 'job', 'smoker', which the synthetic table has" in text
