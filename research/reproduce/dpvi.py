@@ -13,10 +13,10 @@ from scipy.stats import binom
 from colonnade.privacy.routes.gaussian import gaussian_epsilon, log_gaussian_deltas
 from colonnade.privacy.statement import Statement
 from colonnade.protocols.mixture.task import Mixture
-from research.reproduce import mixtures
+from research.reproduce import mixture_utility, mixtures
 from research.reproduce.mixtures import DELTA, ROUNDS, Census, Marks
 from research.reproduce.options import Options
-from research.reproduce.results import AS_PUBLISHED, CURATOR, NONE, PROVEN, PUBLISHED, Group, Row, read_csv
+from research.reproduce.results import AS_PUBLISHED, CURATOR, NONE, PROVEN, PUBLISHED, Group, Row
 
 NOTES = (
     "Adult, the people without a missing cell: 30,162 to learn from, 15,060 to test on. One party holds age, sex, "
@@ -49,8 +49,8 @@ def dpvi(options: Options) -> Iterator[Row]:
     yield from prices(of, plan)
     yield from figure_2(of, options)
     yield from figure_3(of, plan, options)
-    if options.peers:
-        yield from (row for row in read_csv(options.peers) if row.part.startswith("DPVI"))
+    yield from mixture_utility.starts(options)
+    yield from mixture_utility.utility(options)
 
 
 def prices(of: Census, plan: Mixture) -> Iterator[Row]:
