@@ -37,8 +37,8 @@ from research.synthesis.layouts import Bench
 DELTA = 1e-5
 Method = Literal["EM", "DPVI"]
 COMPONENTS = 20
-EM_ROUNDS, EM_COMPONENTS = 20, 20
-DPVI_ROUNDS, DPVI_BATCH, DPVI_CLIP, DPVI_RATE = 5000, 100, 2.0, 0.02
+EM_ROUNDS, DPVI_ROUNDS = 20, 5000
+DPVI_BATCH, DPVI_CLIP, DPVI_RATE = 100, 2.0, 0.02
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Coded:
     """A data set of the comparison as one-hot codes, and mixtures of its people."""
 
     bench: Bench
+    em_rounds: int = EM_ROUNDS
+    dpvi_rounds: int = DPVI_ROUNDS
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:
@@ -102,14 +104,14 @@ class Coded:
     def plan(self, method: Method, epsilon: float, before: tuple[Event, ...] = ()) -> Mixture:
         """The rounds of a method with the least noise that keeps epsilon for the analyst, other events included."""
         em = method == "EM"
-        model = self.model(EM_COMPONENTS if em else COMPONENTS)
+        model = self.model(COMPONENTS)
         owns = [OwnStatistics(own) for own in model.owns]
         parts = tuple(
             Part(party, schema.encoded_names, own.width, own.bound if em else DPVI_CLIP)
             for (party, schema), own in zip(self.schemas.items(), owns, strict=True)
         )
         trust, rows = Roster.of(self.bench.train.schemas).trust, len(self.bench.codes)
-        batch, rounds = (rows, EM_ROUNDS) if em else (DPVI_BATCH, DPVI_ROUNDS)
+        batch, rounds = (rows, self.em_rounds) if em else (DPVI_BATCH, self.dpvi_rounds)
         draft = Mixture(
             parts, model.components, trust, "all" if em else "poisson", rows, batch, rounds, len(parts),
             "statistics" if em else "derivatives", vector_bits=12,

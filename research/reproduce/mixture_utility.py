@@ -45,7 +45,7 @@ def utility(options: Options) -> Iterator[Row]:
 def _missing(known: Sequence[Score], options: Options) -> Iterator[Score]:
     """Lines of mixtures that no file has."""
     have = {(line.method, line.epsilon, line.seed) for line in known}
-    coded = Coded(bench("adult", options.folder, 2000 if options.quick else None))
+    coded = _adult(options)
     seeds = range(options.few(5))
     wanted = [(method, epsilon) for method in METHODS for epsilon in (EPSILONS[2:3] if options.quick else EPSILONS)]
     for done, (method, epsilon) in enumerate(wanted):
@@ -64,9 +64,15 @@ def mixture_lines(coded: Coded, method: Method, epsilon: float, seeds: Sequence[
             yield from scored(coded.bench, made_up, METHODS[method], epsilon, seed)
 
 
+def _adult(options: Options) -> Coded:
+    if options.quick:
+        return Coded(bench("adult", options.folder, 1000), em_rounds=2, dpvi_rounds=20)
+    return Coded(bench("adult", options.folder))
+
+
 def starts(options: Options, epsilon: float = 1.0) -> Iterator[Row]:
     """Marginals alone, mixtures alone, and mixtures that start from a fit to marginals, all for the same epsilon."""
-    coded = Coded(bench("adult", options.folder, 2000 if options.quick else None))
+    coded = _adult(options)
     measures = ("negative log-likelihood", "two-way error", "accuracy", "AUC")
     groups = [Group("Does a start from marginals help?", "Adult", "", "epsilon", measure) for measure in measures]
     found: dict[str, list[tuple[float, ...]]] = {}
