@@ -25,6 +25,7 @@ class Paper(StrEnum):
     SQM = "sqm"
     FUNCTIONAL = "functional"
     HDP = "hdp"
+    DPVI = "dpvi"
     SYNTHESIS = "synthesis"
 
 
@@ -33,9 +34,10 @@ _TITLES = {
     Paper.SQM: "The Skellam quantisation mechanism, again",
     Paper.FUNCTIONAL: "The functional mechanism, again",
     Paper.HDP: "Learning over noised messages (HDP-VFL), again",
+    Paper.DPVI: "Mixtures by variational inference (DPVI), again",
     Paper.SYNTHESIS: "Synthetic tables, beside peers that need all data in one place",
 }
-_RUNS = {Paper.SQM: 20, Paper.FUNCTIONAL: 20, Paper.HDP: 10, Paper.SYNTHESIS: 5}
+_RUNS = {Paper.SQM: 20, Paper.FUNCTIONAL: 20, Paper.HDP: 10, Paper.SYNTHESIS: 5, Paper.DPVI: 10}
 _QUICK_RUNS = 2
 
 
@@ -51,7 +53,7 @@ def reproduce(
     paper: Annotated[Paper, typer.Argument(help="Whose tables and figures.")],
     runs: Annotated[
         int | None,
-        typer.Option("--runs", min=1, max=1000, help="Runs of each point.  [default: 20; hdp: 10; synthesis: 5]"),
+        typer.Option("--runs", min=1, max=1000, help="Runs of each point.  [default: 20; hdp, dpvi: 10; synthesis: 5]"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two runs on a little of the data: does it work?")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's size also where it takes long.")] = False,
@@ -108,6 +110,10 @@ def _paper(paper: Paper) -> _Reproduction:
         from research.reproduce import synthesis
 
         return _Reproduction(synthesis.NOTES, synthesis.synthesis, synthesis.verdicts)
+    if paper is Paper.DPVI:
+        from research.reproduce import dpvi
+
+        return _Reproduction(dpvi.NOTES, dpvi.dpvi)
     from research.reproduce import hdp, required
 
     return _Reproduction(hdp.NOTES, hdp.hdp, lambda rows: [one.cells for one in required.verdicts(rows)])

@@ -40,6 +40,7 @@ from colonnade.wire import codec
 
 from ..protocols import kit
 from ..protocols.kit import Array
+from ..protocols.mixture import learners as mixture
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -156,6 +157,8 @@ CASES: dict[str, tuple[ModuleType, Any]] = {
     "hidden marginals": (marginals, kit.marginals_task(hidden=True)),
     "gradients": (gradients, kit.gradients_task(sampling="disjoint")),
     "drawn": (gradients, kit.gradients_task()),
+    "mixture": (mixture, mixture.mixture_task()),
+    "mixture in turn": (mixture, mixture.mixture_task(sampling="disjoint", vectors="linear")),
     "polynomial": (polynomial, kit.polynomial_task((2, 1), ["o0.c0 * o1.c0"])),
     "alternating": (exchange, kit.exchange_task("alternating")),
     "gradient": (exchange, kit.exchange_task("gradient")),
@@ -188,6 +191,8 @@ def _held(name: str, task: Any, rng: np.random.Generator) -> tuple[dict[str, Arr
         return {owner: rng.uniform(-0.5, 0.5, (count, task.classes)) for owner in task.owners}, None
     if isinstance(task, Marginals):
         return {owner: rng.integers(0, 2, (count, len(task.held_by(owner)))) for owner in task.owners}, None
+    if name in ("mixture", "mixture in turn"):
+        return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task, count).items()}, None
     blocks = getattr(task, "blocks", None) or task.holdings
     held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}
     if name in ("alternating", "gradient", "released"):

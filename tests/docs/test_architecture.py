@@ -41,7 +41,7 @@ MASKED = {
 """What seats open among themselves: numbers under masks, bits under coins."""
 REVEALS = {("protocols/roles.py", "def reveal(")} | {
     (f"protocols/{name}/programs.py", "opened = me.reveal(")
-    for name in ("moments", "marginals", "gradients", "polynomial", "directions", "scores")
+    for name in ("moments", "marginals", "gradients", "mixture", "polynomial", "directions", "scores")
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("protocols/exchange/programs.py", "me.tell("): 3} | {
     ("protocols/kept_scores/programs.py", "me.tell("): 1

@@ -28,6 +28,7 @@ from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.losses.labels import family_for
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.marginals.task import Asked, Coded, Marginals
+from colonnade.protocols.mixture import programs as mixture
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.polynomial import programs as polynomial
@@ -281,7 +282,7 @@ def no_noise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
     patch.setattr(marginals, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
     patch.setattr(polynomial, "noise_share", lambda task, stream: np.zeros(len(task.polynomials), np.int64))
-    for programs in (directions, gradients):
+    for programs in (directions, gradients, mixture):
         patch.setattr(programs, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
 
 

@@ -37,6 +37,7 @@ from colonnade.tables.places import Places
 from colonnade.wire import Room, codec
 
 from . import kit
+from .mixture import learners as mixture_learners
 
 Program = Callable[[Any], Any]
 Sent = tuple[str, dict[str, Any]]
@@ -228,6 +229,11 @@ def _gradients(**how: Any) -> Scene:
     return _shares(gradients, task, 40, labels)
 
 
+def _mixture(**how: Any) -> Scene:
+    task = mixture_learners.mixture_task(rounds=2, components=2, **how)
+    return Scene(task, kit.programs_of(mixture_learners, task, mixture_learners.flags(task, 12)))
+
+
 def _hidden_moments() -> Scene:
     task, rng = kit.hidden_moments_task(2), np.random.default_rng(2)
     tables = {
@@ -328,6 +334,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "gradients": lambda: _gradients(),
     "gradients with a seat at the coordinator": lambda: _gradients(widths=(2, 1)),
     "gradients of degree three": lambda: _gradients(expansion=3, gamma=8),
+    "mixture": lambda: _mixture(),
+    "mixture with a seat at the coordinator": lambda: _mixture(widths=(2, 1), vectors="linear"),
     "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
     "scores": _scores,
     "exchange, alternating": lambda: _exchange("alternating"),

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from colonnade.audit.neighbours import at_bounds
 from colonnade.audit.registry import Game, observers, register
 from colonnade.privacy import Observer, Trust, parse_budgets
+from colonnade.protocols.batches import COIN, batches
 from colonnade.protocols.gradients import integers
-from colonnade.protocols.gradients.integers import batches
 from colonnade.protocols.gradients.programs import reference
-from colonnade.protocols.gradients.task import COIN, Gradients
+from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 

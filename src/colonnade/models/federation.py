@@ -113,8 +113,8 @@ class Roster:
         if self.hidden:
             raise StudyError(
                 f"{what} does not work after a hidden alignment, in which nobody learns whom all parties hold: hidden "
-                "alignment works with pca, linear and logistic (one-shot, functional); use one of those, or "
-                "hidden = false"
+                "alignment works with pca, linear and logistic (one-shot, functional) and synthetic (marginals); use "
+                "one of those, or hidden = false"
             )
 
 

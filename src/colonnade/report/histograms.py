@@ -15,7 +15,7 @@ _FEW = 7
 
 @dataclass(frozen=True)
 class Panel:
-    """One histogram: a label, a bar, a measured value and its error for each of its values.
+    """One histogram: a label and a bar for each of its values, and a measured value with its error where there is one.
 
     ``ends`` are the edges of a scale, where the values lie on one: they are written below instead of the labels.
     """
@@ -49,20 +49,18 @@ def _panel(panel: Panel, x: float, y: float, width: float) -> tuple[Html, float]
         y += LINE
         parts.append(write(x, y, text, "strong"))
     base = y + 8 + _TALL
-    highest = [
-        max(bar, value + error) for bar, value, error in zip(panel.bars, panel.measured, panel.errors, strict=True)
-    ]
-    most = max(highest, default=0.0)
+    measured = list(zip(panel.measured, panel.errors, strict=True))
+    most = max([*panel.bars, *(value + error for value, error in measured)], default=0.0)
     scale = _TALL / most if most > 0 and math.isfinite(most) else 0.0
     step = width / max(1, len(panel.bars))
-    for place, (bar, value, error) in enumerate(zip(panel.bars, panel.measured, panel.errors, strict=True)):
-        left, middle = x + place * step, x + (place + 0.5) * step
-        parts.append(rect(left + 0.1 * step, base - scale * bar, 0.8 * step, scale * bar, "f0", fill_opacity=0.55))
+    for place, bar in enumerate(panel.bars):
+        left = x + (place + 0.1) * step
+        parts.append(rect(left, base - scale * bar, 0.8 * step, scale * bar, "f0", fill_opacity=0.55))
+    for place, (value, error) in enumerate(measured):
+        middle, tick = x + (place + 0.5) * step, min(4.0, 0.3 * step)
         low, high = (base - scale * max(0.0, min(most, value + sign * error)) for sign in (-1, 1))
-        parts.append(rule(middle, low, middle, high, "s1"))
-        tick = min(4.0, 0.3 * step)
         at = base - scale * max(0.0, value)
-        parts.append(rule(middle - tick, at, middle + tick, at, "s1"))
+        parts += [rule(middle, low, middle, high, "s1"), rule(middle - tick, at, middle + tick, at, "s1")]
     parts.append(rule(x, base, x + width, base, "axis"))
     return join(*parts, *_below(panel, x, base, width, step)), base + 2 + LINE * _lines(panel, step)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from colonnade.report.canvas import figure
 from colonnade.report.histograms import Panel, histograms
 from colonnade.report.markup import Html, join, table, tag
@@ -38,22 +41,25 @@ def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
 
 
 def _lead(model: Synthesizer) -> str:
-    asked = "all single columns and all pairs"
-    if label := model.parameters_["label"]:
-        asked += f", and all triples with {label}"
+    if not model.population_.agreements:
+        asked = "Sums over people were released in rounds, with noise; a mixture of groups of people follows from them"
+    else:
+        asked = "Counts by all single columns and all pairs"
+        if label := model.parameters_["label"]:
+            asked += f", and by all triples with {label},"
+        asked += " were released once, with noise; a model was fitted to them"
     return (
-        f"{counted(model.usual_rows, 'made-up person', 'made-up people')} with "
-        f"{counted(len(model.population_.layout.names), 'column')}, from counts of about {round(model.count_):,} real "
-        "ones (a noisy "
-        f"number). Counts by {asked} were released once, with noise; the people were drawn from a model of these "
-        "counts, "
-        "which costs no privacy. The table, its data dictionary and a card that says what it is good for lie beside "
-        "this "
-        "report."
+        f"{counted(model.usual_size, 'made-up person', 'made-up people')} with "
+        f"{counted(len(model.population_.layout.names), 'column')}, from about {round(model.count_):,} real ones. "
+        f"{asked}, and the people were drawn from it, which costs no privacy. The table, its data dictionary and a "
+        "card "
+        "that says what it is good for lie beside this report."
     )
 
 
-def _agreement(model: Synthesizer) -> Html:
+def _agreement(model: Synthesizer) -> Html | None:
+    if not model.population_.agreements:
+        return None
     rows = [
         (
             _ORDERS[each.order],
@@ -78,6 +84,8 @@ def _distributions(model: Synthesizer) -> Html:
     names = model.population_.layout.called(range(len(model.population_.layout.free)))
     panels = [_panel(model, name, column) for column, name in enumerate(names[:_MOST_PANELS])]
     spoken = "; ".join(f"{panel.title}: {_spoken(panel)}" for panel in panels)
+    measured = " Orange: the published share, two standard deviations of its noise up and down."
+    measured = measured if model.population_.agreements else ""
     more = f" The first {len(panels)} of {len(names)} columns are drawn." if len(names) > len(panels) else ""
     return join(
         tag("h3", "One column at a time"),
@@ -86,9 +94,7 @@ def _distributions(model: Synthesizer) -> Html:
             lambda key, width: histograms(
                 key, width, panels, title="Shares of the people, column by column", description=spoken
             ),
-            "Bars: shares of the people that the model makes. Orange: the published share, two standard deviations of "
-            "its noise up and "
-            f"down.{more}",
+            f"Bars: shares of the people that the model makes.{measured}{more}",
         ),
     )
 
@@ -97,17 +103,18 @@ def _panel(model: Synthesizer, name: str, place: int) -> Panel:
     found = model.marginal(name)
     layout = model.population_.layout
     coding, count = layout.columns[layout.free[place]], model.count_
-    spread = 0.0 * found.counts if found.deviations is None else found.deviations
     scale, declared = None, coding.column
     if isinstance(declared, Number):
         scale = (f"{declared.low:g}", f"{declared.high:g}")
         name += ", the last bar: missing" if coding.missing is not None else ""
-    bars, measured, errors = (each.tolist() for each in (found.fitted, found.counts, 2 * spread))
-    return Panel(name, found.labels[0], _over(bars, count), _over(measured, count), _over(errors, count), scale)
+    measured, errors = (), ()
+    if found.deviations is not None:
+        measured, errors = _over(found.counts, count), _over(2 * found.deviations, count)
+    return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, scale)
 
 
-def _over(values: Sequence[float], count: float) -> list[float]:
-    return [value / count for value in values]
+def _over(values: NDArray[np.float64], count: float) -> tuple[float, ...]:
+    return tuple(float(value) / count for value in values)
 
 
 def _spoken(panel: Panel) -> str:

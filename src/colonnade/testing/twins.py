@@ -22,6 +22,7 @@ from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.functional import Coefficients
 from colonnade.audit.gradients import OpenedGradients
 from colonnade.audit.marginals import Cells, Codes
+from colonnade.audit.mixture import CountFraction, OpenedSums
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
 from colonnade.audit.second_moments import Entries
 from colonnade.audit.sums import Weighed
@@ -43,8 +44,8 @@ warnings.warn(
 
 Drawn = TypeVar("Drawn", bound=Sampler)
 Charged = TypeVar("Charged", bound=Event)
-Drawing = TypeVar("Drawing", Entries, Cells, Products, OpenedGradients, Coefficients, Transcript, NewScores)
-Noisy = TypeVar("Noisy", Entries, Cells, Products, OpenedGradients, Weighed)
+Drawing = TypeVar("Drawing", Entries, Cells, Products, OpenedGradients, OpenedSums, Coefficients, Transcript, NewScores)
+Noisy = TypeVar("Noisy", Entries, Cells, Products, OpenedGradients, OpenedSums, Weighed)
 _ANYTHING = 1e9
 _FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
@@ -147,6 +148,17 @@ class _NotCentred(Cells):
                 cells = np.multiply.outer(cells, raw[:1] if size == 2 else raw)
             found.append(cells.reshape(-1))
         return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class _WholePeople(CountFraction):
+    """Noise of whole people on sums that have fractions."""
+
+    def noise(self, count: int, stream: Stream) -> NDArray[np.float64]:
+        task = self.task
+        coarse = replace(task.additive, scale=max(1, task.noise // task.gamma**2))
+        drawn = [coarse.draw((count, task.entries), stream) for _ in self.noisy]
+        return np.asarray(sum(drawn) * float(task.gamma))
 
 
 @dataclass(frozen=True)
@@ -290,6 +302,15 @@ register_twin("sqm", "analyst", "everybody in every batch, charged as sampled", 
 register_twin("sqm", "party", TO_PARTY, as_analyst)
 register_twin("sqm", "party", COINS, in_event(Repeated, _secret_coins))
 register_twin("sqm", "coalition", HALF, SQM_HALF)
+
+MIXTURE_HALF = in_sampler(OpenedSums, lambda s: quieter(s, 2))
+WHOLE_PEOPLE = in_sampler(CountFraction, lambda s: _WholePeople(s.task, s.people, s.noisy, s.coins_known))
+register_twin("mixture", "analyst", HALF, MIXTURE_HALF)
+register_twin("mixture", "analyst", ONE_OWNER, in_sampler(OpenedSums, one_owner))
+register_twin("mixture", "analyst", "noise of whole people, sums with fractions", WHOLE_PEOPLE, part="fraction")
+register_twin("mixture", "party", TO_PARTY, as_analyst)
+register_twin("mixture", "party", COINS, in_event(Repeated, _secret_coins))
+register_twin("mixture", "coalition", HALF, MIXTURE_HALF)
 
 FM_EXACT = in_sampler(Coefficients, lambda s: replace(s, noisy=()))
 FM_TO_ONE = "shares of a whole variable that one of the owners can subtract from"

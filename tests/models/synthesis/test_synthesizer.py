@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -137,7 +138,7 @@ def test_rules_of_schemas_and_of_the_study_both_hold(people):
 
 def test_whoever_never_can_be_is_left_out_and_never_published(people):
     rule = ["bank.rich = true", "bank.rich = false and bank.age > 2"]
-    fitted = Synthesizer(impossible=rule, rows=400, **BROAD, **QUICK)
+    fitted = Synthesizer(impossible=rule, size=400, **BROAD, **QUICK)
     fitted.simulate(people.tables(), people.roster, seeded(6))
     drawn = fitted.population_.drawn(400, 0)
     assert drawn.redrawn > 200
@@ -243,8 +244,8 @@ def test_files_for_readers(model, tmp_path):
     assert "spent" in (tmp_path / "dictionary.md").read_text()
 
 
-def test_rows_says_how_many_people_are_drawn(people):
-    fitted = Synthesizer(rows=77, **BROAD, **QUICK).simulate(people.tables(), people.roster, seeded(8))
+def test_size_says_how_many_people_are_drawn(people):
+    fitted = Synthesizer(size=77, **BROAD, **QUICK).simulate(people.tables(), people.roster, seeded(8))
     assert fitted.sample().num_rows == 77
     assert "77 made-up people" in fitted.in_short
 
@@ -275,10 +276,10 @@ def test_fitting_in_threads_gives_what_is_planned(people):
         ({"impossible": ["bank.age <"]}, "impossible: 'bank.age <' cannot be read"),
         ({"impossible": ["bank.ages < 3"]}, "there is no column 'bank.ages'; did you mean 'bank.age'?"),
         ({"impossible": "bank.age < 3"}, "impossible must be a list"),
-        ({"rows": 0}, "rows must be a whole number from 1"),
+        ({"size": 0}, "size must be a whole number from 1"),
         ({"tables": 0}, "tables must be a whole number from 1"),
         ({"components": 0}, "components must be a whole number from 1"),
-        ({"components": 10, "model": "tree"}, "components are for model"),
+        ({"components": 10, "model": "tree"}, "components is for model"),
         ({"model": "forest"}, "model must be one of"),
         ({"method": "magic"}, "method must be one of"),
         ({"noise": "laplace"}, "noise must be one of"),
@@ -328,3 +329,102 @@ def test_the_release_is_one_event_within_the_budget(roster):
     told = Synthesizer("clinic.ill", epsilon=1.0).details(task, None)
     assert told.facts["marginals"] == {"0": 1, "1": 8, "2": 28, "3": 21}
     assert "28 pairs and 21 triples with the label" in told.brief[0]
+
+
+# --- a mixture, learned in rounds
+
+MIXTURE = {"method": "mixture", "rows": ROWS, "components": 3, "iterations": 8, "epsilon": {"analyst": 5.0}}
+
+
+@pytest.fixture(scope="module")
+def mixed(people) -> Synthesizer:
+    rule = ["bank.age < 16 and bank.rich = true"]
+    given = Synthesizer(impossible=rule, bins=6, rows_at_most=10_000, **MIXTURE)
+    return given.simulate(people.tables(), people.roster, seeded(9))
+
+
+def test_people_of_a_mixture_have_the_columns_and_types_of_the_schemas(mixed, model):
+    table = mixed.sample(400)
+    assert table.schema.types == model.sample(10).schema.types
+    assert table.column_names == model.sample(10).column_names
+    young, rich = table["age"].to_numpy() < 16, table["rich"].to_numpy(zero_copy_only=False)
+    assert young.any()
+    assert not (young & rich).any()
+    assert mixed.sample().num_rows == ROWS
+
+
+def test_a_mixture_finds_what_goes_together(mixed, people):
+    strong = dict(mixed.population_.strongest(4))
+    assert max(strong.values()) > 0.3
+    assert {"clinic.ill", "shop.same"} in [set(names) for names in strong]
+    dull = Synthesizer(bins=6, rows_at_most=10_000, **MIXTURE | {"components": 1})
+    dull.simulate(people.tables(), people.roster, seeded(9))
+    assert mixed.log_likelihood(people).mean() > dull.log_likelihood(people).mean() + 0.1
+
+
+def test_marginals_of_a_mixture_have_no_error_bars(mixed):
+    found = mixed.marginal("bank.rich", "shop.tier")
+    assert not found.asked
+    assert found.counts.sum() == pytest.approx(ROWS)
+    assert "nothing here has an error bar" in mixed.published()["card.md"].decode().replace("\n", " ")
+
+
+def test_a_saved_mixture_is_the_same_mixture(mixed, tmp_path):
+    path = mixed.save(tmp_path / "mixture.json")
+    loaded = Synthesizer.load(path)
+    assert loaded.sample(100).equals(mixed.sample(100))
+    assert loaded.published() == mixed.published()
+    assert repr(loaded) == repr(mixed)
+    content = json.loads(path.read_text())
+    content["parameters"]["components"] = 2
+    path.write_text(json.dumps(content))
+    with pytest.raises(StudyError, match="damaged"):
+        Synthesizer.load(path)
+
+
+@pytest.mark.parametrize("more", [{}, {"inference": "variational", "batch": 30, "iterations": 4}])
+def test_a_mixture_is_learned_in_threads_as_planned(more):
+    rows = 120
+    found = Synthesizer(bins=6, **MIXTURE | {"rows": rows, "components": 2, "iterations": 3} | more).fit(
+        federation(rows)
+    )
+    assert found.sample(50).num_rows == 50
+    assert np.isfinite(found.log_likelihood(federation(rows))).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rows": 100}, 'rows is for method = "mixture" alone; leave it out'),
+        ({"iterations": 5, "families": {"bank.age": "beta"}}, 'iterations, families are for method = "mixture" alone'),
+        ({"clip": 1.0}, 'clip is for method = "mixture" alone'),
+        ({"method": "mixture"}, 'method = "mixture" needs rows'),
+        (MIXTURE | {"label": "clinic.ill"}, 'label is for method = "marginals" alone'),
+        (MIXTURE | {"tables": 5}, 'tables is for method = "marginals" alone'),
+        (MIXTURE | {"model": "tree"}, 'model is for method = "marginals" alone'),
+        (MIXTURE | {"batch": 10}, 'batch is for inference = "variational" alone'),
+        (MIXTURE | {"inference": "variational", "batch": ROWS + 1}, "batch must be a whole number from 1 to 3000"),
+        (MIXTURE | {"inference": "variational", "clip": -1.0}, "clip must be a positive number"),
+        (
+            MIXTURE | {"inference": "variational", "learning_rate": float("inf")},
+            "learning_rate must be a positive number",
+        ),
+        (MIXTURE | {"inference": "guess"}, "inference must be one of"),
+        (
+            MIXTURE | {"families": {"bank.ages": "beta"}},
+            "families names 'bank.ages', which is no column of this study; did",
+        ),
+        (MIXTURE | {"families": {"shop.tier": "beta"}}, "families: shop: column 'tier' cannot be described by 'beta'"),
+        (MIXTURE | {"families": "beta"}, "families must be a mapping"),
+        (MIXTURE | {"iterations": 0}, "iterations must be a whole number from 1"),
+    ],
+)
+def test_what_does_not_belong_to_the_method_is_refused(roster, given, said):
+    with pytest.raises(ColonnadeError) as caught:
+        Synthesizer(**({"epsilon": 1.0} | given)).plan(roster)
+    assert said in str(caught.value)
+
+
+def test_a_mixture_is_refused_after_a_hidden_alignment(roster):
+    with pytest.raises(StudyError, match=r'method="mixture" does not work after a hidden alignment'):
+        Synthesizer(**MIXTURE).plan(replace(roster, hidden=True))

@@ -11,10 +11,11 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
+from colonnade.protocols.batches import COIN, disjoint
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.descent import Descent
-from colonnade.protocols.gradients.integers import disjoint, quantise
-from colonnade.protocols.gradients.task import COIN, OVERFLOW
+from colonnade.protocols.gradients.integers import quantise
+from colonnade.protocols.gradients.task import OVERFLOW
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.wire import codec

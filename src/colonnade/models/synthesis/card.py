@@ -70,9 +70,10 @@ def summary(people: Population, rows: int) -> list[str]:
     for each in people.agreements:
         lines.append(
             f"  {each.sets:,} marginals of {_ORDERS[each.order]}: the noise of a count is {_people(each.deviation)}, "
-            "and "
-            f"chi-squared of the model is {each.ratio:.2f} of its degrees of freedom"
+            f"and chi-squared of the model is {each.ratio:.2f} of its degrees of freedom"
         )
+    for names, value in [] if people.agreements else people.strongest(3):
+        lines.append(f"  {' and '.join(names)} go together (Cramér's V {value:.2f} by the model)")
     return lines
 
 
@@ -87,14 +88,14 @@ def card(about: About, drawn: Sequence[Drawn]) -> str:
 def _what(about: About, drawn: Sequence[Drawn]) -> list[str]:
     several = f" There are {len(drawn)} such tables, for intervals." if len(drawn) > 1 else ""
     rows, columns, parties = drawn[0].table.num_rows, len(about.people.layout.names), ", ".join(about.schemas)
+    published = "noisy counts about" if about.people.agreements else "noisy sums over"
     return [
         "# About this table",
-        f"{rows:,} made-up people with {columns} columns. Nobody in it is a real person, and no row stands for "
-        f"one.{several}",
-        f"The columns are those of {parties}, who hold them apart, about the same people. They published noisy counts "
-        f"about all of these people together, about {about.people.count:,.0f} of them; the made-up people were drawn "
-        "from "
-        "a model of these counts. `dictionary.md` says what the columns mean.",
+        f"{rows:,} made-up people with {columns} columns. Nobody in it is a real person, and no row stands for one."
+        f"{several}",
+        f"The columns are those of {parties}, who hold them apart, about the same people. They published {published} "
+        f"all of these people together, about {about.people.count:,.0f} of them; the made-up people were drawn from a "
+        "model that was fitted to what was published. `dictionary.md` says what the columns mean.",
     ]
 
 
@@ -109,6 +110,11 @@ def _privacy(about: About) -> list[str]:
 
 
 def _good(about: About) -> list[str]:
+    return ["## What it is good for", *(_counted(about) if about.people.agreements else _mixed(about))]
+
+
+def _counted(about: About) -> list[str]:
+    """What counts that were published are good for."""
     label, focus = about.parameters["label"], about.parameters["focus"]
     asked = "Counts were published by every column and by every pair of columns"
     asked += f", and by every three columns of which one is `{label}`." if label else "."
@@ -117,7 +123,6 @@ def _good(about: About) -> list[str]:
         asked += f" More exact than other pairs: {', '.join(pairs)}."
     use = "So the table is good for the distribution of each column and for how any two columns go together"
     return [
-        "## What it is good for",
         f"{asked} {use}{f', and for learning to predict `{label}`' if label else ''}.",
         _table(
             ("counts by", "how many", "noise of one count", "at most", "chi-squared by its degrees of freedom"),
@@ -125,13 +130,26 @@ def _good(about: About) -> list[str]:
         ),
         "The noise is the standard deviation of a published count, and exact. A chi-squared of about 1 means that the "
         "model says what the counts say, as far as their noise allows. Where you need one number rather than a table, "
-        "use "
-        'the published counts themselves: `Synthesizer.load("model.json").marginal(...)` has each of them with its '
-        "error "
-        "bar.",
+        'use the published counts themselves: `Synthesizer.load("model.json").marginal(...)` has each of them with its '
+        "error bar.",
         "Each column with its most frequent value, by the published counts, and twice the standard deviation of the "
         "noise:",
         _table(("column", "most frequent", "share of the people"), _columns(about.people)),
+    ]
+
+
+def _mixed(about: About) -> list[str]:
+    """What a mixture that was learned in rounds is good for."""
+    return [
+        "A mixture was learned in rounds, from sums over people. It describes which columns go together in groups of "
+        "people, and each column by a simple law within a group. So the table is good for developing and testing an "
+        "analysis, and for a first impression. How far a share in it is from the truth is not known: no counts were "
+        'published, and nothing here has an error bar. Where that matters, use `method = "marginals"`.',
+        "By the model, these go together most:",
+        _table(
+            ("column", "with", "Cramér's V"),
+            [(*(f"`{name}`" for name in names), f"{value:.2f}") for names, value in about.people.strongest(10)],
+        ),
     ]
 
 
@@ -178,11 +196,13 @@ def _not_good(about: About) -> list[str]:
 def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
     rules = [*about.parameters["impossible"]]
     rules += [f"{party}: {rule}" for party, schema in about.schemas.items() for rule in schema.impossible]
+    how = f"One noisy release, {_KINDS[about.parameters['model']]} fitted to it"
+    if not about.people.agreements:
+        how = "Noisy sums in rounds, a mixture that follows from them"
     parts = [
         "## How it was made",
-        f"One noisy release, {_KINDS[about.parameters['model']]} fitted to it, and people drawn from that. What was "
-        "drawn "
-        "follows from the release, by public randomness: whoever has `model.json` can draw the same table again.",
+        f"{how}, and people drawn from that. What was drawn follows from what was published, by public randomness: "
+        "whoever has `model.json` can draw the same table again.",
     ]
     if rules:
         redrawn, dropped = sum(each.redrawn for each in drawn), sum(each.dropped for each in drawn)

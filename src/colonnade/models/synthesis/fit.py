@@ -7,6 +7,7 @@ strongly at first; its pull fades until the misfit is right, and is then held th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ _SPREAD = 0.35
 """How far the logits of the components are apart at the start, where all are close to independent columns."""
 _PULL = 0.3
 """The pull of entropy at the start, for each person."""
-_FADE = 0.99
+_FADES = 8.0
+"""By how many powers of e the pull can fade in a fit."""
 _HOLD = 0.2
 _LEAST = 1e-4
 """What part of the start's chances is spread evenly, so that no code is impossible from the start."""
@@ -61,31 +63,48 @@ def fit(
     return _mixture(targets, _settled(targets, logits, pull, steps, progress))
 
 
+def wanted_misfit(degrees: int) -> float:
+    """Where chi-squared is to end: its expectation for the truth, less one standard deviation.
+
+    For many degrees of freedom this is the expectation. For few it is lower, so that what people tell is not taken for
+    noise.
+    """
+    return max(1.0, degrees - math.sqrt(2 * degrees))
+
+
 def _settled(targets: Targets, logits: Singles, pull: float, steps: int, progress: Progress) -> Singles:
     """The chances that steps of Adam reach, down half the misfit and up the pull times the entropy."""
     mean, square = np.zeros_like(logits), np.zeros_like(logits)
+    goal = wanted_misfit(targets.degrees)
     for step in range(1, steps + 1):
         chances = _softmax(targets, logits)
         misfit, slopes = targets.misfit(chances)
-        slopes += np.float32(pull / len(logits)) * np.log(chances + _TINY)
+        slopes += np.float32(pull / len(logits)) * _apart(chances)
         slopes = _by_logits(targets, chances, slopes)
         mean += np.float32(0.1) * (slopes - mean)
         square += np.float32(0.01) * (slopes * slopes - square)
         rate = _RATE * max(0.05, min(1.0, 2 * (1 - step / steps))) / (1 - 0.9**step)
         logits -= np.float32(rate) * mean / (np.sqrt(square / np.float32(1 - 0.99**step)) + _TINY)
         # Far above the goal the pull just fades; close to it, it follows the misfit in both directions.
-        beyond = misfit / targets.degrees - 1 if targets.degrees else 0.0
-        pull = min(_PULL * float(targets.count), pull * max(_FADE, 1 - _HOLD * beyond))
+        change = max(-_FADES / max(steps, 40), _HOLD * (1 - misfit / goal))
+        pull = min(_PULL * float(targets.count), pull * (1 + change))
         if step % 20 == 0 or step == steps:
             progress("fit", step, steps)
     return _softmax(targets, logits)
+
+
+def _apart(chances: Singles) -> Singles:
+    """Derivatives of the information that the component tells about the columns, for each component alike."""
+    logs: Singles = np.log(chances + _TINY)
+    logs -= np.log(chances.mean(axis=0) + _TINY)
+    return logs
 
 
 def _balance(targets: Targets, logits: Singles) -> float:
     """The pull of entropy at which an earlier fit is about at rest."""
     chances = _softmax(targets, logits)
     down = _by_logits(targets, chances, targets.misfit(chances)[1])
-    up = _by_logits(targets, chances, np.log(chances + _TINY) / np.float32(len(logits)))
+    up = _by_logits(targets, chances, _apart(chances) / np.float32(len(logits)))
     return max(1.0, -float(np.vdot(down, up)) / max(float(np.vdot(up, up)), 1e-30))
 
 

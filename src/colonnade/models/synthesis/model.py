@@ -7,6 +7,7 @@ costs nothing (docs/synthetic-data.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -20,11 +21,22 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.newcomers import table_of
-from colonnade.models.parameters import NAMES_LABEL, STRICT, Checked, Count, InFile, RowsAtMost, check_whole, dotted
+from colonnade.models.parameters import (
+    NAMES_LABEL,
+    STRICT,
+    Checked,
+    Count,
+    InFile,
+    Positive,
+    RowsAtMost,
+    check_whole,
+    dotted,
+)
 from colonnade.models.planner import Details
-from colonnade.models.synthesis import asking, card
+from colonnade.models.synthesis import asking, card, mixing
 from colonnade.models.synthesis.fit import COMPONENTS, fit
 from colonnade.models.synthesis.layout import AskedRows, Bins, Layout, coded
+from colonnade.models.synthesis.mixed import MixedPopulation
 from colonnade.models.synthesis.population import Population
 from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.release import Marginal, Release
@@ -34,17 +46,33 @@ from colonnade.privacy.additive import NormalLaw
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.marginals.published import NoisyMarginals
 from colonnade.protocols.marginals.task import Marginals
+from colonnade.protocols.mixture import programs as mixture
+from colonnade.protocols.mixture.fitted import FittedMixture
+from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
+from colonnade.tables.impossible import Rule
 from colonnade.tables.joint import joint_rules
 
-MOST_COMPONENTS, MOST_ROWS, MOST_TABLES = 2000, 2**24, 100
+MOST_COMPONENTS, MOST_ROWS, MOST_TABLES, MOST_ITERATIONS = 2000, 2**24, 100, 10**6
 
-Task = Marginals
-Published = NoisyMarginals
+Task = Marginals | Mixture
+Published = NoisyMarginals | FittedMixture
 _Edges = Annotated[int, STRICT, Ge(1)] | list[float]
-_Pairs = Annotated[Sequence[Sequence[str]], InFile(tuple[tuple[str, ...], ...], ())]
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "method": ("marginals", "mixture"),
+    "model": ("products", "tree"),
+    "noise": ("skellam", "discrete-gaussian"),
+    "inference": ("expectation", "variational"),
+    "sampling": ("poisson", "disjoint"),
+}
+_STEPS = ("batch", "sampling", "clip", "learning_rate")
+_ALONE = {
+    "marginals": ("label", "focus", "model", "tables"),
+    "mixture": ("rows", "inference", "iterations", "families", *_STEPS),
+}
+"""Parameters that belong to one method alone."""
 
 
 @dataclass(eq=False, repr=False)
@@ -56,37 +84,54 @@ class Synthesizer(Estimator[Task, Published]):
             contain it are asked for, besides all pairs. Without a label, all pairs alike.
         epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
         delta: the delta of all these promises.
-        method: ``"marginals"`` asks once for counts and fits a model to them.
+        method: ``"marginals"`` asks once for counts and fits a model to them; ``"mixture"`` learns a mixture in rounds,
+            by sums over people that are weighted by how well each component describes them.
         focus: pairs of columns that should be more exact than others, such as ``[("bank.income", "clinic.bmi")]``.
         bins: how many bins numbers have, one number for all columns or by column, or their edges by column:
             ``{"bank.age": 20, "bank.balance": [0, 1, 100, 10_000]}``. They must not be chosen by looking at data.
         model: ``"products"`` fits a mixture of products to all that was asked for; ``"tree"`` the best tree of pairs.
-        components: how many components the mixture has.
-        rows: how many people are drawn; by default about as many as there are, by the noisy count.
+        components: how many components a mixture has.
+        size: how many people are drawn; by default about as many as there are.
         tables: how many tables are drawn. Several of them carry the uncertainty of the noise, for intervals.
         impossible: what nobody can be, such as ``"bank.married = true and clinic.age < 16"``, besides what schemas say
             about their own columns. Such people are never published.
         noise: ``"skellam"`` or ``"discrete-gaussian"``.
         rows_at_most: a public limit on the number of people, from which the arithmetic is sized.
+        rows: about how many people there are; public. ``"mixture"`` needs it.
+        inference: how a mixture is learned: ``"expectation"``, by all people in every round, or ``"variational"``, by
+            small steps on batches (DPVI).
+        iterations: the rounds of a mixture; all of them are charged.
+        families: by what a mixture describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers by Beta
+            densities.
+        batch, sampling, clip, learning_rate: of ``"variational"``: people in a batch, how batches are drawn
+            (``"poisson"`` or ``"disjoint"``), how long the derivatives of one person and party may be, size of a step.
     """
 
     kind = "synthetic"
-    tasks = (Marginals,)
+    tasks = (Marginals, Mixture)
 
     label: Annotated[str | None, InFile(Annotated[str | None, Checked(dotted)], None), NAMES_LABEL] = None
     _: KW_ONLY
     epsilon: float | Mapping[str, float]
     delta: float = 1e-5
-    method: Literal["marginals"] = "marginals"
-    focus: _Pairs = ()
+    method: Literal["marginals", "mixture"] = "marginals"
+    focus: Annotated[Sequence[Sequence[str]], InFile(tuple[tuple[str, ...], ...], ())] = ()
     bins: Annotated[Bins | None, InFile(Annotated[int, STRICT, Ge(1)] | dict[str, _Edges] | None, None)] = None
     model: Literal["products", "tree"] = "products"
     components: Count | None = None
-    rows: Count | None = None
+    size: Count | None = None
     tables: Count = 1
     impossible: Annotated[Sequence[str], InFile(tuple[str, ...], ())] = ()
     noise: NormalLaw = "skellam"
     rows_at_most: RowsAtMost = 2**24
+    rows: Count | None = None
+    inference: mixing.Inference = "expectation"
+    iterations: Count | None = None
+    families: Annotated[Mapping[str, str] | None, InFile(dict[str, str] | None, None)] = None
+    batch: Count | None = None
+    sampling: mixing.Sampling = "poisson"
+    clip: Positive | None = None
+    learning_rate: Positive | None = None
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as a file holds them."""
@@ -94,6 +139,7 @@ class Synthesizer(Estimator[Task, Published]):
             "focus": [list(pair) for pair in given["focus"]],
             "impossible": list(given["impossible"]),
         }
+        plain["families"] = None if given["families"] is None else dict(given["families"])
         if isinstance(bins := given["bins"], Mapping):
             plain["bins"] = {name: list(held) if isinstance(held, Sequence) else held for name, held in bins.items()}
         return super().plain_parameters(given) | plain
@@ -106,99 +152,155 @@ class Synthesizer(Estimator[Task, Published]):
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         layout = Layout.of(roster.schemas, self.bins)
         joint_rules(roster.schemas, self.impossible)
+        if self.method == "mixture":
+            return mixing.draft(self._settings(), roster).calibrated(budgets)
         draft = asking.draft(
             layout, roster, label=self.label, focus=self.focus, law=self.noise, rows_at_most=int(self.rows_at_most)
         )
         return draft.calibrated(budgets)
 
+    def _settings(self) -> mixing.Settings:
+        rows = int(self.rows or 0)
+        rounds, batch = self.iterations or mixing.ROUNDS[self.inference], self.batch or min(mixing.BATCH, rows)
+        check_whole("batch", batch, 1, rows)
+        return mixing.Settings(
+            rows,
+            int(self.components or mixing.COMPONENTS),
+            self.inference,
+            int(rounds),
+            int(batch),
+            self.sampling,
+            float(self.clip or mixing.CLIP),
+            float(self.learning_rate or mixing.LEARNING_RATE),
+            dict(self.families or {}),
+            self.noise,
+            int(self.rows_at_most),
+        )
+
     def _check(self) -> None:
-        """Refuse parameters that cannot be."""
-        for name, value, known in (
-            ("method", self.method, ("marginals",)),
-            ("model", self.model, ("products", "tree")),
-            ("noise", self.noise, ("skellam", "discrete-gaussian")),
-        ):
-            if value not in known:
+        """Refuse parameters that cannot be, or that belong to another method."""
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
                 raise StudyError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
-        if self.components is not None:
-            if self.model == "tree":
-                raise StudyError('components are for model = "products"; a tree has none')
-            check_whole("components", self.components, 1, MOST_COMPONENTS)
-        if self.rows is not None:
-            check_whole("rows", self.rows, 1, MOST_ROWS)
-        check_whole("tables", self.tables, 1, MOST_TABLES)
-        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        other = "mixture" if self.method == "marginals" else "marginals"
+        self._refuse(_ALONE[other], f'method = "{other}"')
+        if self.method == "mixture" and self.inference == "expectation":
+            self._refuse(_STEPS, 'inference = "variational"')
+        if self.model == "tree":
+            self._refuse(("components",), 'model = "products"')
+        limits = {"components": MOST_COMPONENTS, "size": MOST_ROWS, "tables": MOST_TABLES, "rows_at_most": 2**40}
+        limits |= {"rows": 2**40, "iterations": MOST_ITERATIONS}
+        for name, most in limits.items():
+            if (value := getattr(self, name)) is not None:
+                check_whole(name, value, 1, most)
+        if self.method == "mixture" and self.rows is None:
+            raise StudyError('method = "mixture" needs rows, about how many people there are; it is public')
+        for name in ("clip", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise StudyError(f"{name} must be a positive number, not {value!r}")
+        if self.families is not None and not isinstance(self.families, Mapping):
+            raise StudyError(f'families must be a mapping such as {{"bank.age": "gaussian"}}, not {self.families!r}')
+
+    def _refuse(self, names: Sequence[str], where: str) -> None:
+        usual = self.defaults()
+        if given := [name for name in names if getattr(self, name) != usual[name] and getattr(self, name) != []]:
+            verb = "is" if len(given) == 1 else "are"
+            raise StudyError(
+                f"{', '.join(given)} {verb} for {where} alone; leave {'it' if verb == 'is' else 'them'} out"
+            )
 
     def details(self, task: Task, statement: Statement) -> Details:
-        """How many marginals are asked for, and how exactly."""
-        return asking.details(task)
+        """How many marginals are asked for, or how many rounds there are."""
+        return asking.details(task) if isinstance(task, Marginals) else mixing.details(task)
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
-        """An owner's program: the marginals are all that is computed together."""
+        """An owner's program: marginals are all that is computed together, or weighted sums in rounds."""
         ordered = table.sorted_by_id()
+        if isinstance(task, Mixture):
+            return mixture.owner(me, ordered.unclipped(), task, mixing.learner_of(task)).fitted
         return marginals.owner(me, AskedRows(ordered, coded(me.name, ordered.schema, self.bins)), task)
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
+        if isinstance(task, Mixture):
+            return mixture.coordinator(me, task, mixing.learner_of(task)).fitted
         return marginals.coordinator(me, task)
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
+        if isinstance(task, Mixture):
+            rows = {party: tables[party].unclipped().matrix() for party in task.owners}
+            return mixture.simulate(rows, task, mixing.learner_of(task), stream).fitted
         layout = Layout.of({party: tables[party].schema for party in task.owners}, self.bins)
         return marginals.simulate({party: layout.codes(party, tables[party]) for party in task.owners}, task, stream)
 
     # --- what was learned
 
     def finish(self, result: Published) -> None:
-        """Fit the model to the release: no data and no budget."""
-        layout, release = Layout.of(self.schemas_, self.parameters_["bins"]), Release.of(result)
+        """Fit a model to the release, or take over the mixture: no data and no budget."""
+        layout = Layout.of(self.schemas_, self.parameters_["bins"])
+        if isinstance(result, FittedMixture):
+            self._become(self._mixed(layout, result))
+            return
+        release = Release.of(result)
         how = fit_tree if self.model == "tree" else partial(fit, components=int(self.components or COMPONENTS))
-        self._become(layout, release, how(layout.sizes, release.count, release.parts))
+        fitted = how(layout.sizes, release.count, release.parts)
+        self._become(Population(layout, release, fitted, self._rules()))
 
-    def _become(self, layout: Layout, release: Release, fitted: Products | Tree) -> None:
-        rules = joint_rules(self.schemas_, self.parameters_["impossible"])
-        self.population_ = Population(layout, release, fitted, rules)
-        self.feature_names_in_ = list(layout.names)
-        self.count_ = release.count
+    def _mixed(self, layout: Layout, mixture: FittedMixture) -> MixedPopulation:
+        return MixedPopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
+
+    def _rules(self) -> tuple[Rule, ...]:
+        return joint_rules(self.schemas_, self.parameters_["impossible"])
+
+    def _become(self, people: Population) -> None:
+        self.population_ = people
+        self.feature_names_in_ = list(people.layout.names)
+        self.count_ = people.count
 
     def learned(self) -> dict[str, Any]:
         """What was asked for; all numbers are among the arrays."""
-        layout = self.population_.layout
-        return {"asked": self.population_.release.asked, "names": list(layout.names), "sizes": list(layout.sizes)}
+        layout, asked = self.population_.layout, self.population_.release.asked
+        return {"asked": asked, "names": list(layout.names), "sizes": list(layout.sizes)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The release and the fitted model."""
+        """The release and the fitted model, or the mixture."""
         fitted = {f"model_{name}": each for name, each in self.population_.fitted.arrays().items()}
-        return self.population_.release.arrays() | fitted
+        return dict(self.population_.public) | fitted
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values and arrays."""
         layout, arrays = Layout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together")
+        if self.method == "mixture":
+            self._become(self._mixed(layout, mixing.restored(self.schemas_, self._settings(), arrays)))
+            return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
         fitted = (Tree if self.model == "tree" else Products).from_arrays(own)
         if fitted.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together")
-        self._become(layout, Release.restored(learned["asked"], arrays, layout.sizes), fitted)
+        release = Release.restored(learned["asked"], arrays, layout.sizes)
+        self._become(Population(layout, release, fitted, self._rules()))
 
     # --- made-up people, and what is known about the real ones
 
     def sample(self, n: int | None = None, *, seed: int = 0) -> Any:
-        """An Arrow table of ``n`` made-up people; by default as many as ``rows`` says, or as there are about.
+        """An Arrow table of ``n`` made-up people; by default as many as ``size`` says, or as there are about.
 
         The same seed gives the same people: they are drawn by public randomness, from what was published alone.
         """
         self._check_fitted()
-        rows = self.usual_rows if n is None else n
+        rows = self.usual_size if n is None else n
         check_whole("n", rows, 1, MOST_ROWS)
         check_whole("seed", seed, 0, 2**63)
         return self.population_.drawn(int(rows), int(seed)).table
 
     @property
-    def usual_rows(self) -> int:
+    def usual_size(self) -> int:
         """How many people a table has where nobody says how many: about as many as there are."""
-        asked = self.parameters_["rows"]
+        asked = self.parameters_["size"]
         return min(MOST_ROWS, max(1, round(self.count_))) if asked is None else int(asked)
 
     def marginal(self, *names: str) -> Marginal:
@@ -224,15 +326,15 @@ class Synthesizer(Estimator[Task, Published]):
     @property
     def in_short(self) -> str:
         """What was learned, in one line."""
-        return f"{self.usual_rows:,} made-up people with {len(self.feature_names_in_)} columns, from one noisy release"
+        return f"{self.usual_size:,} made-up people with {len(self.feature_names_in_)} columns, from a noisy release"
 
     def summary(self) -> list[str]:
         """What was released, and how well the model fits it."""
         self._check_fitted()
-        return card.summary(self.population_, self.usual_rows)
+        return card.summary(self.population_, self.usual_size)
 
     def published(self) -> dict[str, bytes]:
         """The table as Parquet and CSV, its data dictionary, and the card that says what it is good for."""
-        drawn = [self.population_.drawn(self.usual_rows, 0)]
+        drawn = [self.population_.drawn(self.usual_size, 0)]
         about = card.About(self.population_, self.schemas_, self.parameters_, self.privacy_)
         return card.files(about, drawn)

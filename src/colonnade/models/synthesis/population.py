@@ -28,18 +28,23 @@ class Population:
     layout: Layout
     release: Release
     fitted: OfCodes
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...]
 
     @property
     def count(self) -> float:
         """The noisy number of real people."""
         return self.release.count
 
+    @property
+    def public(self) -> Mapping[str, NDArray[Any]]:
+        """What was published, from which people are drawn."""
+        return self.release.arrays()
+
     # --- made-up people
 
     def drawn(self, rows: int, *seed: int) -> Drawn:
         """So many made-up people, the same for the same seed: by public randomness, from what was published alone."""
-        stream = seeded(self.release.arrays(), rows, *seed)
+        stream = seeded(self.public, rows, *seed)
         return draw(self._people, rows, stream, partial(violations, self.rules) if self.rules else None)
 
     def _people(self, rows: int, stream: Stream) -> Any:

@@ -81,7 +81,7 @@ class Products:
         component = np.repeat(np.arange(len(people), dtype=np.uint64), people) << np.uint64(32)
         codes = np.empty((rows, len(self.tables)), dtype=np.int64)
         for column, table in enumerate(self.tables):
-            counts = apportioned(people, table, stream)
+            counts = apportioned(people, table, rows * (self.weights @ table), stream)
             drawn = np.repeat(np.tile(np.arange(table.shape[1]), len(people)), counts.ravel())
             codes[:, column] = drawn[np.argsort(component | stream.uint32(rows).astype(np.uint64))]
         return codes[np.argsort(stream.uint64(rows))]
@@ -133,18 +133,17 @@ def systematic(expected: Floats, stream: Stream) -> Codes:
     return np.asarray(np.diff(reached, prepend=0))
 
 
-def apportioned(people: Codes, table: Floats, stream: Stream) -> Codes:
+def apportioned(people: Codes, table: Floats, totals: Floats, stream: Stream) -> Codes:
     """How many people of each component get each code of one column.
 
-    Each number is its expectation rounded up or down, and a component's numbers sum to its people. What
-    rounding owes a code is carried from component to component, in random order, so that the sums over components
-    are closer to their expectations than independent rounding would leave them.
+    Each number is its expectation rounded up or down, and a component's numbers sum to its people. What is owed
+    to a code, so that ``totals`` of it come out over all components, is carried from one to the next, in random order.
     """
     expected = people[:, None] * table
     counts = np.floor(expected + 1e-9).astype(np.int64)
     left = people - counts.sum(axis=1)
     fraction = np.maximum(expected - counts, 0.0)
-    owed = _uniform(stream, table.shape[1]) - 0.5
+    owed = totals - expected.sum(axis=0) + _uniform(stream, table.shape[1]) - 0.5
     for part in np.argsort(stream.uint64(len(people))):
         owed += fraction[part]
         if left[part]:

@@ -83,7 +83,8 @@ class Tree:
                 sorted_by = np.zeros(rows, dtype=np.uint64)
             else:
                 above = codes[:, self.parents[column]]
-                counts = apportioned(np.bincount(above, minlength=len(table)), table, stream)
+                people = np.bincount(above, minlength=len(table))
+                counts = apportioned(people, table, rows * self.marginal((column,)), stream)
                 sorted_by = above.astype(np.uint64)
             places = np.argsort((sorted_by << np.uint64(32)) | stream.uint32(rows).astype(np.uint64))
             codes[places, column] = np.repeat(np.tile(np.arange(table.shape[1]), len(counts)), counts.ravel())
@@ -124,14 +125,12 @@ class Tree:
 def fit_tree(sizes: Sequence[int], count: float, residuals: Sequence[Residual], *, progress: Progress = silent) -> Tree:
     """The tree of the pairs that tell most, by their noisy marginals; the same for the same numbers."""
     check(sizes, residuals)
-    pairs = {each.columns: each for each in residuals if len(each.columns) == 2}
     singles = [_single(column, sizes, count, residuals) for column in range(len(sizes))]
+    pairs = told_by_pairs(sizes, count, residuals)
+    joints = {pair: joint for pair, (joint, _) in pairs.items()}
     told = np.zeros((len(sizes), len(sizes)))
-    joints: dict[tuple[int, int], Floats] = {}
-    for left, right in pairs:
-        joint = joints[left, right] = _joint((left, right), sizes, count, residuals)
-        # Zero means no edge, so every pair that was asked for tells at least a little.
-        told[left, right] = max(_information(joint) - _of_noise(joint, pairs[left, right].deviation / count), 1e-12)
+    for pair, (_, information) in pairs.items():
+        told[pair] = max(information, 1e-12)  # zero would mean that there is no edge
     spanning = minimum_spanning_tree(-told)
     order: list[int] = []
     parents = list(range(len(sizes)))
@@ -149,6 +148,19 @@ def fit_tree(sizes: Sequence[int], count: float, residuals: Sequence[Residual], 
             order.append(column)
             progress("fit", len(order), len(sizes))
     return Tree(tuple(order), tuple(parents), tuple(tables))
+
+
+def told_by_pairs(
+    sizes: Sequence[int], count: float, residuals: Sequence[Residual]
+) -> dict[tuple[int, int], tuple[Floats, float]]:
+    """Probabilities of every pair that was asked for, and its information beyond what noise alone makes."""
+    found = {}
+    for each in residuals:
+        if len(each.columns) == 2:
+            left, right = each.columns
+            joint = _joint((left, right), sizes, count, residuals)
+            found[left, right] = joint, _information(joint) - _of_noise(joint, each.deviation / count)
+    return found
 
 
 def _single(column: int, sizes: Sequence[int], count: float, residuals: Sequence[Residual]) -> Floats:

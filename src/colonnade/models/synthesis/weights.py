@@ -18,7 +18,7 @@ RESOLUTION = 16
 """The least weight, where sums have room: none is further from its intended value than one part in twice this."""
 LARGEST = 2**31
 """The largest number that one person may add to a sum, so that sums over 2^30 people fit 62 bits with their noise."""
-LOW = 4.0
+LOW = 16.0
 """How much more an error in the count, a single column or a pair with the label matters than in another block."""
 FOCUS = 16.0
 """How much more an error in a set that the user names matters."""

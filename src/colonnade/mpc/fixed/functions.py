@@ -113,6 +113,20 @@ def largest(engine: FixedPoint, number: Fixed, axis: int) -> Fixed:
     return rest[0]
 
 
+def normalising_powers(engine: FixedPoint, number: Fixed) -> Fixed:
+    """For numbers x > 0 of up to b bits, 2^s with x 2^s in [2^(b-1), 2^b); 0 for x = 0; not for negative numbers.
+
+    Exact, ceil(log2 b) + 2 rounds, with the bytes of a bit length.
+    """
+    return in_parts(number, lambda part: _normalising(engine, part))
+
+
+def _normalising(engine: FixedPoint, number: Fixed) -> Fixed:
+    length = _length(number)
+    known = engine.as_numbers(_one_hot(engine, engine.lengths(number), length, 1))
+    return _weighted(engine, known, [length - 1 - place for place in range(length)]).reshape(*number.shape)
+
+
 def bits_needed(fraction: int, magnitude: int, ulps: float = 2.0) -> int:
     """How many bits a mask must hide, if all inputs and results are below 2^magnitude.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from math import comb
 from typing import Any
@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError
 from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
-from colonnade.mpc.fixed.binary import BitHand, BitShares, slice_bits, words_for
+from colonnade.mpc.fixed.binary import WORD, BitHand, BitShares, slice_bits, words_for
 from colonnade.mpc.hand import Hand, Shares
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
 
 SLACK = 40
 """A mask has at least this many bits more than the number that it hides."""
+_TOGETHER = 1 << 22
+"""At most this many bits are made ahead at a time, so that memory stays bounded."""
 _HURRY = 1 << 12
 """For at most this many numbers, fewer rounds save more time than fewer bytes."""
 Key = tuple[str, int, int]
@@ -96,10 +98,16 @@ class Masks:
             )
 
     def prepare(self, needed: Mapping[Key, int]) -> None:
-        """Make the given number of batches of each kind ahead of time."""
-        for key, times in needed.items():
-            for _ in range(times):
-                self._kept[key].append(self._makers[key[0]](*key[1:]))
+        """Make the given number of batches of each kind ahead of time.
+
+        Where the numbers of a batch fill whole words, all batches of a kind are made at once, in as many rounds as one.
+        """
+        for (kind, bits, count), times in needed.items():
+            at_once = max(1, min(times, _TOGETHER // max(1, bits * count))) if count % WORD == 0 else 1
+            for start in range(0, times, at_once):
+                some = min(at_once, times - start)
+                made = self._makers[kind](bits, some * count)
+                self._kept[kind, bits, count].extend(_part(made, i * count, count) for i in range(some))
 
     def mask(self, bits: int, count: int) -> Mask:
         """A mask of degree ``threshold``, for numbers of which ``bits`` bits will be cut off."""
@@ -202,6 +210,15 @@ class Masks:
         product = hand.lower(hand.multiply(self._shares(left), self._shares(right)))
         total = self.system.reduce(left + right - 2.0 * product.values)
         return [self._shares(total[:, i]) for i in range(half)] + shares[2 * half :]
+
+
+def _part(made: Any, start: int, count: int) -> Any:
+    """The masks or coins of ``count`` numbers among many; both counts are multiples of 64, or all are meant."""
+    if isinstance(made, Shares):
+        return Shares(made.values[..., start : start + count], made.degree)
+    if isinstance(made, BitShares):
+        return BitShares(made.planes[..., start // WORD : start // WORD + words_for(count)], made.degree, count)
+    return type(made)(*(_part(getattr(made, field.name), start, count) for field in fields(made)))
 
 
 def unpacked(words: NDArray[np.uint64], count: int) -> NDArray[np.float64]:

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError
 from colonnade.mpc import Shares
+from colonnade.protocols.batches import batch_secret, batches
 from colonnade.protocols.gradients import vocabulary
 from colonnade.protocols.gradients.descent import Descent, Learned
-from colonnade.protocols.gradients.integers import batch_secret, batches, noise_shares, quantise, scores
+from colonnade.protocols.gradients.integers import noise_shares, quantise, scores
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead

@@ -15,13 +15,13 @@ from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Program, gradient_scale, gradient_sensitivity, rounded_norm_squared
 from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_bound, worst_weights_squared
+from colonnade.protocols.batches import COIN
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds, who_know_batches
 from colonnade.protocols.rows import Block, JointRows
 
 PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
-COIN = 2**32
 OVERFLOW = Fraction(1, 2**128)
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
 

@@ -1,0 +1,1 @@
+"""Mixtures of products, fitted to columns that stay with their owners."""

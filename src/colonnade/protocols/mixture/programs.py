@@ -1,0 +1,240 @@
+"""A mixture of products, fitted by noisy sums over batches of rows whose columns lie with different owners (DPVI, EM).
+
+Parameters are public. In a round each owner computes, of every row in the batch, the densities of its own columns under
+every component, and deals them as integers. The committee multiplies the owners' densities, divides by their sum over
+components, and so has responsibilities r that nobody sees (:mod:`responsibilities`). With every owner's vectors v of
+the rows, it computes on its shares
+
+    N_k = sum over the batch of r_k      and      G_k = sum over the batch of r_k v,
+
+which are opened with the noise of all owners. Everybody takes the next step of the parameters from them. Vectors are
+statistics of the rows, dealt once before the rounds, or derivatives at the present parameters, dealt with the
+densities. Derivatives that are linear in statistics follow from those on shares: only the factors by which they are
+clipped are dealt in a round, and the owner tells the seats the coefficients, which are public. Noise, masks and coins
+are made for many rounds ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc import Shares
+from colonnade.protocols.batches import batch_secret, batches
+from colonnade.protocols.mixture import vocabulary
+from colonnade.protocols.mixture.integers import (
+    Slopes,
+    Whole,
+    bounded,
+    densities,
+    noise_shares,
+    padded,
+    shrinking,
+    unscaled,
+    whole_slopes,
+    whole_statistics,
+)
+from colonnade.protocols.mixture.learner import Array, Learner
+from colonnade.protocols.mixture.responsibilities import in_the_clear
+from colonnade.protocols.mixture.seat import Places, Seat
+from colonnade.protocols.mixture.task import Mixture
+from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rounds import Rounds, masks_ahead
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
+from colonnade.randomness import Stream, new_key
+from colonnade.received import received
+
+Fitted = TypeVar("Fitted", bound=Learner)
+
+
+def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
+    """An owner's program; ``learner`` holds the public parameters to start from, and is returned fitted."""
+    stream = Stream.fresh()
+    rows = agree_on_rows(me, task, table)
+    secret = _share_draw(me, table.ids, task)
+    held = np.concatenate(list(table.blocks(task.block_rows)))
+    seat = Seat(me, task, rows) if me.hand.seated else None
+    if task.vectors != "derivatives":
+        for start in range(0, rows, task.block_rows):
+            with me.meter.phase("encode"):
+                whole = _kept(learner, task, me.name, held[start : start + task.block_rows])
+            with me.meter.phase("deal"):
+                mine = me.hand.deal(whole)
+            if seat:
+                seat.take_in(len(whole), mine)
+    return _iterate(me, task, learner, rows, seat, secret, (held, stream))
+
+
+def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
+    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task)
+    if not me.hand.seated:
+        return _published(me, task, learner)
+    secret = _drawn(me, task, rows)
+    seat = Seat(me, task, rows)
+    if task.vectors != "derivatives":
+        for size in block_sizes(rows, task.block_rows):
+            seat.take_in(size, None)
+    return _iterate(me, task, learner, rows, seat, secret, None)
+
+
+def reference(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> Whole:
+    """One round's integers in the clear, before noise: ``dealt`` are every owner's densities and vectors of a batch.
+
+    Truncations are to the nearest integer; those of the committee differ by a few units
+    (:func:`colonnade.protocols.mixture.responsibilities.error`).
+    """
+    weights = in_the_clear([dealt[name][0] for name in task.owners], task.precision)
+    return weighted_sums(weights, [dealt[name][1] for name in task.owners], task)
+
+
+def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: Mixture) -> Whole:
+    """Counts and sums of vectors, by component, with responsibilities ``weights`` (n, K)."""
+    counts = (weights.sum(axis=0) << task.vector_bits)[:, None]
+    how = "nk,nq->kq" if task.vectors == "statistics" else "nk,nkq->kq"
+    return np.hstack([counts, *(np.einsum(how, weights, one) for one in vectors)]).reshape(-1)
+
+
+def simulate(
+    tables: Mapping[str, Array], task: Mixture, learner: Fitted, stream: Stream, *, renormalised: bool = True
+) -> Fitted:
+    """What the protocol would publish, computed in one place: the same integers, batches and noise.
+
+    It is for evaluation on data that may be in one place; a study never calls it. Without ``renormalised``, densities
+    are taken as they are, not over the largest of their row, and those below 2^-f are lost.
+    """
+    rows = len(tables[task.owners[0]])
+    ids = [str(index) for index in range(rows)]
+    for batch in batches(task, rows, batch_secret(task, stream.bytes(32), ids)):
+        dealt = {}
+        for name in task.owners:
+            own = tables[name][batch]
+            dealt[name] = evaluated(learner, task, name, own)
+            if not renormalised:
+                raw = unscaled(learner.log_densities(name, own), task, name, learner.log_weights)
+                dealt[name] = raw, dealt[name][1]
+        noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
+        learner.step(in_people(reference(dealt, task) + noise, task))
+    return learner
+
+
+def evaluated(learner: Learner, task: Mixture, name: str, rows: Array) -> tuple[Whole, Whole]:
+    """An owner's integer densities and vectors of some rows, at the present parameters."""
+    found = densities(learner.log_densities(name, rows), task, name, learner.log_weights)
+    if not task.linear:
+        return found, bounded(learner.vectors(name, rows), task, name)
+    raw = whole_slopes(learner.linear(name)).of(whole_statistics(learner.vectors(name, rows), task, name))
+    return found, raw * shrinking(raw, task, name)[:, :, None]
+
+
+def in_people(opened: Whole, task: Mixture) -> Array:
+    """Opened integers as sums over people, (components, 1 + numbers of all owners)."""
+    return np.asarray(opened / task.gamma, dtype=np.float64).reshape(task.components, task.width)
+
+
+def _iterate(
+    me: Role,
+    task: Mixture,
+    learner: Fitted,
+    rows: int,
+    seat: Seat | None,
+    secret: bytes,
+    own: tuple[Array, Stream] | None,
+) -> Fitted:
+    """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
+    members, size = batches(task, rows, secret), task.pieces(rows)[1]
+    draw = None if own is None else partial(noise_shares, task, stream=own[1])
+    rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
+    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
+        batch = _fitting(next(members), task, rows)
+        total = None
+        for places in batch:
+            if seat:
+                seat.prepare(size)
+            with me.meter.phase("iterate"):
+                mine, slopes = (None, None) if own is None else _deal(me, task, learner, own[0][places], size)
+                if seat:
+                    sums = seat.sums(places, size, mine, slopes)
+                    total = sums if total is None else me.hand.add([total, sums])
+        with me.meter.phase("iterate"):
+            learner.step(in_people(_open(me, total, mask, task), task))
+    return _published(me, task, learner)
+
+
+def _fitting(batch: Places, task: Mixture, rows: int) -> list[Places]:
+    """The people of a batch in pieces; all batches have the same number of pieces, and the last ones may be empty."""
+    pieces, size = task.pieces(rows)
+    if len(batch) > pieces * size:
+        raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
+    return [batch[start : start + size] for start in range(0, pieces * size, size)]
+
+
+def _kept(learner: Learner, task: Mixture, name: str, rows: Array) -> Whole:
+    """The integer statistics of some rows that the committee keeps."""
+    found = learner.vectors(name, rows)
+    return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)
+
+
+def _deal(me: Role, task: Mixture, learner: Learner, rows: Array, size: int) -> tuple[Shares | None, Slopes | None]:
+    """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero."""
+    slopes = None
+    with me.meter.phase("densities"):
+        found = [densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
+        if task.vectors == "derivatives":
+            found.append(bounded(learner.vectors(me.name, rows), task, me.name))
+        if task.linear:
+            slopes = whole_slopes(learner.linear(me.name))
+            raw = slopes.of(whole_statistics(learner.vectors(me.name, rows), task, me.name))
+            found.append(shrinking(raw, task, me.name))
+        flat = np.concatenate([padded(one, size).reshape(-1) for one in found])
+    if slopes is not None:
+        for seat in task.trust.committee:
+            if seat != me.name:
+                told = {"slope": slopes.slope, "offset": slopes.offset, "against": slopes.against}
+                me.link(seat).send("slopes", **told)
+    return me.hand.deal(flat), slopes
+
+
+def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:
+    opened = me.reveal(
+        total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound, mask=mask,
+        through=task.speaker,
+    )  # fmt: skip
+    return me.entitled(opened)
+
+
+def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
+    """Everybody takes over the parameters of the owner that opened the sums, so that all hold the same."""
+    speaker = task.speaker
+    if me.name == speaker:
+        for name in task.everyone:
+            if name != speaker:
+                me.link(name).send("fitted", state=learner.state)
+        return learner
+    state = received(me.link(speaker), speaker, vocabulary.fitted(len(learner.state)))["state"]
+    if task.event not in me.revealed:
+        me.revealed.append(task.event)  # the parameters follow from it, though others opened it
+    learner.restore(np.array(state, dtype=np.float64))
+    return learner
+
+
+def _share_draw(me: Owner, ids: Sequence[str], task: Mixture) -> bytes:
+    """The secret of all batches: the first owner draws it and sends it to owners and seats."""
+    first = task.owners[0]
+    if me.name != first:
+        return _drawn(me, task, len(ids))
+    secret = batch_secret(task, new_key(), ids)
+    for name in task.hearers:
+        if name != first:
+            me.link(name).send("draw", secret=secret)
+    return secret
+
+
+def _drawn(me: Role, task: Mixture, rows: int) -> bytes:
+    first = task.owners[0]
+    secret: bytes = received(me.link(first), first, vocabulary.draw(task, rows))["secret"]
+    return secret

@@ -1,0 +1,138 @@
+"""What a committee member computes in a round of fitting a mixture: responsibilities, and sums weighted by them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.mpc import Shares
+from colonnade.mpc.fixed.arithmetic import FixedPoint
+from colonnade.mpc.fixed.masks import Key
+from colonnade.protocols.mixture import vocabulary
+from colonnade.protocols.mixture.integers import Slopes
+from colonnade.protocols.mixture.responsibilities import on_shares
+from colonnade.protocols.mixture.task import Mixture, Part
+from colonnade.protocols.roles import Role
+from colonnade.received import received
+
+Places = NDArray[np.int64]
+_EXACT_ROWS = 512
+"""A sum of so many products of residues is an exact float."""
+_AHEAD = 1 << 16  # responsibilities whose masks are made at a time
+
+
+class Seat:
+    """It keeps the shares of statistics of all rows, and computes sums over pieces of batches."""
+
+    def __init__(self, me: Role, task: Mixture, rows: int) -> None:
+        self.me, self.task, self.taken = me, task, 0
+        self.engine = FixedPoint(me.hand, task.fraction)
+        self._spans = _spans([task.kept(part) for part in task.parts])
+        primes, width = len(task.committee.system.primes), self._spans[-1].stop
+        # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
+        self.kept = np.zeros((rows if width else 0, primes, width), dtype=np.int32)
+        self._needed: Counter[Key] = Counter()
+        self._left, self._ready = task.rounds * task.pieces(rows)[0], 0
+
+    def take_in(self, rows: int, mine: Shares | None) -> None:
+        """Keep the shares of the next block of rows of every owner."""
+        here = slice(self.taken, self.taken + rows)
+        self.taken += rows
+        with self.me.meter.phase("receive"):
+            for part, span in zip(self.task.parts, self._spans, strict=True):
+                shares = self.me.dealt_by(part.owner, (rows, self.task.kept(part)), mine)
+                self.kept[here, :, span] = shares.values.transpose(1, 0, 2)
+
+    def prepare(self, size: int) -> None:
+        """Make masks and coins for the next pieces of ``size`` places, if none are left.
+
+        The first piece makes its own while it is computed, and shows what a piece needs.
+        """
+        if self._ready or not self._needed:
+            return
+        self._ready = min(self._left, max(1, _AHEAD // (size * self.task.components)))
+        with self.me.meter.phase("ahead"):
+            self.engine.masks.prepare({key: self._ready * times for key, times in self._needed.items()})
+
+    def sums(self, places: Places, size: int, mine: Shares | None, own: Slopes | None) -> Shares:
+        """The sums over the people at ``places``, one piece of a batch; there are ``size`` places, the rest empty.
+
+        ``mine`` are this participant's shares of what it dealt itself, ``own`` the slopes that it told the others.
+        """
+        task, hand = self.task, self.me.hand
+        count, people = size * task.components, len(places)
+        slopes, dealt = [], []
+        for part in task.parts:
+            if task.linear:
+                slopes.append(own if own and part.owner == self.me.name else told_slopes(self.me, task, part))
+            dealt.append(self.me.dealt_by(part.owner, dealt_shape(task, part, size), mine))
+        each = [Shares(shares.values[:, :count].reshape(-1, size, task.components), shares.degree) for shares in dealt]
+        inputs = [self.engine.from_shares(one, 1 << task.fraction) for one in each]
+        found = on_shares(self.engine, inputs, task.precision).shares
+        self._count_used()
+        # Everybody with a seat knows which places are empty; nothing of them is summed.
+        weights = Shares(found.values[:, :people], found.degree)
+        total = hand.system.reduce(weights.values.sum(axis=1))
+        counts = hand.scale(Shares(total, weights.degree), 1 << task.vector_bits).values[:, :, None]
+        if task.vectors == "derivatives":
+            sums = [self._weighted(weights, one.values[:, count:], size) for one in dealt]
+        else:
+            vectors = Shares(self.kept[places].transpose(1, 0, 2).astype(np.float64), weights.degree)
+            sums = self._linear(found, vectors, dealt, slopes) if task.linear else [hand.inner(weights, vectors).values]
+        values = np.concatenate([counts, *sums], axis=2)
+        return Shares(values.reshape(len(values), -1), 2 * weights.degree)
+
+    def _linear(
+        self, weights: Shares, vectors: Shares, dealt: Sequence[Shares], slopes: Sequence[Slopes]
+    ) -> list[NDArray[np.float64]]:
+        """For every owner the sums of its clipped derivatives, from sums of its statistics."""
+        hand, people = self.me.hand, vectors.shape[0]
+        primes, size, components = weights.values.shape
+        factors = np.stack([one.values[:, one.shape[0] // 2 :] for one in dealt], axis=1)
+        factors = factors.reshape(primes, len(dealt), size, components)
+        # All places are multiplied, so that the sizes of messages do not tell how many of them are empty.
+        shrunk = hand.lower(Shares(hand.system.reduce(weights.values[:, None] * factors), 2 * weights.degree))
+        out = []
+        for place, (span, one) in enumerate(zip(self._spans, slopes, strict=True)):
+            mine = Shares(shrunk.values[:, place, :people], weights.degree)
+            sums = hand.inner(mine, vectors.columns(span)).values
+            first = sums[:, :, : len(one.against)] * hand.system.split(one.slope)
+            rest = sums[:, :, one.against] * hand.system.split(one.offset)
+            out.append(hand.system.reduce(first - rest))
+        return out
+
+    def _weighted(self, weights: Shares, flat: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+        """For every component the sum of its vectors, each times its responsibility."""
+        primes, rows, components = weights.values.shape
+        vectors = flat.reshape(primes, size, components, -1)[:, :rows].transpose(0, 2, 1, 3)
+        factors = weights.values.transpose(0, 2, 1)[:, :, None, :]
+        total = np.zeros((primes, components, vectors.shape[3]))
+        for start in range(0, rows, _EXACT_ROWS):
+            part = slice(start, start + _EXACT_ROWS)
+            total += self.me.hand.system.reduce(np.matmul(factors[..., part], vectors[:, :, part])[:, :, 0])
+        return self.me.hand.system.reduce(total)
+
+    def _count_used(self) -> None:
+        if not self._needed:
+            self._needed = Counter(self.engine.masks.used)
+        self._left, self._ready = self._left - 1, max(0, self._ready - 1)
+
+
+def dealt_shape(task: Mixture, part: Part, size: int) -> tuple[int]:
+    """How many numbers an owner deals for one piece: densities, then derivatives or by what they are clipped."""
+    return (size * task.components * task.dealt(part),)
+
+
+def told_slopes(me: Role, task: Mixture, part: Part) -> Slopes:
+    """The slopes that another owner told the seats."""
+    told = received(me.link(part.owner), part.owner, vocabulary.slopes(task, part))
+    return Slopes(told["slope"], told["offset"], told["against"])
+
+
+def _spans(widths: Sequence[int]) -> list[slice]:
+    ends = np.cumsum([0, *widths]).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]

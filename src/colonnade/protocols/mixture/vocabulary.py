@@ -1,0 +1,31 @@
+"""Messages of fitting a mixture, besides shares."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.protocols.mixture.integers import LARGEST_OFFSET, LARGEST_SLOPE
+from colonnade.protocols.mixture.task import Mixture, Part
+from colonnade.randomness import KEY_BYTES
+from colonnade.received import Array, Message, Octets
+
+
+def draw(task: Mixture, rows: int) -> Message:
+    """The secret of all batches, for owners and seats: a seed, or the batch of everyone in four bytes."""
+    return Message("draw", secret=Octets(4 * rows if task.sampling == "disjoint" else KEY_BYTES))
+
+
+def slopes(task: Mixture, part: Part) -> Message:
+    """By what an owner's statistics are multiplied in one piece of a batch: public, and the same at all seats."""
+    shape, width = (task.components, part.width), (part.width,)
+    return Message(
+        "slopes",
+        slope=Array(np.int64, shape, -LARGEST_SLOPE, LARGEST_SLOPE),
+        offset=Array(np.int64, shape, -LARGEST_OFFSET, LARGEST_OFFSET),
+        against=Array(np.int64, width, part.width, part.statistics - 1),
+    )
+
+
+def fitted(size: int) -> Message:
+    """The final parameters, from the owner that opened the sums."""
+    return Message("fitted", state=Array(np.float64, (size,)))
