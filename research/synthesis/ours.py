@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from colonnade.models.federation import Roster
 from colonnade.models.synthesis.model import Synthesizer
-from colonnade.protocols.marginals.task import Marginals
 from research.reproduce.chance import stream
 from research.synthesis.layouts import Bench
 
@@ -24,10 +23,17 @@ class Way:
     name: str
     promised: Literal["analyst", "everyone"] = "analyst"
     model: Literal["products", "tree"] = "products"
+    mixture: Literal["expectation", "variational"] | None = None
+    """How a mixture is learned in rounds, instead of from one release of marginals."""
 
     def synthesizer(self, bench: Bench, epsilon: float) -> Synthesizer:
         """The model of a study at this epsilon."""
         promise = {"analyst": epsilon} if self.promised == "analyst" else epsilon
+        if self.mixture is not None:
+            people = bench.train.rows
+            return Synthesizer(
+                epsilon=promise, delta=DELTA, method="mixture", inference=self.mixture, rows=people, rows_at_most=people
+            )
         return Synthesizer(bench.train.label, epsilon=promise, delta=DELTA, bins=dict(bench.bins), model=self.model)
 
 
@@ -35,6 +41,7 @@ WAYS = (
     Way("Colonnade, promised to the analyst"),
     Way("Colonnade, promised to everyone", "everyone"),
     Way("Colonnade's tree, promised to the analyst", model="tree"),
+    Way("Colonnade's mixture in rounds, promised to the analyst", mixture="expectation"),
 )
 
 
@@ -43,7 +50,7 @@ def tables(bench: Bench, way: Way, epsilon: float, seeds: Sequence[int]) -> Iter
     if not seeds:
         return
     roster = Roster.of(bench.train.schemas)
-    planned: Marginals = way.synthesizer(bench, epsilon).plan(roster)
+    planned = way.synthesizer(bench, epsilon).plan(roster)
     for seed in seeds:
         model = way.synthesizer(bench, epsilon)
         model.simulate(bench.tables, roster, stream(seed, bench.name, way.name, epsilon), task=planned)
