@@ -82,6 +82,9 @@ def test_whole_numbers_get_at_most_one_bin_each() -> None:
     assert edges(number(0, 99, whole=True), 4) == (-0.5, 24.5, 49.5, 74.5, 99.5)
     doubling = edges(number(0, 62, whole=True, transform="log1p"), 6)
     assert doubling == (-0.5, 0.5, 2.5, 6.5, 14.5, 30.5, 62.5)
+    for bits in range(2, 40):
+        powers = edges(number(0, 2**bits - 2, whole=True, transform="log1p"), bits)
+        assert powers == tuple(2.0**bit - 1.5 for bit in range(bits + 1))
     crowded = edges(number(0, 1000, whole=True, transform="log1p"), 64)
     assert len(set(crowded)) == len(crowded) < 65
     assert edges(number(0, 9, whole=True), {"a": [0, 0, 3.5, 9, 9]}) == (-0.5, 0.5, 3.5, 8.5, 9.5)

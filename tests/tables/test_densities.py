@@ -89,6 +89,15 @@ def test_a_bin_of_one_value_lends_nothing_to_its_neighbours() -> None:
     np.testing.assert_allclose(np.bincount(whole.astype(int))[1:] / 10_000, np.full(10, 0.1), atol=0.02)
 
 
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e150])
+@pytest.mark.parametrize("mass", [1e-300, 1.0])
+def test_neither_units_nor_rare_bins_matter(size: float, mass: float) -> None:
+    density = Density.of(size * np.array([0.0, 1.0, 2.0]), np.array([mass, 1.0]), np.zeros(2, dtype=bool))
+    found = density.draw(np.array([0, 1]), np.array([0.5, 0.5])) / size
+    assert 0.5 <= found[0] < 1 < found[1] < 2
+    np.testing.assert_allclose(density.masses, [mass, 1.0])
+
+
 def test_a_bin_without_mass_is_drawn_from_evenly() -> None:
     density = Density.of(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0]), np.zeros(2, dtype=bool))
     found = density.draw(np.array([0, 0, 0]), np.array([0.25, 0.5, 0.75]))

@@ -21,6 +21,7 @@ from colonnade.tables.densities import Density
 from colonnade.tables.encode import Matrix, encode_number
 
 MAX_BINS = 10_000
+_ROUNDING = 1e-13
 
 Edges = tuple[float, ...]
 
@@ -118,6 +119,8 @@ def equal_edges(column: Number, bins: int) -> Edges:
         return tuple((np.arange(first, beyond + 1) - 0.5).tolist())
     start, end = (math.log1p(first), math.log1p(beyond)) if column.transform == "log1p" else (first, beyond)
     between = unbent(np.linspace(start, end, bins + 1)[1:-1], column)
+    # Logarithms are rounded differently on different machines; a cut that is meant to be a whole number stays it.
+    between -= _ROUNDING * np.maximum(np.abs(between), 1.0)
     lowest = np.unique(np.clip(np.ceil(between), first + 1, column.high))
     return tuple((np.array([first, *lowest.tolist(), beyond]) - 0.5).tolist())
 

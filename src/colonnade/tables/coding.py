@@ -8,6 +8,7 @@ category whose encoding is all zeros though no cell may be missing (a misfit tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,9 +177,9 @@ def coding_of(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
 
 def joint_names(schemas: Mapping[str, Schema]) -> tuple[str, ...]:
     """Names of all parties' columns side by side: their own, or ``party.column`` where two parties use one name."""
-    own = [name for schema in schemas.values() for name in schema.names]
+    times = Counter(name for schema in schemas.values() for name in schema.names)
     return tuple(
-        f"{party}.{name}" if own.count(name) > 1 else name for party, schema in schemas.items() for name in schema.names
+        f"{party}.{name}" if times[name] > 1 else name for party, schema in schemas.items() for name in schema.names
     )
 
 

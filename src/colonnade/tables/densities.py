@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Density:
-    """Heights at the left edge, in the middle and at the right edge of each bin, in any unit."""
+    """Heights at the left edge, in the middle and at the right edge of each bin, where all edges span a length of 1."""
 
     edges: Vector
     left: Vector
@@ -34,7 +34,7 @@ class Density:
     @classmethod
     def of(cls, edges: Vector, masses: Vector, apart: NDArray[np.bool_]) -> Density:
         """The density of bins with these masses; bins marked ``apart`` are no neighbours to any other."""
-        widths = np.diff(edges)
+        widths = _widths(edges)
         apart = apart | (widths <= 0)
         heights = np.divide(masses, widths, out=np.zeros(len(widths)), where=~apart)
         joined = ~apart[:-1] & ~apart[1:]
@@ -56,12 +56,13 @@ class Density:
 
     @property
     def masses(self) -> Vector:
-        """The mass of each bin, in the unit of the heights."""
-        return np.asarray(np.diff(self.edges) * (self.left + 2 * self.middle + self.right) / 4)
+        """The mass of each bin."""
+        return np.asarray(_widths(self.edges) * (self.left + 2 * self.middle + self.right) / 4)
 
     def draw(self, bins: NDArray[np.int64], uniform: Vector) -> Vector:
         """For each of these bins the place within it below which lies the given share of its mass."""
-        left, middle, right = self.left[bins], self.middle[bins], self.right[bins]
+        peak = np.maximum(np.maximum(self.left, self.right), self.middle)
+        left, middle, right = ((heights / peak)[bins] for heights in (self.left, self.middle, self.right))
         first, second = left + middle, middle + right
         mark = uniform * (first + second)
         later = mark >= first
@@ -71,9 +72,13 @@ class Density:
             np.divide(np.where(later, mark - first, mark), half, out=np.zeros_like(half), where=half > 0), 0, 1
         )
         # The inverse of the integral of a linear function, in a form that does not cancel.
-        below = start + np.sqrt(start**2 + share * (end**2 - start**2))
+        below = start + np.sqrt((1 - share) * start**2 + share * end**2)
         within = np.divide(share * half, below, out=share.copy(), where=below > 0)
         place = (np.minimum(within, 1.0) + later) / 2
         low, high = self.edges[bins], self.edges[bins + 1]
         found: Vector = np.clip(low + place * (high - low), low, high)
         return found
+
+
+def _widths(edges: Vector) -> Vector:
+    return np.asarray(np.diff(edges) / (edges[-1] - edges[0]))
