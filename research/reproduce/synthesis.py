@@ -34,8 +34,8 @@ NOTES = (
     '"Promised to everyone" holds epsilon for every party and the coordinator too.',
     "AIM and MST (private-pgm) see all columns at one curator. AIM ran with a model of at most 1 MB; its authors "
     "recommend 80 MB, which takes many hours a table. Its promise is about adding or removing one person, as ours to "
-    "the analyst. Delta is 1e-5 everywhere. Peers have fewer tables, since each takes many minutes: the column `runs` of "
-    "the CSV says how many.",
+    "the analyst. Delta is 1e-5 everywhere. Peers have fewer tables, since each takes many minutes: "
+    "the column `runs` of the CSV says how many.",
 )
 
 
