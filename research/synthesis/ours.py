@@ -23,10 +23,17 @@ class Way:
     name: str
     promised: Literal["analyst", "everyone"] = "analyst"
     model: Literal["products", "tree"] = "products"
+    mixture: Literal["expectation", "variational"] | None = None
+    """How a mixture is learned in rounds, instead of from one release of marginals."""
 
     def synthesizer(self, bench: Bench, epsilon: float) -> Synthesizer:
         """The model of a study at this epsilon."""
         promise = {"analyst": epsilon} if self.promised == "analyst" else epsilon
+        if self.mixture is not None:
+            people = bench.train.rows
+            return Synthesizer(
+                epsilon=promise, delta=DELTA, method="mixture", inference=self.mixture, rows=people, rows_at_most=people
+            )
         return Synthesizer(bench.train.label, epsilon=promise, delta=DELTA, bins=dict(bench.bins), model=self.model)
 
 
@@ -34,6 +41,7 @@ WAYS = (
     Way("Colonnade, promised to the analyst"),
     Way("Colonnade, promised to everyone", "everyone"),
     Way("Colonnade's tree, promised to the analyst", model="tree"),
+    Way("Colonnade's mixture in rounds, promised to the analyst", mixture="expectation"),
 )
 
 
