@@ -264,6 +264,17 @@ def test_learning_over_noised_messages_again_quickly(data_dir: Path, tmp_path: P
 
 
 @pytest.mark.slow
+def test_mixtures_again_quickly(data_dir: Path, tmp_path: Path) -> None:
+    rows = _quick("dpvi", data_dir, tmp_path)
+    parts = {row["part"] for row in rows}
+    assert parts == {
+        "DPVI Sec. 6.1", "DPVI Fig. 2", "DPVI Fig. 3", "Does a start from marginals help?", "Synthetic data"
+    }  # fmt: skip
+    shares = [row["mean"] for row in rows if row["part"] == "DPVI Fig. 2" and "on shares" in row["method"]]
+    assert shares[-1] < shares[0]
+
+
+@pytest.mark.slow
 def test_sqm_again_quickly(data_dir: Path, tmp_path: Path) -> None:
     rows = _quick("sqm", data_dir, tmp_path)
     assert {row["part"] for row in rows} == {f"SQM Fig. {n}" for n in (1, 2, 3)}

@@ -1,0 +1,170 @@
+"""Synthetic tables from mixtures, on the codes of the comparison of synthetic tables: EM, DPVI, both from marginals.
+
+Every column is a category of its codes, a missing cell one of them, so that likelihoods of all methods are comparable.
+What a study would open is computed in one place and in floats, with the noise of a study's plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from colonnade.models.federation import Roster
+from colonnade.models.synthesis.products import Products
+from colonnade.privacy import Budget, Event
+from colonnade.privacy.calibrate import least_noise
+from colonnade.protocols.mixture.cells import Cells
+from colonnade.protocols.mixture.centralised import centralised
+from colonnade.protocols.mixture.components import OwnComponents
+from colonnade.protocols.mixture.expectation import Expectation, expected_sums
+from colonnade.protocols.mixture.fitted import FittedMixture
+from colonnade.protocols.mixture.inference import Posterior, Variational
+from colonnade.protocols.mixture.model import Matrix, MixtureModel
+from colonnade.protocols.mixture.starting import start_from
+from colonnade.protocols.mixture.statistics import OwnStatistics
+from colonnade.protocols.mixture.task import Mixture, Part
+from colonnade.tables.coding import decode_codes
+from colonnade.tables.columns import category
+from colonnade.tables.schema import Schema
+from research.reproduce.chance import stream
+from research.synthesis.layouts import Bench
+
+DELTA = 1e-5
+Method = Literal["EM", "DPVI"]
+COMPONENTS = 20
+EM_ROUNDS, DPVI_ROUNDS = 20, 5000
+DPVI_BATCH, DPVI_CLIP, DPVI_RATE = 100, 2.0, 0.02
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The coding of a column whose values are codes."""
+
+    edges: None = None
+    missing: None = None
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A data set of the comparison as one-hot codes, and mixtures of its people."""
+
+    bench: Bench
+    em_rounds: int = EM_ROUNDS
+    dpvi_rounds: int = DPVI_ROUNDS
+
+    @cached_property
+    def schemas(self) -> dict[str, Schema]:
+        """Every party's columns as categories of their codes."""
+        return {
+            party: Schema({column.name: category(range(column.size)) for column in coding.columns})
+            for party, coding in self.bench.codings.items()
+        }
+
+    @cached_property
+    def rows(self) -> dict[str, Matrix]:
+        """The training people."""
+        return self.encoded(self.bench.codes)
+
+    @cached_property
+    def test_codes(self) -> NDArray[np.int64]:
+        """The codes of the test people."""
+        tables = self.bench.test.tables()
+        return np.hstack([self.bench.codings[party].rows(table).matrix() for party, table in tables.items()])
+
+    def encoded(self, codes: NDArray[np.int64]) -> dict[str, Matrix]:
+        """Codes of all columns as each party's one-hot rows."""
+        found, start = {}, 0
+        for party, schema in self.schemas.items():
+            rows = np.zeros((len(codes), schema.encoded_width))
+            for place in schema.places.values():
+                rows[np.arange(len(codes)), place.start + codes[:, start]] = 1.0
+                start += 1
+            found[party] = rows
+        return found
+
+    def decoded(self, rows: dict[str, Matrix]) -> NDArray[np.int64]:
+        """The codes of one-hot rows."""
+        return np.column_stack(
+            [
+                rows[party][:, place].argmax(axis=1)
+                for party, schema in self.schemas.items()
+                for place in schema.places.values()
+            ]
+        )
+
+    def model(self, components: int) -> MixtureModel:
+        """Components over all parties' codes."""
+        return MixtureModel([OwnComponents(schema) for schema in self.schemas.values()], components)
+
+    def plan(self, method: Method, epsilon: float, before: tuple[Event, ...] = ()) -> Mixture:
+        """The rounds of a method with the least noise that keeps epsilon for the analyst, other events included."""
+        em = method == "EM"
+        model = self.model(COMPONENTS)
+        owns = [OwnStatistics(own) for own in model.owns]
+        parts = tuple(
+            Part(party, schema.encoded_names, own.width, own.bound if em else DPVI_CLIP)
+            for (party, schema), own in zip(self.schemas.items(), owns, strict=True)
+        )
+        trust, rows = Roster.of(self.bench.train.schemas).trust, len(self.bench.codes)
+        batch, rounds = (rows, self.em_rounds) if em else (DPVI_BATCH, self.dpvi_rounds)
+        draft = Mixture(
+            parts, model.components, trust, "all" if em else "poisson", rows, batch, rounds, len(parts),
+            "statistics" if em else "derivatives", vector_bits=12,
+        )  # fmt: skip
+        noise = least_noise(
+            lambda noise: (*before, *draft.with_noise(noise).events),
+            trust,
+            [Budget("analyst", epsilon, DELTA)],
+            owners=draft.additive.parts,
+        )
+        return draft.with_noise(noise)
+
+    def started(self, products: Products, components: int) -> Matrix:
+        """The parameters of a mixture that is close to a fit to marginals."""
+        return start_from(self.model(components), products.weights, products.tables, [_Values()] * len(products.tables))
+
+    def fitted(self, method: Method, plan: Mixture, seed: int, start: Matrix | None = None) -> FittedMixture:
+        """What the rounds would publish."""
+        model = self.model(plan.components)
+        begin = model.start(stream(seed, "mixture start")) if start is None else start
+        cells = [own.read(self.rows[party]) for own, party in zip(model.owns, self.schemas, strict=True)]
+        rng = np.random.default_rng([seed, 17])
+        run = self._em if method == "EM" else self._dpvi
+        return FittedMixture(tuple(self.schemas), model, run(model, cells, plan, seed, begin, rng))
+
+    def _em(
+        self, model: MixtureModel, cells: list[Cells], plan: Mixture, seed: int, start: Matrix, rng: np.random.Generator
+    ) -> Posterior:
+        learned = Expectation(model, start, plan.noise_std)
+        held = [own.read(rows) for own, rows in zip(learned.statistics, self.rows.values(), strict=True)]
+        for _ in range(plan.rounds):
+            sums = expected_sums(held, model.log_joint(cells, learned.parameters))
+            learned.step(sums + plan.noise_std * rng.standard_normal(sums.shape))
+        return Posterior(learned.parameters, np.zeros_like(learned.parameters))
+
+    def _dpvi(
+        self, model: MixtureModel, cells: list[Cells], plan: Mixture, seed: int, start: Matrix, rng: np.random.Generator
+    ) -> Posterior:
+        state = Variational(
+            model, start, stream(seed, "mixture draws"),
+            rate=plan.batch / plan.rows, rounds=plan.rounds, learning_rate=DPVI_RATE,
+        )  # fmt: skip
+        clips = [part.clip for part in plan.parts]
+        return centralised(cells, state, clips=clips, deviation=plan.noise_std, rng=rng).posterior
+
+    def cost(self, found: FittedMixture) -> float:
+        """The negative log-likelihood of a test person's codes."""
+        return float(-found.log_likelihood(self.encoded(self.test_codes)).mean())
+
+    def table(self, found: FittedMixture, seed: int) -> pa.Table:
+        """As many made-up people as there are training people, as a table of the schemas' columns."""
+        codes = self.decoded(found.sample(len(self.bench.codes), stream(seed, "mixture people")))
+        shares = [
+            np.bincount(own, minlength=size) / len(codes) for own, size in zip(codes.T, self.bench.sizes, strict=True)
+        ]
+        return decode_codes(self.bench.codings, codes, stream(seed, "mixture cells"), shares)
