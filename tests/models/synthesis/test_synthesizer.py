@@ -384,7 +384,10 @@ def test_a_saved_mixture_is_the_same_mixture(mixed, tmp_path):
         Synthesizer.load(path)
 
 
-@pytest.mark.parametrize("more", [{}, {"inference": "variational", "batch": 30, "iterations": 4}])
+STEPS = {"inference": "variational", "batch": 30, "iterations": 4}
+
+
+@pytest.mark.parametrize("more", [{}, STEPS, STEPS | {"clipping": "joint"}])
 def test_a_mixture_is_learned_in_threads_as_planned(more):
     rows = 120
     found = Synthesizer(bins=6, **MIXTURE | {"rows": rows, "components": 2, "iterations": 3} | more).fit(

@@ -30,8 +30,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "noise": ("skellam", "discrete-gaussian"),
     "inference": ("expectation", "variational"),
     "sampling": ("poisson", "disjoint"),
+    "clipping": ("local", "joint"),
 }
-_STEPS = ("batch", "sampling", "clip", "learning_rate")
+_STEPS = ("batch", "sampling", "clip", "clipping", "learning_rate")
 _ALONE = {
     "marginals": ("label", "focus", "even_bins", "model", "tables"),
     "mixture": ("rows", "inference", "iterations", "families", *_STEPS),
@@ -100,6 +101,7 @@ def settings_of(given: Mapping[str, Any]) -> mixing.Settings:
         batch=int(given["batch"] or min(mixing.BATCH, rows)),
         sampling=given["sampling"],
         clip=float(given["clip"] or mixing.CLIP),
+        clipping=given["clipping"],
         learning_rate=float(given["learning_rate"] or mixing.LEARNING_RATE),
         families=dict(given["families"] or {}),
         law=given["noise"],

@@ -97,8 +97,9 @@ class Synthesizer(Estimator[Task, Published]):
         iterations: the rounds of a mixture; all of them are charged.
         families: by what a mixture describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers by Beta
             densities.
-        batch, sampling, clip, learning_rate: of ``"variational"``: people in a batch, how batches are drawn
-            (``"poisson"`` or ``"disjoint"``), how long the derivatives of one person and party may be, size of a step.
+        batch, sampling, clip, clipping, learning_rate: of ``"variational"``: people in a batch; how batches are drawn
+            (``"poisson"`` or ``"disjoint"``); how long the derivatives of one person may be, of each party
+            (``"local"``) or of all together (``"joint"``, as in the paper; slower); the size of a step.
     """
 
     kind = "synthetic"
@@ -126,6 +127,7 @@ class Synthesizer(Estimator[Task, Published]):
     batch: Count | None = None
     sampling: mixing.Sampling = "poisson"
     clip: Positive | None = None
+    clipping: mixing.Clipping = "local"
     learning_rate: Positive | None = None
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,9 +140,6 @@ class Synthesizer(Estimator[Task, Published]):
         if isinstance(bins := given["bins"], Mapping):
             plain["bins"] = {name: list(held) if isinstance(held, Sequence) else held for name, held in bins.items()}
         return super().plain_parameters(given) | plain
-
-    merged_: list[list[int]] | None = None
-    """Of each column that was asked about, the code that each of its narrow bins has since the first stage."""
 
     # --- the joint computation
 
@@ -204,14 +203,15 @@ class Synthesizer(Estimator[Task, Published]):
         if isinstance(result, FittedMixture):
             self._become(self._mixed(layout, result))
             return
-        self.merged_ = [list(new) for new in result.merged] if isinstance(result, Staged) else None
+        merged = None
         if isinstance(result, Staged):
-            layout, result = layout.merged(result.merged), result.second
+            merged, result = [list(new) for new in result.merged], result.second
+            layout = layout.merged(merged)
         release = Release.of(result)
         how: dict[str, Callable[..., OfCodes]] = {"tree": fit_tree, "pgm": fit_pgm}
         products = partial(fit, components=int(self.components or COMPONENTS))
         fitted = how.get(self.model, products)(layout.sizes, release.count, release.parts)
-        self._become(Population(layout, release, fitted, self._rules()))
+        self._become(Population(layout, release, fitted, self._rules()), merged)
 
     def _mixed(self, layout: Layout, mixture: FittedMixture) -> MixedPopulation:
         return MixedPopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
@@ -219,8 +219,9 @@ class Synthesizer(Estimator[Task, Published]):
     def _rules(self) -> tuple[Rule, ...]:
         return joint_rules(self.schemas_, self.parameters_["impossible"])
 
-    def _become(self, people: Population) -> None:
-        self.population_ = people
+    def _become(self, people: Population, merged: list[list[int]] | None = None) -> None:
+        """``merged`` are the new codes of narrow bins, for each column, where a first stage merged them."""
+        self.population_, self.merged_ = people, merged
         self.feature_names_in_ = list(people.layout.names)
         self.count_ = people.count
 
@@ -238,9 +239,8 @@ class Synthesizer(Estimator[Task, Published]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values and arrays."""
         layout, arrays = Layout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
-        self.merged_ = learned.get("merged")
-        if self.merged_ is not None:
-            layout = layout.merged(self.merged_)
+        if (merged := learned.get("merged")) is not None:
+            layout = layout.merged(merged)
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together")
         if self.method == "mixture":
@@ -251,7 +251,7 @@ class Synthesizer(Estimator[Task, Published]):
         if fitted.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together")
         release = Release.restored(learned["asked"], arrays, layout.sizes)
-        self._become(Population(layout, release, fitted, self._rules()))
+        self._become(Population(layout, release, fitted, self._rules()), merged)
 
     # --- made-up people, and what is known about the real ones
 
