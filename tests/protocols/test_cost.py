@@ -24,7 +24,7 @@ TASKS = {
     "two corrupt seats": (moments, kit.moments_task((3,) * 5, threshold=2, **MANY)),
     "directions": (directions, kit.directions_task((8, 6, 9), **MANY)),
     "marginals": (marginals, kit.marginals_task(((2, 9), (8, 5), (7,)), label=0, **MANY)),
-    "marginals, seven seats": (marginals, kit.marginals_task(((2, 3), *([4],) * 6), threshold=2, label=0, **MANY)),
+    "marginals, seven seats": (marginals, kit.marginals_task(((2, 9), *([6],) * 6), threshold=2, label=0, **MANY)),
     "polynomials": (
         polynomial,
         kit.polynomial_task((2, 2, 2), ["o0.c0 * o1.c1 + o0.c1 * o2.c0 - o1.c0 * o2.c1"], gamma=1024, **MANY),
