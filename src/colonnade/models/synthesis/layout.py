@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
 from colonnade.models.regression.design import owner_of
+from colonnade.protocols.marginals.merging import merged_edges
 from colonnade.tables import Schema, Table
 from colonnade.tables.bins import Bins
 from colonnade.tables.coding import Coding, ColumnCoding, coding_of, joint_names
@@ -148,9 +149,7 @@ def _widened(column: ColumnCoding, new: Sequence[int]) -> ColumnCoding:
     """A column whose neighbouring bins were merged."""
     if column.bins is None or len(set(new)) == column.size:
         return column
-    fine = column.bins.edges
-    ends = [place + 1 for place in range(len(fine) - 2) if new[place] != new[place + 1]]
-    edges = (fine[0], *(fine[end] for end in ends), fine[-1])
+    edges = merged_edges(column.bins.edges, new[: len(column.bins)])
     return replace(column, bins=Bins(column.bins.column, edges))
 
 
