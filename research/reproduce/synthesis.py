@@ -18,9 +18,9 @@ from research.synthesis.scores import Score, ideal, scored
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEWER = (0.3, 1.0, 3.0)
-"""For methods other than the first."""
 _FEW = 2000
 _BOOSTING, _LOGISTIC = "gradient boosting", "logistic regression"
+_QUICK = [(way, epsilon) for way in WAYS for epsilon in (1.0, 3.0)]
 _OURS = {way.name for way in WAYS}
 _PEERS = {"aim": "AIM", "aim-label": "AIM, asked about the label too", "mst": "MST"}
 
@@ -34,7 +34,8 @@ NOTES = (
     '"Promised to everyone" holds epsilon for every party and the coordinator too.',
     "AIM and MST (private-pgm) see all columns at one curator. AIM ran with a model of at most 1 MB; its authors "
     "recommend 80 MB, which takes many hours a table. Its promise is about adding or removing one person, as ours to "
-    "the analyst. Delta is 1e-5 everywhere.",
+    "the analyst. Delta is 1e-5 everywhere. Peers have fewer tables, since each takes many minutes: "
+    "the column `runs` of the CSV says how many.",
 )
 
 
@@ -51,7 +52,7 @@ def _missing(name: str, known: Sequence[Score], options: Options) -> Iterator[Sc
     """Our lines that no file has, and those of the real people."""
     rows, folder = _FEW if options.quick else None, options.folder
     have = {(line.method, line.epsilon, line.seed) for line in known}
-    asked = [(way, epsilon) for way in WAYS for epsilon in _places(way, options)]
+    asked = _QUICK if options.quick else asked_of(name)
     wanted = {(way, epsilon): _seeds(way, epsilon, have, options) for way, epsilon in asked}
     of = bench(name, folder, rows)
     if not any(line.method not in _OURS and line.method not in _PEERS for line in known):
@@ -63,10 +64,11 @@ def _missing(name: str, known: Sequence[Score], options: Options) -> Iterator[Sc
     options.progress(f"synthetic {name}", len(wanted), len(wanted))
 
 
-def _places(way: Way, options: Options) -> tuple[float, ...]:
-    if options.quick:
-        return EPSILONS[2:4]
-    return EPSILONS if way is WAYS[0] else _FEWER
+def asked_of(name: str) -> list[tuple[Way, float]]:
+    """What is made of a data set: the first method at every epsilon, others at fewer and mostly of Adult."""
+    first, everyone = WAYS[:2]
+    others = [(way, epsilon) for way in WAYS[1:] for epsilon in _FEWER] if name == "adult" else [(everyone, 1.0)]
+    return [(first, epsilon) for epsilon in EPSILONS] + others
 
 
 def _seeds(way: Way, epsilon: float, have: set[tuple[str, float, int]], options: Options) -> list[int]:

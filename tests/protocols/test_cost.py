@@ -7,6 +7,7 @@ import pytest
 from colonnade.mpc import PRIMES, ResidueSystem
 from colonnade.protocols.cost import BASE_MEMORY, seconds_on_wire, seconds_per_cell, seconds_per_draw
 from colonnade.protocols.directions import programs as directions
+from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
@@ -22,6 +23,8 @@ TASKS = {
     "some without a seat": (moments, kit.moments_task((3,) * 5, ("o1", "o2", COORDINATOR), **MANY)),
     "two corrupt seats": (moments, kit.moments_task((3,) * 5, threshold=2, **MANY)),
     "directions": (directions, kit.directions_task((8, 6, 9), **MANY)),
+    "marginals": (marginals, kit.marginals_task(((2, 9), (8, 5), (7,)), label=0, **MANY)),
+    "marginals, seven seats": (marginals, kit.marginals_task(((2, 9), *([6],) * 6), threshold=2, label=0, **MANY)),
     "polynomials": (
         polynomial,
         kit.polynomial_task((2, 2, 2), ["o0.c0 * o1.c1 + o0.c1 * o2.c0 - o1.c0 * o2.c1"], gamma=1024, **MANY),
@@ -32,7 +35,8 @@ TASKS = {
 @pytest.mark.parametrize(("programs", "task"), TASKS.values(), ids=TASKS)
 def test_the_forecast_of_bytes_is_about_what_is_sent(programs, task):
     log: kit.Log = {}
-    kit.execute(programs, task, kit.tables_of(task, ROWS), log=log)
+    tables = kit.codes_of(task, ROWS) if programs is marginals else kit.tables_of(task, ROWS)
+    kit.execute(programs, task, tables, log=log)
     participants = (*task.owners, COORDINATOR)
     for load in task.loads(participants, ROWS):
         sent = sum(

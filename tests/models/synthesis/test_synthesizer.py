@@ -278,7 +278,8 @@ def test_fitting_in_threads_gives_what_is_planned(people):
         ({"impossible": ["bank.ages < 3"]}, "there is no column 'bank.ages'; did you mean 'bank.age'?"),
         ({"impossible": "bank.age < 3"}, "impossible must be a list"),
         ({"size": 0}, "size must be a whole number from 1"),
-        ({"tables": 0}, "tables must be 1, or at least 4"),
+        ({"tables": 0}, "tables must be a whole number from 1"),
+        ({"even_bins": 1}, "even_bins must be a whole number from 2"),
         ({"components": 0}, "components must be a whole number from 1"),
         ({"components": 10, "model": "tree"}, "components is for model"),
         ({"model": "forest"}, "model must be one of"),
@@ -383,7 +384,10 @@ def test_a_saved_mixture_is_the_same_mixture(mixed, tmp_path):
         Synthesizer.load(path)
 
 
-@pytest.mark.parametrize("more", [{}, {"inference": "variational", "batch": 30, "iterations": 4}])
+STEPS = {"inference": "variational", "batch": 30, "iterations": 4}
+
+
+@pytest.mark.parametrize("more", [{}, STEPS, STEPS | {"clipping": "joint"}])
 def test_a_mixture_is_learned_in_threads_as_planned(more):
     rows = 120
     found = Synthesizer(bins=6, **MIXTURE | {"rows": rows, "components": 2, "iterations": 3} | more).fit(
@@ -481,3 +485,31 @@ def test_a_graphical_model_needs_its_package(roster):
             Synthesizer(epsilon=1.0, model="pgm").plan(roster)
     else:
         assert Synthesizer(epsilon=1.0, model="pgm").plan(roster).events
+
+
+# --- even bins, from a first release
+
+
+def test_bins_are_merged_to_even_ones_by_a_first_release(people, tmp_path):
+    fitted = Synthesizer("clinic.ill", bins=40, even_bins=5, components=20, **BROAD)
+    task = fitted.plan(people.roster)
+    assert len(task.events) == 2
+    assert fitted.details(task, None).facts["stages"] == 2
+    fitted.simulate(people.tables(), people.roster, seeded(3), task=task)
+    spent = fitted.marginal("shop.spent")
+    assert len(spent.labels[0]) == 6
+    assert spent.labels[0][-1] == "(missing)"
+    assert spent.counts[:-1].min() > 0.4 * spent.counts[:-1].max()
+    assert fitted.marginal("shop.tier").labels == (("none", "silver", "gold"),)
+    layout, real = fitted.population_.layout, people.tables()["shop"]
+    counted = np.bincount(layout.codes("shop", real)[:, 0], minlength=6)
+    assert (abs(counted - spent.counts) < 6 * spent.deviations).all()
+    loaded = Synthesizer.load(fitted.save(tmp_path / "even.json"))
+    assert loaded.sample(100).equals(fitted.sample(100))
+    assert loaded.marginal("shop.spent").labels == spent.labels
+
+
+def test_even_bins_are_found_in_threads_too():
+    people = federation(200)
+    fitted = Synthesizer(bins=30, even_bins=3, components=5, epsilon={"analyst": 8.0}).fit(people)
+    assert len(fitted.marginal("bank.age").labels[0]) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError, StudyError
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.protocols.marginals import programs as marginals, stages
-from colonnade.protocols.marginals.merging import Merge, apply, cuts
+from colonnade.protocols.marginals.merging import Merge, apply, cuts, merged_edges
 from colonnade.protocols.marginals.stages import StagedMarginals
 from colonnade.protocols.marginals.task import Coded
 from colonnade.protocols.roles import COORDINATOR
@@ -124,6 +125,25 @@ def test_both_events_are_paid_for_and_calibrated_together():
     assert both > 0.99
     figures = [(event.l2_squared, event.replace_l2_squared) for event in task.events]
     assert figures == [(event.l2_squared, event.replace_l2_squared) for event in big.events]
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(1, 10), Fraction(1, 2)])
+def test_the_first_stage_takes_the_share_that_was_asked_for(share):
+    task = make_task()
+    second = replace(task.second, asked=tuple(replace(b, weight=2000 * b.weight) for b in task.second.asked))
+    found = StagedMarginals.planned(task.fine, task.merges, second, share)
+    first, second = (event.l2_squared for event in found.events)
+    assert first / (first + second) == pytest.approx(float(share), rel=0.02)
+    deviations = [found.stages[0].deviation(block) for block in found.stages[0].asked]
+    assert max(deviations) < 1.02 * min(deviations)
+    with pytest.raises(StudyError, match="between 0 and 1, not 1"):
+        StagedMarginals.planned(task.fine, task.merges, task.second, Fraction(1))
+
+
+def test_the_edges_that_are_left_are_those_between_merged_bins():
+    assert merged_edges([0.0, 1.0, 2.0, 3.0, 4.0], [0, 0, 1, 2]) == (0.0, 2.0, 3.0, 4.0)
+    assert merged_edges([0.0, 1.0, 2.0], [0, 1]) == (0.0, 1.0, 2.0)
+    assert merged_edges([0.0, 1.0, 2.0], [0, 0]) == (0.0, 2.0)
 
 
 def test_the_price_of_the_second_stage_holds_for_every_way_to_merge():

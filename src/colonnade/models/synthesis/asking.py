@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,8 +15,12 @@ from colonnade.models.planner import Details
 from colonnade.models.synthesis.layout import Layout
 from colonnade.models.synthesis.weights import blocks
 from colonnade.privacy.additive import NormalLaw
+from colonnade.protocols.marginals.merging import Merge
+from colonnade.protocols.marginals.stages import StagedMarginals
 from colonnade.protocols.marginals.task import Asked, Coded, Marginals
+from colonnade.tables.coding import ColumnCoding
 
+_FIRST = 0.1  # the price of a first stage, as a part of the second's
 _ONE = {1: "1 column", 2: "1 pair", 3: "1 triple with the label"}
 _MANY = {1: "columns", 2: "pairs", 3: "triples with the label"}
 
@@ -27,11 +33,49 @@ def draft(
     focus: Sequence[Sequence[str]],
     law: NormalLaw,
     rows_at_most: int,
-) -> Marginals:
-    """The task, before its noise is set."""
+    even: int | None = None,
+) -> Marginals | StagedMarginals:
+    """The task, before its noise is set.
+
+    With ``even``, the bins of numbers that have more are counted first, and merged to so many.
+    """
     place = None if label is None else layout.place(label, "label")
-    asked = blocks(layout.sizes, place, pairs(layout, focus))
-    coded = tuple(Coded(party, layout.columns[at].name, layout.columns[at].size) for party, at in layout.parties())
+    fine = tuple(Coded(party, layout.columns[at].name, layout.columns[at].size) for party, at in layout.parties())
+    merges = [_merge(layout.columns[at], even) for at in layout.free]
+    coded = tuple(replace(column, size=merge.size) for column, merge in zip(fine, merges, strict=True))
+    task = _marginals(coded, place, pairs(layout, focus), roster, law, rows_at_most)
+    if all(merge.size == column.size for merge, column in zip(merges, fine, strict=True)):
+        return task
+    return StagedMarginals(fine, tuple(merges), _first(task, fine, merges), task, len(roster.schemas))
+
+
+def _merge(column: ColumnCoding, even: int | None) -> Merge:
+    """What becomes of a column's codes before everything else is asked."""
+    missing = column.missing is not None
+    if even is None or column.bins is None or len(column.bins) <= even:
+        return Merge(column.size)
+    return Merge(even + missing, column.missing)
+
+
+def _first(task: Marginals, fine: Sequence[Coded], merges: Sequence[Merge]) -> tuple[int, ...]:
+    """The weights of the first stage: it costs a tenth of the second, and counts what is merged alike."""
+    several = 1 + sum(merge.size < column.size for merge, column in zip(merges, fine, strict=True))
+    each = math.sqrt(_FIRST * task.sensitivity.l2_squared / several)
+    weights = [
+        each / column.size if merge.size < column.size else 1 for merge, column in zip(merges, fine, strict=True)
+    ]
+    return (max(1, round(each)), *(max(1, round(weight)) for weight in weights))
+
+
+def _marginals(
+    coded: tuple[Coded, ...],
+    place: int | None,
+    focus: Sequence[tuple[int, int]],
+    roster: Roster,
+    law: NormalLaw,
+    rows_at_most: int,
+) -> Marginals:
+    asked = blocks([column.size for column in coded], place, focus)
     return Marginals(
         coded=coded,
         asked=tuple(Asked(tuple(columns), weight) for columns, weight in asked),
@@ -62,13 +106,18 @@ def pairs(layout: Layout, focus: Sequence[Sequence[str]]) -> list[tuple[int, int
     return found
 
 
-def details(task: Marginals) -> Details:
-    """How many marginals are asked for, and how exactly the first and the last of each size are known."""
+def details(staged: Marginals | StagedMarginals) -> Details:
+    """How many marginals are asked for."""
+    task = staged.second if isinstance(staged, StagedMarginals) else staged
     sizes = Counter(len(block.columns) for block in task.asked)
     words = [_counted(size, count) for size, count in sorted(sizes.items())]
     line = f"one release of {', '.join(words[:-1])} and {words[-1]}: {task.entries:,} numbers, which share one price"
     facts: dict[str, Any] = {"marginals": {str(size): count for size, count in sorted(sizes.items())}}
     facts |= {"numbers": task.entries}
+    if isinstance(staged, StagedMarginals):
+        wide = sum(merge.size < column.size for merge, column in zip(staged.merges, staged.fine, strict=True))
+        before = f"first, counts of the narrow bins of {wide} columns, by which they are merged; charged too"
+        return Details("marginals", facts | {"stages": 2}, brief=(before, line))
     return Details("marginals", facts, brief=(line,))
 
 

@@ -24,7 +24,8 @@ Vector = NDArray[np.float64]
 MOST_PEOPLE = 2000
 """People of each kind that are attacked at most."""
 FEWEST_PEOPLE = 60
-_MOST_SYNTHETIC = 20_000
+_MOST_AMONG = 20_000
+"""People among whom the closest are looked for, at most."""
 _BLOCK = 256
 _NEIGHBOURS = 5
 _NORMAL_95 = 1.959963984540054
@@ -76,7 +77,7 @@ def advantage_at_most(epsilon: float, delta: float) -> float:
 def closeness(common: Comparable, real: Side, synthetic: Side, held_out: Side) -> Closeness:
     """Compare the distances from made-up people to people learned from and to people held out."""
     draw = np.random.default_rng(1)  # which people are looked at
-    number = min(len(real), len(held_out))
+    number = min(len(real), len(held_out), _MOST_AMONG)
     people = _Distances.of(common, real, held_out)
     asked = synthetic.take(_some(draw, len(synthetic), MOST_PEOPLE))
     first = people.closest(asked, real.take(_some(draw, len(real), number)))
@@ -107,9 +108,9 @@ def attacks(common: Comparable, real: Side, synthetic: Side, held_out: Side) -> 
     third = len(held_out) // 3
     dealt = draw.permutation(len(held_out))
     outsiders = held_out.take(dealt[: min(third, MOST_PEOPLE)])
-    reference, other = held_out.take(dealt[third : 2 * third]), held_out.take(dealt[2 * third :])
+    reference, other = (held_out.take(dealt[begin:][: min(third, _MOST_AMONG)]) for begin in (third, 2 * third))
     members = real.take(_some(draw, len(real), len(outsiders)))
-    table = synthetic.take(_some(draw, len(synthetic), _MOST_SYNTHETIC))
+    table = synthetic.take(_some(draw, len(synthetic), _MOST_AMONG))
     people = _Distances.of(common, real, held_out)
     anyway = [people.nearness(group, reference) for group in (members, outsiders)]
     found = {}

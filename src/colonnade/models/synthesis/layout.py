@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
 from colonnade.models.regression.design import owner_of
+from colonnade.protocols.marginals.merging import merged_edges
 from colonnade.tables import Schema, Table
+from colonnade.tables.bins import Bins
 from colonnade.tables.coding import Coding, ColumnCoding, coding_of, joint_names
 from colonnade.tables.wording import listed, suggestion
 
-Bins = int | Mapping[str, int | Sequence[float]]
+Binning = int | Mapping[str, int | Sequence[float]]
 """How many bins a number has, or their edges: one number for all, or by ``party.column``."""
 Codes = NDArray[np.int64]
 
@@ -32,7 +34,7 @@ class Layout:
     codings: Mapping[str, Coding]
 
     @classmethod
-    def of(cls, schemas: Mapping[str, Schema], bins: Bins | None) -> Layout:
+    def of(cls, schemas: Mapping[str, Schema], bins: Binning | None) -> Layout:
         """The columns of these schemas, by public rules alone."""
         _check_bins(schemas, bins)
         layout = cls({party: coded(party, schema, bins) for party, schema in schemas.items()})
@@ -87,6 +89,18 @@ class Layout:
             raise StudyError(f"{what} names {name!r}, which has only one value, so there is nothing to ask about it")
         return self.free.index(place)
 
+    def merged(self, new: Sequence[Sequence[int]]) -> Layout:
+        """The same columns with wider bins: ``new`` has, for each free column, the new code of each code."""
+        of_place = dict(zip(self.free, new, strict=True))
+        codings, place = {}, 0
+        for party, coding in self.codings.items():
+            columns = []
+            for column in coding.columns:
+                columns.append(_widened(column, of_place[place]) if place in of_place else column)
+                place += 1
+            codings[party] = replace(coding, columns=tuple(columns))
+        return Layout(codings)
+
     def whole(self, codes: Codes) -> Codes:
         """Codes of all columns, from those of the free ones."""
         full = np.zeros((len(codes), len(self.columns)), dtype=np.int64)
@@ -119,7 +133,7 @@ class AskedRows:
             yield block[:, self._free]
 
 
-def coded(party: str, schema: Schema, bins: Bins | None) -> Coding:
+def coded(party: str, schema: Schema, bins: Binning | None) -> Coding:
     """The codes of one party's columns."""
     given: Any = bins
     if isinstance(bins, Mapping):
@@ -129,6 +143,14 @@ def coded(party: str, schema: Schema, bins: Bins | None) -> Coding:
         return coding_of(schema) if given is None else coding_of(schema, given)
     except SchemaError as error:
         raise StudyError(f"{party}: {error}") from None
+
+
+def _widened(column: ColumnCoding, new: Sequence[int]) -> ColumnCoding:
+    """A column whose neighbouring bins were merged."""
+    if column.bins is None or len(set(new)) == column.size:
+        return column
+    edges = merged_edges(column.bins.edges, new[: len(column.bins)])
+    return replace(column, bins=Bins(column.bins.column, edges))
 
 
 def _check_bins(schemas: Mapping[str, Schema], bins: Any) -> None:

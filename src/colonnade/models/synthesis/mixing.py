@@ -34,6 +34,7 @@ from colonnade.tables.wording import suggestion
 
 Inference = Literal["expectation", "variational"]
 Sampling = Literal["poisson", "disjoint"]
+Clipping = Literal["local", "joint"]
 COMPONENTS = 20
 ROUNDS: dict[Inference, int] = {"expectation": 30, "variational": 2000}
 BITS, LINEAR_BITS = 14, 26  # fractional bits of what is summed
@@ -51,6 +52,7 @@ class Settings:
     batch: int
     sampling: Sampling
     clip: float
+    clipping: Clipping
     learning_rate: float
     families: Mapping[str, str]
     law: NormalLaw
@@ -88,6 +90,7 @@ def draft(settings: Settings, roster: Roster) -> Mixture:
         noise=len(owns),
         vectors="statistics" if every else "linear" if linear else "derivatives",
         vector_bits=LINEAR_BITS if linear else BITS,
+        joint_clip=settings.clip if settings.clipping == "joint" else None,
         law=settings.law,
         rows_at_most=settings.rows_at_most,
         plan=json.dumps(plan, sort_keys=True, separators=(",", ":")),

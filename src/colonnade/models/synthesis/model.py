@@ -7,18 +7,16 @@ costs nothing (docs/synthetic-data.md).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, StudyError
+from colonnade.errors import DataError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.newcomers import table_of
@@ -38,8 +36,9 @@ from colonnade.models.synthesis import asking, card, mixing
 from colonnade.models.synthesis.drawing import Drawn
 from colonnade.models.synthesis.fidelity import OfCodes
 from colonnade.models.synthesis.fit import COMPONENTS, fit
-from colonnade.models.synthesis.intervals import FEWEST, Interval, combine
-from colonnade.models.synthesis.layout import AskedRows, Bins, Layout, coded
+from colonnade.models.synthesis.given import FEWEST_TABLES, MOST_ROWS, MOST_TABLES, check_given, settings_of
+from colonnade.models.synthesis.intervals import Interval, combine
+from colonnade.models.synthesis.layout import AskedRows, Binning, Layout, coded
 from colonnade.models.synthesis.mixed import MixedPopulation
 from colonnade.models.synthesis.pgm import Network, fit_pgm
 from colonnade.models.synthesis.population import Population
@@ -48,8 +47,9 @@ from colonnade.models.synthesis.release import Marginal, Release
 from colonnade.models.synthesis.tree import Tree, fit_tree
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import NormalLaw
-from colonnade.protocols.marginals import programs as marginals
+from colonnade.protocols.marginals import programs as marginals, stages
 from colonnade.protocols.marginals.published import NoisyMarginals
+from colonnade.protocols.marginals.stages import Staged, StagedMarginals
 from colonnade.protocols.marginals.task import Marginals
 from colonnade.protocols.mixture import programs as mixture
 from colonnade.protocols.mixture.fitted import FittedMixture
@@ -60,26 +60,10 @@ from colonnade.tables import Table
 from colonnade.tables.impossible import Rule
 from colonnade.tables.joint import joint_rules
 
-FEWEST_TABLES = FEWEST + 1
-MOST_COMPONENTS, MOST_ROWS, MOST_TABLES, MOST_ITERATIONS = 2000, 2**24, 100, 10**6
-
-Task = Marginals | Mixture
-Published = NoisyMarginals | FittedMixture
+Task = Marginals | StagedMarginals | Mixture
+Published = NoisyMarginals | Staged | FittedMixture
 _Edges = Annotated[int, STRICT, Ge(1)] | list[float]
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "method": ("marginals", "mixture"),
-    "model": ("products", "tree", "pgm"),
-    "noise": ("skellam", "discrete-gaussian"),
-    "inference": ("expectation", "variational"),
-    "sampling": ("poisson", "disjoint"),
-}
 _KINDS: dict[str, type[Products] | type[Tree] | type[Network]] = {"products": Products, "tree": Tree, "pgm": Network}
-_STEPS = ("batch", "sampling", "clip", "learning_rate")
-_ALONE = {
-    "marginals": ("label", "focus", "model", "tables"),
-    "mixture": ("rows", "inference", "iterations", "families", *_STEPS),
-}
-"""Parameters that belong to one method alone."""
 
 
 @dataclass(eq=False, repr=False)
@@ -96,6 +80,8 @@ class Synthesizer(Estimator[Task, Published]):
         focus: pairs of columns that should be more exact than others, such as ``[("bank.income", "clinic.bmi")]``.
         bins: how many bins numbers have, one number for all columns or by column, or their edges by column:
             ``{"bank.age": 20, "bank.balance": [0, 1, 100, 10_000]}``. They must not be chosen by looking at data.
+        even_bins: merge the bins of each number to so many with about as many people in each. The narrow bins are
+            counted first, with noise, at about a tenth of the price.
         model: ``"products"`` fits a mixture of products to all that was asked for; ``"tree"`` the best tree of pairs;
             ``"pgm"`` the graphical model of private-pgm, whose package ``mbi`` everybody must have installed.
         components: how many components a mixture has.
@@ -111,12 +97,13 @@ class Synthesizer(Estimator[Task, Published]):
         iterations: the rounds of a mixture; all of them are charged.
         families: by what a mixture describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers by Beta
             densities.
-        batch, sampling, clip, learning_rate: of ``"variational"``: people in a batch, how batches are drawn
-            (``"poisson"`` or ``"disjoint"``), how long the derivatives of one person and party may be, size of a step.
+        batch, sampling, clip, clipping, learning_rate: of ``"variational"``: people in a batch; how batches are drawn
+            (``"poisson"`` or ``"disjoint"``); how long the derivatives of one person may be, of each party
+            (``"local"``) or of all together (``"joint"``, as in the paper; slower); the size of a step.
     """
 
     kind = "synthetic"
-    tasks = (Marginals, Mixture)
+    tasks = (Marginals, StagedMarginals, Mixture)
 
     label: Annotated[str | None, InFile(Annotated[str | None, Checked(dotted)], None), NAMES_LABEL] = None
     _: KW_ONLY
@@ -124,7 +111,8 @@ class Synthesizer(Estimator[Task, Published]):
     delta: float = 1e-5
     method: Literal["marginals", "mixture"] = "marginals"
     focus: Annotated[Sequence[Sequence[str]], InFile(tuple[tuple[str, ...], ...], ())] = ()
-    bins: Annotated[Bins | None, InFile(Annotated[int, STRICT, Ge(1)] | dict[str, _Edges] | None, None)] = None
+    bins: Annotated[Binning | None, InFile(Annotated[int, STRICT, Ge(1)] | dict[str, _Edges] | None, None)] = None
+    even_bins: Annotated[int, Ge(2)] | None = None
     model: Literal["products", "tree", "pgm"] = "products"
     components: Count | None = None
     size: Count | None = None
@@ -139,6 +127,7 @@ class Synthesizer(Estimator[Task, Published]):
     batch: Count | None = None
     sampling: mixing.Sampling = "poisson"
     clip: Positive | None = None
+    clipping: mixing.Clipping = "local"
     learning_rate: Positive | None = None
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,91 +145,43 @@ class Synthesizer(Estimator[Task, Published]):
 
     def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""
-        self._check()
+        check_given(self.get_params(), self.defaults())
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         layout = Layout.of(roster.schemas, self.bins)
         joint_rules(roster.schemas, self.impossible)
         if self.method == "mixture":
-            return mixing.draft(self._settings(), roster).calibrated(budgets)
+            return mixing.draft(settings_of(self.get_params()), roster).calibrated(budgets)
         draft = asking.draft(
-            layout, roster, label=self.label, focus=self.focus, law=self.noise, rows_at_most=int(self.rows_at_most)
+            layout,
+            roster,
+            label=self.label,
+            focus=self.focus,
+            law=self.noise,
+            rows_at_most=int(self.rows_at_most),
+            even=None if self.even_bins is None else int(self.even_bins),
         )
         return draft.calibrated(budgets)
 
-    def _settings(self) -> mixing.Settings:
-        rows = int(self.rows or 0)
-        rounds, batch = self.iterations or mixing.ROUNDS[self.inference], self.batch or min(mixing.BATCH, rows)
-        check_whole("batch", batch, 1, rows)
-        return mixing.Settings(
-            rows,
-            int(self.components or mixing.COMPONENTS),
-            self.inference,
-            int(rounds),
-            int(batch),
-            self.sampling,
-            float(self.clip or mixing.CLIP),
-            float(self.learning_rate or mixing.LEARNING_RATE),
-            dict(self.families or {}),
-            self.noise,
-            int(self.rows_at_most),
-        )
-
-    def _check(self) -> None:
-        """Refuse parameters that cannot be, or that belong to another method."""
-        for name, known in _CHOICES.items():
-            if (value := getattr(self, name)) not in known:
-                raise StudyError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
-        other = "mixture" if self.method == "marginals" else "marginals"
-        self._refuse(_ALONE[other], f'method = "{other}"')
-        if self.method == "mixture" and self.inference == "expectation":
-            self._refuse(_STEPS, 'inference = "variational"')
-        if self.model != "products":
-            self._refuse(("components", "tables"), 'model = "products"')
-        if self.model == "pgm" and find_spec("mbi") is None:
-            raise StudyError(
-                'model = "pgm" needs the package mbi of private-pgm at every participant: install it there'
-            )
-        if self.tables != 1:
-            self._refuse(("size",), "tables = 1")
-            if isinstance(self.tables, int) and self.tables < FEWEST_TABLES:
-                raise StudyError(f"tables must be 1, or at least {FEWEST_TABLES} for intervals, not {self.tables}")
-        limits = {"components": MOST_COMPONENTS, "size": MOST_ROWS, "tables": MOST_TABLES, "rows_at_most": 2**40}
-        limits |= {"rows": 2**40, "iterations": MOST_ITERATIONS}
-        for name, most in limits.items():
-            if (value := getattr(self, name)) is not None:
-                check_whole(name, value, 1, most)
-        if self.method == "mixture" and self.rows is None:
-            raise StudyError('method = "mixture" needs rows, about how many people there are; it is public')
-        for name in ("clip", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise StudyError(f"{name} must be a positive number, not {value!r}")
-        if self.families is not None and not isinstance(self.families, Mapping):
-            raise StudyError(f'families must be a mapping such as {{"bank.age": "gaussian"}}, not {self.families!r}')
-
-    def _refuse(self, names: Sequence[str], where: str) -> None:
-        usual = self.defaults()
-        if given := [name for name in names if getattr(self, name) != usual[name] and getattr(self, name) != []]:
-            verb = "is" if len(given) == 1 else "are"
-            raise StudyError(
-                f"{', '.join(given)} {verb} for {where} alone; leave {'it' if verb == 'is' else 'them'} out"
-            )
-
     def details(self, task: Task, statement: Statement) -> Details:
         """How many marginals are asked for, or how many rounds there are."""
-        return asking.details(task) if isinstance(task, Marginals) else mixing.details(task)
+        return mixing.details(task) if isinstance(task, Mixture) else asking.details(task)
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: marginals are all that is computed together, or weighted sums in rounds."""
         ordered = table.sorted_by_id()
         if isinstance(task, Mixture):
             return mixture.owner(me, ordered.unclipped(), task, mixing.learner_of(task)).fitted
-        return marginals.owner(me, AskedRows(ordered, coded(me.name, ordered.schema, self.bins)), task)
+        rows = AskedRows(ordered, coded(me.name, ordered.schema, self.bins))
+        if isinstance(task, StagedMarginals):
+            return stages.owner(me, rows, task)
+        return marginals.owner(me, rows, task)
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
         if isinstance(task, Mixture):
             return mixture.coordinator(me, task, mixing.learner_of(task)).fitted
+        if isinstance(task, StagedMarginals):
+            return stages.coordinator(me, task)
         return marginals.coordinator(me, task)
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
@@ -249,7 +190,10 @@ class Synthesizer(Estimator[Task, Published]):
             rows = {party: tables[party].unclipped().matrix() for party in task.owners}
             return mixture.simulate(rows, task, mixing.learner_of(task), stream).fitted
         layout = Layout.of({party: tables[party].schema for party in task.owners}, self.bins)
-        return marginals.simulate({party: layout.codes(party, tables[party]) for party in task.owners}, task, stream)
+        codes = {party: layout.codes(party, tables[party]) for party in task.owners}
+        if isinstance(task, StagedMarginals):
+            return stages.simulate(codes, task, stream)
+        return marginals.simulate(codes, task, stream)
 
     # --- what was learned
 
@@ -259,11 +203,15 @@ class Synthesizer(Estimator[Task, Published]):
         if isinstance(result, FittedMixture):
             self._become(self._mixed(layout, result))
             return
+        merged = None
+        if isinstance(result, Staged):
+            merged, result = [list(new) for new in result.merged], result.second
+            layout = layout.merged(merged)
         release = Release.of(result)
         how: dict[str, Callable[..., OfCodes]] = {"tree": fit_tree, "pgm": fit_pgm}
         products = partial(fit, components=int(self.components or COMPONENTS))
         fitted = how.get(self.model, products)(layout.sizes, release.count, release.parts)
-        self._become(Population(layout, release, fitted, self._rules()))
+        self._become(Population(layout, release, fitted, self._rules()), merged)
 
     def _mixed(self, layout: Layout, mixture: FittedMixture) -> MixedPopulation:
         return MixedPopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
@@ -271,15 +219,17 @@ class Synthesizer(Estimator[Task, Published]):
     def _rules(self) -> tuple[Rule, ...]:
         return joint_rules(self.schemas_, self.parameters_["impossible"])
 
-    def _become(self, people: Population) -> None:
-        self.population_ = people
+    def _become(self, people: Population, merged: list[list[int]] | None = None) -> None:
+        """``merged`` are the new codes of narrow bins, for each column, where a first stage merged them."""
+        self.population_, self.merged_ = people, merged
         self.feature_names_in_ = list(people.layout.names)
         self.count_ = people.count
 
     def learned(self) -> dict[str, Any]:
         """What was asked for; all numbers are among the arrays."""
         layout, asked = self.population_.layout, self.population_.release.asked
-        return {"asked": asked, "names": list(layout.names), "sizes": list(layout.sizes)}
+        merged = {} if self.merged_ is None else {"merged": self.merged_}
+        return {"asked": asked, "names": list(layout.names), "sizes": list(layout.sizes)} | merged
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The release and the fitted model, or the mixture."""
@@ -289,17 +239,19 @@ class Synthesizer(Estimator[Task, Published]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values and arrays."""
         layout, arrays = Layout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
+        if (merged := learned.get("merged")) is not None:
+            layout = layout.merged(merged)
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together")
         if self.method == "mixture":
-            self._become(self._mixed(layout, mixing.restored(self.schemas_, self._settings(), arrays)))
+            self._become(self._mixed(layout, mixing.restored(self.schemas_, settings_of(self.parameters_), arrays)))
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
         fitted = _KINDS[self.model].from_arrays(own)
         if fitted.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together")
         release = Release.restored(learned["asked"], arrays, layout.sizes)
-        self._become(Population(layout, release, fitted, self._rules()))
+        self._become(Population(layout, release, fitted, self._rules()), merged)
 
     # --- made-up people, and what is known about the real ones
 

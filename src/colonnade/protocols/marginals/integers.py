@@ -77,7 +77,7 @@ class OwnColumns:
         return coordinates(found, size)
 
     def add(self, whole: Matrix) -> None:
-        """Add the products of a block of rows, exactly: magnitudes stay below 2^13 rows times 2^37."""
+        """Add the products of a block of rows, exactly: sums of asked cells stay below 2^22 rows times 2^22."""
         for product, total in zip(self.products, self.sums, strict=True):
             left, right = (self._side(whole, *side) for side in _sides(product))
             total += (left.T @ right).astype(np.int64)

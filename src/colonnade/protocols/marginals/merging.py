@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,12 @@ def cuts(counts: Sequence[int], bins: int) -> list[int]:
 
 def _widths(ends: Sequence[int]) -> list[int]:
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def merged_edges(edges: Sequence[float], new: Sequence[int]) -> tuple[float, ...]:
+    """Of the edges of narrow bins those that are left, where ``new`` are the new codes of these bins, in order."""
+    inner = [edge for edge, (before, after) in zip(edges[1:], pairwise(new), strict=False) if before != after]
+    return (edges[0], *inner, edges[-1])
 
 
 def apply(codes: NDArray[np.float64], new: Sequence[Sequence[int]]) -> NDArray[np.float64]:

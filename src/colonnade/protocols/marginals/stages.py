@@ -10,10 +10,12 @@ which is fixed before, and not on which codes were merged (docs/theory/marginals
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +67,20 @@ class StagedMarginals(OnShares):
             merge.check(column.size, column.name)
             if merge.size != left.size:
                 raise StudyError(f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size}")
+
+    @classmethod
+    def planned(
+        cls, fine: tuple[Coded, ...], merges: tuple[Merge, ...], second: Marginals, share: Fraction = Fraction(1, 10)
+    ) -> Self:
+        """The task in which the first stage takes about this share of the price, all its cells equally exact."""
+        if not 0 < share < 1:
+            raise StudyError(f"the first stage takes a share of the price between 0 and 1, not {share}")
+        price = share / (1 - share) * second.sensitivity.l2_squared
+        # A weight w is worth w^2 (1 - 1/n) n^2 for a column, w^2 for the count, and w^2 if there are two values.
+        scales = [1, *(2 if column.size == 2 else column.size**2 for column in fine)]
+        worth = [Fraction(1), *(Fraction(1, 2) if c.size == 2 else 1 - Fraction(1, c.size) for c in fine)]
+        first = tuple(max(1, math.isqrt(math.floor(price / sum(worth) / scale))) for scale in scales)
+        return cls(fine, merges, first, second, second.noise)
 
     @cached_property
     def stages(self) -> tuple[Marginals, Marginals]:

@@ -14,7 +14,6 @@ from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.fixed.masks import system_for
 from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
-from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity.mixture import mixture_sensitivity, vector_square
 from colonnade.protocols.batches import COIN
 from colonnade.protocols.cost import Cells
@@ -232,9 +231,8 @@ class Mixture(InRounds):
             "mixture sums",
             self.entries,
             self.sensitivity,
-            # The tail counts for every number and every unknown share; the rest can happen once a round.
-            tail=TAIL + (self.distance + (0 if self.sampling == "all" else OVERFLOW)) / self.entries,
             theorem=THEOREM + fixed,
+            lost=self.distance + (0 if self.sampling == "all" else OVERFLOW),
         )
         if self.sampling != "poisson":
             return Repeated(release, self.epochs)
