@@ -19,9 +19,13 @@ from scipy.stats import norm
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant as acc
-from colonnade.privacy.events import View
-from colonnade.privacy.observers import Adjacency
+from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.events import View, views
+from colonnade.privacy.ledger.costs import costs, keeps
+from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust
+from colonnade.privacy.releases import Repeated
 from colonnade.privacy.routes import gaussian, renyi, transfer
+from colonnade.privacy.sensitivity import Sensitivity
 from research.bounds import gaussian_delta, rdp_to_delta, rdp_to_epsilon, skellam_rdp, zcdp_epsilon
 
 V: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
@@ -402,3 +406,26 @@ def test_numbers_beyond_floats_do_not_break_it() -> None:
 def test_the_gap_of_many_shares_is_bounded_from_above() -> None:
     exact = 10 * sum(math.exp(-2 * math.pi**2 * 0.3 * k / (k + 1)) for k in range(1, 500))
     assert exact <= renyi.shared_gaussian_gap(0.3, 500) <= exact * 1.1
+
+
+@pytest.mark.parametrize("lost", [1e-9, 4e-6])
+@pytest.mark.parametrize("ratio", [4.0, 0.4])
+def test_what_is_lost_is_added_to_delta_as_it_is(lost: float, ratio: float) -> None:
+    """For a large epsilon too, where a sampler's distance of that size would leave no finite one."""
+    trust = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
+    noise = AdditiveNoise("skellam", 3 * round(2**40 * ratio**2), trust.owners)
+    moved = Sensitivity(2**20, 2**41, 2**21, 2**43)
+    plain = noise.release("sums", 5, moved, theorem="here")
+    event = noise.release("sums", 5, moved, theorem="here", lost=lost)
+    seen, bare = (acc.epsilon(views([Repeated(each, 2)], Observer.analyst(), trust), 1e-5) for each in (event, plain))
+    less = acc.epsilon(views([Repeated(plain, 2)], Observer.analyst(), trust), 1e-5 - 2 * lost)
+    assert bare.epsilon < seen.epsilon == pytest.approx(less.epsilon, rel=1e-6)
+    curve = acc.profile(views([Repeated(event, 2)], Observer.analyst(), trust), [seen.epsilon])
+    assert curve[0] == pytest.approx(1e-5, rel=1e-3)
+    tailed = noise.release("sums", 5, moved, theorem="here", tail=Fraction(lost) / 5)
+    far = acc.epsilon(views([Repeated(tailed, 2)], Observer.analyst(), trust), 1e-5).epsilon
+    assert far > seen.epsilon
+    total = costs(views([Repeated(event, 2)], Observer.analyst(), trust))
+    assert not keeps(Budget("analyst", seen.epsilon * 1.2 + 0.1, 2 * lost), total, Adjacency.ADD_REMOVE)
+    if ratio > 1 and lost < 1e-8:
+        assert keeps(Budget("analyst", seen.epsilon * 1.2 + 0.1, 1e-5), total, Adjacency.ADD_REMOVE)

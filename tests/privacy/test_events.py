@@ -10,7 +10,7 @@ import pytest
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import events
-from colonnade.privacy.events import alike, view
+from colonnade.privacy.events import alike, from_dict, view
 from colonnade.privacy.observers import Adjacency, Observer, Trust
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
@@ -254,3 +254,16 @@ def test_impossible_events_are_refused(make: Callable[[], object]) -> None:
 def test_those_who_know_the_batch_are_not_like_the_others() -> None:
     key = alike([(PoissonSampled(replace(RELEASE, shares=tuple((n, 1) for n in TRUST.owners)), 1, ("bank",)), TRUST)])
     assert key("shop") == key("clinic") != key("bank")
+
+
+def test_a_lost_part_of_delta_is_written_only_where_there_is_one() -> None:
+    plain = SkellamRelease("sums", (("a", Fraction(8)),), 3, 2, 4, 4, 16)
+    lossy = replace(plain, lost=Fraction(1, 3))
+    assert "lost" not in plain.to_dict()
+    assert from_dict(plain.to_dict()) == plain
+    assert from_dict(lossy.to_dict()) == lossy
+    assert lossy.lost >= Fraction(1, 3)
+    with pytest.raises(PrivacyError, match="must lie in"):
+        replace(plain, lost=1.0)
+    with pytest.raises(PrivacyError, match="malformed"):
+        from_dict(lossy.to_dict() | {"lost": "much"})

@@ -104,12 +104,12 @@ def routes(views: Sequence[View]) -> Iterator[Route]:
 def _direct(views: Sequence[View]) -> Iterator[Route]:
     pure = [view for view in views if view.kind == PURE and view.rate == 1]
     noisy = [view for view in views if view.kind != PURE]
-    sampler = _sampler_distance(views)
+    sampler, lost = _sampler_distance(views), _lost(views)
     secret = any(view.secret_batch for view in views)
     if all(view.kind == PURE for view in views):  # being in fewer batches only costs less
         added = math.fsum(view.pure * view.times for view in views)
-        yield Route("pure", "pure-epsilon", Shifted(Pure(added), 0.0, sampler=sampler))
-    yield from _renyi(views, sampler, secret)
+        yield Route("pure", "pure-epsilon", Shifted(Pure(added), 0.0, sampler=sampler, lost=lost))
+    yield from _renyi(views, sampler, lost, secret)
     near = closeness(noisy)
     if not near or any(view.kind == PURE and view.rate < 1 for view in views):
         return
@@ -119,14 +119,15 @@ def _direct(views: Sequence[View]) -> Iterator[Route]:
         coins = any(rate < 1 for _, _, rate in squares)
         name = "gaussian transfer" + (", averaged over known coins" if coins else "")
         theorem = "gaussian-transfer" + (", known-coins" if coins else "") + (", pure-epsilon" if pure else "")
-        yield Route(name, theorem, Shifted(GaussianMixture(squares), added, near, sampler))
+        yield Route(name, theorem, Shifted(GaussianMixture(squares), added, near, sampler, lost))
     if secret or len(pure) > 1 or sum(view.times for view in pure) > 1 or (pure and noisy):
         rounds = list(_rounds(views))
         theorem = "gaussian-transfer, privacy-loss-distributions" if noisy else "privacy-loss-distributions"
-        yield Route(LossDistribution.name, theorem, Shifted(LossDistribution(rounds), 0.0, near, sampler), quick=False)
+        profile = Shifted(LossDistribution(rounds), 0.0, near, sampler, lost)
+        yield Route(LossDistribution.name, theorem, profile, quick=False)
 
 
-def _renyi(views: Sequence[View], sampler: float, secret: bool) -> Iterator[Route]:
+def _renyi(views: Sequence[View], sampler: float, lost: float, secret: bool) -> Iterator[Route]:
     kinds = {view.kind for view in views}
     cited = []
     if SkellamRelease.kind in kinds:
@@ -137,11 +138,11 @@ def _renyi(views: Sequence[View], sampler: float, secret: bool) -> Iterator[Rout
     cited += ["poisson-sampling"] if secret else []
     known = [view for view in views if view.rate < 1 and view.coins_known]
     cited += ["known-coins"] if known else []
-    yield Route(Renyi.name, ", ".join(cited), Shifted(Renyi(views), 0.0, sampler=sampler))
+    yield Route(Renyi.name, ", ".join(cited), Shifted(Renyi(views), 0.0, sampler=sampler, lost=lost))
     if len(known) == 1 and not secret:
         others = [view for view in views if view is not known[0]]
         mixed = RenyiMixture(known[0], others)
-        yield Route(RenyiMixture.name, ", ".join(cited), Shifted(mixed, 0.0, sampler=sampler))
+        yield Route(RenyiMixture.name, ", ".join(cited), Shifted(mixed, 0.0, sampler=sampler, lost=lost))
 
 
 def _rounds(views: Sequence[View]) -> Iterator[Rounds]:
@@ -193,13 +194,15 @@ class Shifted:
     """A profile plus a pure epsilon, corrected by Theorem T and by the sampler's distance from its law.
 
     If each law changes by a distance t, then P(E) <= e^eps Q(E) + delta + t (1 + e^eps). Theorem T adds
-    outside (1 + e^(close + eps')) with eps' = eps - 2 close; ``near`` are the ways to apply it.
+    outside (1 + e^(close + eps')) with eps' = eps - 2 close; ``near`` are the ways to apply it. ``lost`` is added to
+    delta as it is.
     """
 
     inner: Profile
     pure: float
     near: tuple[Closeness, ...] = EXACT
     sampler: float = 0.0
+    lost: float = 0.0
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon at ``delta``."""
@@ -222,7 +225,7 @@ class Shifted:
         def solve(left: float) -> float:
             return max(0.0, self.inner.epsilon(left * math.exp(-close)) + self.pure * (1 + HAIR) + 2 * close)
 
-        plain, grown = self.sampler + outside, self.sampler + outside * math.exp(-close)
+        plain, grown = self.sampler + self.lost + outside, self.sampler + outside * math.exp(-close)
         return _least(solve, lambda guess: delta - plain - grown * math.exp(min(guess, _LARGEST_EXPONENT)))
 
     def _deltas(self, epsilons: Array, near: Closeness) -> Array:
@@ -231,7 +234,7 @@ class Shifted:
         moved = self.sampler * (1 + np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)))
         # Below zero P(E) - e^rest Q(E) <= P(E) - Q(E) + (1 - e^rest).
         inner = self.inner.deltas(np.maximum(rest, 0.0)) - np.expm1(np.minimum(rest, 0.0))
-        return np.minimum((math.exp(near.close) * inner + spill + moved) * (1 + HAIR), 1.0)
+        return np.minimum((math.exp(near.close) * inner + spill + moved + self.lost) * (1 + HAIR), 1.0)
 
 
 @dataclass(frozen=True)
@@ -274,6 +277,10 @@ def _least(solve: Callable[[float], float], left: Callable[[float], float]) -> f
 
 def _sampler_distance(views: Sequence[View]) -> float:
     return math.fsum(view.draws * view.tail for view in views) * (1 + HAIR)
+
+
+def _lost(views: Sequence[View]) -> float:
+    return math.fsum(view.lost * view.times for view in views) * (1 + HAIR)
 
 
 # --- the answers

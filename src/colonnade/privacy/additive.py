@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.errors import PrivacyError
 from colonnade.privacy.noise import TAIL, discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.releases import DiscreteGaussianRelease, DiscreteLaplaceRelease, Names, Others, SkellamRelease
 from colonnade.privacy.sensitivity import Sensitivity
@@ -157,14 +158,20 @@ class AdditiveNoise:
         audience: Names = (),
         about: Names = (),
         others: Others = (),
+        lost: Fraction | float = 0.0,
     ) -> AdditiveRelease:
-        """The event: ``dimension`` numbers, which one person can move by ``moved``, are released with this noise."""
+        """The event: ``dimension`` numbers, which one person can move by ``moved``, are released with this noise.
+
+        ``lost`` is added to delta as it is; Laplace noise promises without a delta, and has none.
+        """
         shares = tuple((owner, self.share) for owner in self.owners)
         said = (tail, theorem, "", audience, about, others)
         l1, square, replaced, replaced_square = moved.l1, moved.l2_squared, moved.replace_l1, moved.replace_l2_squared
+        if self.laplace and lost:
+            raise PrivacyError(f"release {name!r} has Laplace noise, of which no part of delta is lost")
         if self.laplace:
             return DiscreteLaplaceRelease(name, shares, dimension, Fraction(self.scale), l1, replaced, *said)
-        return _NORMAL[self.law].release(name, shares, dimension, l1, square, replaced, replaced_square, *said)
+        return _NORMAL[self.law].release(name, shares, dimension, l1, square, replaced, replaced_square, *said, lost)
 
 
 def laplace_reach(scale: int) -> int:

@@ -39,6 +39,7 @@ Event = (
 )
 _KINDS: dict[str, Any] = {kind.kind: kind for kind in Event.__args__}
 _NEW_IN_2 = frozenset({"audience", "about", "others"})
+_MAY_LACK = frozenset({"lost"})
 _EXACT = re.compile(r"-?[0-9]{1,1000}(/[0-9]{1,1000})?")
 _MOST = 2**63
 PURE = "pure"
@@ -58,7 +59,7 @@ def from_dict(value: Mapping[str, Any]) -> Event:
     labels = {field.name for field in fields(_KINDS[kind])}
     if strange := sorted(set(value) - labels - {"version", "kind"}):
         raise PrivacyError(f"privacy event of kind {kind!r} has a field this code does not know: {_said(strange[0])}")
-    needed = labels - _NEW_IN_2 if value["version"] == 1 else labels
+    needed = (labels - _NEW_IN_2 if value["version"] == 1 else labels) - (_MAY_LACK - set(value))
     try:
         return make(**{label: _READERS[label](value[label]) for label in needed})
     except PrivacyError as error:
@@ -121,7 +122,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("name", "holder", "reason", "theorem", "unproven"), _text),
     "shares": lambda value: tuple((_text(owner), _fraction(size)) for owner, size in value),
     "others": lambda value: tuple((_text(owner), _exact(l1), _exact(square)) for owner, l1, square in value),
-    "tail": lambda value: float(_typed(value, int | float, "a number")),
+    **dict.fromkeys(("tail", "lost"), lambda value: float(_typed(value, int | float, "a number"))),
     "event": from_dict,
 }
 
@@ -133,7 +134,7 @@ class View:
     ``noise`` is the sum of the shares the observer does not know, made of ``parts`` shares of which the least
     is ``smallest``. ``l1`` and ``l2_squared`` are for the observer's own relation, the ``single`` ones for
     adding or removing a row. The release is made ``times`` times, each over a batch of ``rate``. ``pure`` is
-    the epsilon of one release without delta.
+    the epsilon of one release without delta. ``lost`` is what each adds to delta, whatever epsilon is.
     """
 
     kind: str
@@ -155,6 +156,7 @@ class View:
     coins_known: bool = False
     pure: float = 0.0
     single_pure: float = 0.0
+    lost: float = 0.0
 
     @property
     def draws(self) -> int:
@@ -250,6 +252,7 @@ def _noisy(
         single_l1=event.l1,
         single_l2_squared=event.l2_squared,
         tail=float(event.tail),
+        lost=float(getattr(event, "lost", 0.0)),
         theorem=event.theorem,
         unproven=event.unproven,
     )

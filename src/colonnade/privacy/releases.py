@@ -34,6 +34,8 @@ class _Written:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; large integers and fractions travel as text."""
         content = {field.name: _plain(field.name, getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        if not content.get("lost", True):
+            del content["lost"]  # most releases have no such part, and are written as they were before there was one
         return {"version": VERSION, "kind": self.kind, **content}
 
     def to_json(self) -> str:
@@ -94,7 +96,8 @@ class _SquaredRelease(_Release):
     """Noise whose price depends on the L2 norm of the change; ``others`` refines the replace relation.
 
     ``others`` lists, for some owners, L1 and squared L2 bounds of the change when only the columns that this
-    owner does *not* hold are replaced. They count for that owner alone, not for groups it is in.
+    owner does *not* hold are replaced. They count for that owner alone, not for groups it is in. ``lost`` is added to
+    delta once for every release, whatever epsilon is (docs/theory/mixture-rounds.md).
     """
 
     l1: int
@@ -107,12 +110,16 @@ class _SquaredRelease(_Release):
     audience: Names = ()
     about: Names = ()
     others: Others = ()
+    lost: float | Fraction = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refined(self.others)
         self._sensitivities()
         self._tail(self.tail)
+        if not (math.isfinite(self.lost) and 0 <= self.lost < 1):
+            raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1)")
+        object.__setattr__(self, "lost", float_up(Fraction(self.lost)))
 
     def _sensitivities(self) -> None:
         for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):

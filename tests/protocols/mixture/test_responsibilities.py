@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 
@@ -13,6 +14,13 @@ from colonnade.mpc import Committee, Hand
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.fixed.masks import system_for
 from colonnade.privacy.sensitivity.mixture import responsibilities_square, vector_square
+from colonnade.protocols.mixture.clipping import (
+    NORM_BITS,
+    Joint,
+    clipped_in_the_clear,
+    clipped_on_shares,
+    clipping_error,
+)
 from colonnade.protocols.mixture.integers import bounded, densities, shrinking, whole_slopes, whole_statistics
 from colonnade.protocols.mixture.learner import Linear
 from colonnade.protocols.mixture.responsibilities import Precision, error, in_the_clear, on_shares
@@ -21,10 +29,10 @@ from colonnade.wire import Room
 from .learners import mixture_task
 
 
-def opened(dealt, precision, threshold=1):
+def opened(dealt, precision, threshold=1, squares=(), joint=None):
     """What seats find on shares, opened; the first seat deals everything."""
     seats = tuple(f"s{i}" for i in range(2 * threshold + 1))
-    bits = max(bits for _, bits in precision.hidden_bits)
+    bits = max(bits for _, bits in precision.hidden_bits + (joint.hidden_bits if joint else ()))
     committee = Committee(seats, threshold, system_for(bits, len(seats), threshold))
     room, found = Room(seats), {}
 
@@ -34,6 +42,10 @@ def opened(dealt, precision, threshold=1):
         engine = FixedPoint(hand, precision.fraction)
         shares = [hand.deal(each) if name == "s0" else hand.receive("s0", each.shape) for each in dealt]
         result = on_shares(engine, [engine.from_shares(s, 1 << precision.fraction) for s in shares], precision)
+        if joint:
+            more = [hand.deal(each) if name == "s0" else hand.receive("s0", each.shape) for each in squares]
+            more = [engine.from_shares(s, most, NORM_BITS) for s, most in zip(more, joint.squares, strict=True)]
+            result = clipped_on_shares(engine, result, more, joint)
         hand.send_opening(result.shares, seats)
         found[name] = hand.receive_opening(result.shape, degree=threshold, bound=result.bound, own=result.shares)
 
@@ -81,6 +93,29 @@ def test_no_row_weighs_more_than_its_bound_whatever_was_dealt(owners, components
     assert whole.sum(axis=1).min() >= one * (1 - 2.0**-15.9) - components * ulps * 2
     plain = in_the_clear(dealt, precision)
     assert (np.abs(whole - plain) <= error(dealt, precision)).all()
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    clip=st.floats(0.1, 8), clips=st.lists(st.floats(0.1, 8), min_size=2, max_size=3), components=st.integers(1, 12),
+    threshold=st.integers(1, 2), seed=st.integers(0, 2**31),
+)  # fmt: skip
+def test_no_row_is_longer_than_the_joint_clip(clip, clips, components, threshold, seed):
+    ulps = {1: 2.0, 2: 5.5}[threshold]
+    precision = Precision(len(clips), components, 26, 20, ulps)
+    joint = Joint(clip, tuple(math.ceil(c * c * 2**NORM_BITS) for c in clips), components, 20, ulps)
+    rng = np.random.default_rng(seed)
+    dealt = extremes(rng, precision, 64)
+    squares = [np.floor(most * rng.random((64, components)) ** 2).astype(np.int64) for most in joint.squares]
+    squares[0][:20], squares[1][10:30] = joint.squares[0], joint.squares[1]
+    whole = opened(dealt, precision, threshold, squares, joint)
+    factor = (sum(squares) + (1 << NORM_BITS)).astype(object)
+    norms = ((whole.astype(object) ** 2 * factor).sum(axis=1) / 2**NORM_BITS).astype(float)
+    assert math.sqrt(norms.max()) <= joint.bound
+    assert joint.bound <= clip * 2**20 * 1.02 + 200
+    plain = in_the_clear(dealt, precision)
+    units = clipping_error(plain, squares, error(dealt, precision), joint)
+    assert (np.abs(whole - clipped_in_the_clear(plain, squares, joint)) <= units).all()
 
 
 def test_the_bound_is_nearly_reached():

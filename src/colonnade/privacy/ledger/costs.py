@@ -56,7 +56,8 @@ def _cost(view: View) -> Numbers:
         return found
     # Who knows the batches knows more, and being in fewer of them only costs less.
     everywhere, known = replace(view, rate=type(view.rate)(1)), replace(view, coins_known=True)
-    found[_SAMPLER], found[_HIDDEN] = view.draws * view.tail, float(view.secret_batch)
+    # What is lost of delta whatever epsilon is counts here as if it grew with epsilon, which is never too little.
+    found[_SAMPLER], found[_HIDDEN] = view.draws * view.tail + view.lost * view.times, float(view.secret_batch)
     if view.kind == PURE:
         found[_PURE] = view.pure * view.times
     else:

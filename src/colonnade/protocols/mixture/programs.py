@@ -16,7 +16,9 @@ are made for many rounds ahead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import TypeVar
 
@@ -26,6 +28,7 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.protocols.batches import batch_secret, batches
 from colonnade.protocols.mixture import vocabulary
+from colonnade.protocols.mixture.clipping import NORM_BITS, clipped_in_the_clear, square_norms
 from colonnade.protocols.mixture.integers import (
     Slopes,
     Whole,
@@ -89,7 +92,14 @@ def reference(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> Whole:
     (:func:`colonnade.protocols.mixture.responsibilities.error`).
     """
     weights = in_the_clear([dealt[name][0] for name in task.owners], task.precision)
+    if task.joint is not None:
+        weights = clipped_in_the_clear(weights, dealt_squares(dealt, task), task.joint)
     return weighted_sums(weights, [dealt[name][1] for name in task.owners], task)
+
+
+def dealt_squares(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> list[Whole]:
+    """Every owner's squared norms of its vectors, (n, K), where the committee clips all that a row adds."""
+    return [_squares(dealt[name][1], task, name) for name in task.owners]
 
 
 def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: Mixture) -> Whole:
@@ -173,6 +183,12 @@ def _fitting(batch: Places, task: Mixture, rows: int) -> list[Places]:
     return [batch[start : start + size] for start in range(0, pieces * size, size)]
 
 
+def _squares(vectors: Whole, task: Mixture, name: str) -> Whole:
+    most = math.ceil(Fraction(task.part(name).clip) ** 2 * (1 << NORM_BITS))
+    found = square_norms(vectors, task.vector_bits, most)
+    return np.tile(found[:, None], task.components) if found.ndim == 1 else found
+
+
 def _kept(learner: Learner, task: Mixture, name: str, rows: Array) -> Whole:
     """The integer statistics of some rows that the committee keeps."""
     found = learner.vectors(name, rows)
@@ -190,6 +206,8 @@ def _deal(me: Role, task: Mixture, learner: Learner, rows: Array, size: int) -> 
             slopes = whole_slopes(learner.linear(me.name))
             raw = slopes.of(whole_statistics(learner.vectors(me.name, rows), task, me.name))
             found.append(shrinking(raw, task, me.name))
+        if task.joint is not None:
+            found.append(_squares(evaluated(learner, task, me.name, rows)[1], task, me.name))
         flat = np.concatenate([padded(one, size).reshape(-1) for one in found])
     if slopes is not None:
         for seat in task.trust.committee:

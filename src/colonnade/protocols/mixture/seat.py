@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mpc import Shares
-from colonnade.mpc.fixed.arithmetic import FixedPoint
+from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
 from colonnade.mpc.fixed.masks import Key
 from colonnade.protocols.mixture import vocabulary
+from colonnade.protocols.mixture.clipping import NORM_BITS, clipped_on_shares
 from colonnade.protocols.mixture.integers import Slopes
 from colonnade.protocols.mixture.responsibilities import on_shares
 from colonnade.protocols.mixture.task import Mixture, Part
@@ -70,21 +71,36 @@ class Seat:
             if task.linear:
                 slopes.append(own if own and part.owner == self.me.name else told_slopes(self.me, task, part))
             dealt.append(self.me.dealt_by(part.owner, dealt_shape(task, part, size), mine))
-        each = [Shares(shares.values[:, :count].reshape(-1, size, task.components), shares.degree) for shares in dealt]
-        inputs = [self.engine.from_shares(one, 1 << task.fraction) for one in each]
-        found = on_shares(self.engine, inputs, task.precision).shares
+        found = self._responsibilities(dealt, size).shares
         self._count_used()
         # Everybody with a seat knows which places are empty; nothing of them is summed.
         weights = Shares(found.values[:, :people], found.degree)
         total = hand.system.reduce(weights.values.sum(axis=1))
         counts = hand.scale(Shares(total, weights.degree), 1 << task.vector_bits).values[:, :, None]
         if task.vectors == "derivatives":
-            sums = [self._weighted(weights, one.values[:, count:], size) for one in dealt]
+            sums = [
+                self._weighted(weights, one.values[:, count : count * (1 + part.width)], size)
+                for part, one in zip(task.parts, dealt, strict=True)
+            ]
         else:
             vectors = Shares(self.kept[places].transpose(1, 0, 2).astype(np.float64), weights.degree)
             sums = self._linear(found, vectors, dealt, slopes) if task.linear else [hand.inner(weights, vectors).values]
         values = np.concatenate([counts, *sums], axis=2)
         return Shares(values.reshape(len(values), -1), 2 * weights.degree)
+
+    def _responsibilities(self, dealt: Sequence[Shares], size: int) -> Fixed:
+        """Responsibilities from what the owners dealt, made smaller where all that a row adds is clipped."""
+        task, engine = self.task, self.engine
+        count, shape = size * task.components, (-1, size, task.components)
+        inputs = [Shares(one.values[:, :count].reshape(shape), one.degree) for one in dealt]
+        found = on_shares(engine, [engine.from_shares(one, 1 << task.fraction) for one in inputs], task.precision)
+        if task.joint is None:
+            return found
+        squares = [
+            engine.from_shares(Shares(one.values[:, -count:].reshape(shape), one.degree), most, NORM_BITS)
+            for one, most in zip(dealt, task.joint.squares, strict=True)
+        ]
+        return clipped_on_shares(engine, found, squares, task.joint)
 
     def _linear(
         self, weights: Shares, vectors: Shares, dealt: Sequence[Shares], slopes: Sequence[Slopes]
@@ -92,7 +108,7 @@ class Seat:
         """For every owner the sums of its clipped derivatives, from sums of its statistics."""
         hand, people = self.me.hand, vectors.shape[0]
         primes, size, components = weights.values.shape
-        factors = np.stack([one.values[:, one.shape[0] // 2 :] for one in dealt], axis=1)
+        factors = np.stack([one.values[:, size * components : 2 * size * components] for one in dealt], axis=1)
         factors = factors.reshape(primes, len(dealt), size, components)
         # All places are multiplied, so that the sizes of messages do not tell how many of them are empty.
         shrunk = hand.lower(Shares(hand.system.reduce(weights.values[:, None] * factors), 2 * weights.degree))

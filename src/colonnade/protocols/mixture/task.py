@@ -14,10 +14,10 @@ from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.fixed.masks import system_for
 from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
-from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity.mixture import mixture_sensitivity, vector_square
 from colonnade.protocols.batches import COIN
 from colonnade.protocols.cost import Cells
+from colonnade.protocols.mixture.clipping import NORM_BITS, Joint
 from colonnade.protocols.mixture.responsibilities import Precision
 from colonnade.protocols.on_shares import InRounds, who_know_batches
 
@@ -29,6 +29,7 @@ STATISTIC_BITS, SLOPE_BITS = 8, 8
 """Fractional bits of statistics, and of what they are multiplied by, where derivatives are linear in them."""
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
 _WORD = 64
+_ROUNDS_TO_CLIP = 30
 _ROUNDS_BESIDE = 6  # after the products of densities and the bit length; the last one is that of the opened sums
 
 
@@ -56,6 +57,7 @@ class Mixture(InRounds):
 
     ``vectors`` says what is summed: ``statistics`` of rows, dealt once; ``derivatives``, dealt for every batch; or
     derivatives that are ``linear`` in statistics: then only by what they are clipped is dealt for every batch.
+    Owners clip vectors, each by itself; with a ``joint_clip`` the committee also clips all that a row adds.
     Batches are drawn (``poisson``), take turns (``disjoint``), or hold everybody in every round (``all``). ``floor`` is
     the least logarithm of a ratio of densities, over all owners. Numbers have ``fraction`` fractional bits where they
     are densities, ``bits`` where they are responsibilities and ``vector_bits`` in vectors. ``plan`` says in any words
@@ -71,6 +73,7 @@ class Mixture(InRounds):
     rounds: int
     noise: int
     vectors: Vectors = "statistics"
+    joint_clip: float | None = None
     law: NormalLaw = USUAL
     floor: float = 16.0
     fraction: int = 26
@@ -134,7 +137,7 @@ class Mixture(InRounds):
 
     def dealt(self, part: Part) -> int:
         """How many numbers an owner deals in a round for each place and component: densities first."""
-        return {"statistics": 1, "derivatives": 1 + part.width, "linear": 2}[self.vectors]
+        return {"statistics": 1, "derivatives": 1 + part.width, "linear": 2}[self.vectors] + (self.joint is not None)
 
     @property
     def shrink_bits(self) -> int:
@@ -155,7 +158,24 @@ class Mixture(InRounds):
     def sensitivity(self) -> Sensitivity:
         """How far one person can move the sums of one round."""
         clips = [part.clip for part in self.parts]
-        return mixture_sensitivity(clips, self.entries, self.bits, self.vector_bits, self.precision.slack)
+        found = mixture_sensitivity(clips, self.entries, self.bits, self.vector_bits, self.precision.slack)
+        if self.joint is None:
+            return found
+        square = math.floor((self.joint.bound * (1 << self.vector_bits)) ** 2)
+        return Sensitivity.from_l2(min(square, found.l2_squared), self.entries)
+
+    @cached_property
+    def joint(self) -> Joint | None:
+        """How the committee clips all that a row adds, if it does."""
+        if self.joint_clip is None:
+            return None
+        squares = tuple(math.ceil(Fraction(part.clip) ** 2 * (1 << NORM_BITS)) for part in self.parts)
+        return Joint(self.joint_clip, squares, self.components, self.bits, self.precision.ulps)
+
+    @cached_property
+    def hidden_bits(self) -> tuple[tuple[int, int], ...]:
+        """What is opened under masks for one row: how many numbers, and how many bits each has."""
+        return self.precision.hidden_bits + (() if self.joint is None else self.joint.hidden_bits)
 
     # Batches
 
@@ -201,9 +221,7 @@ class Mixture(InRounds):
         """How much the numbers of one row that a round opens under masks can tell, as a statistical distance."""
         groups = comb(len(self.trust.committee), self.trust.threshold)
         width = (self._masking.modulus // (8 * groups)).bit_length() - 1
-        return sum(
-            (count * Fraction(2) ** (bits + 1 - width) for count, bits in self.precision.hidden_bits), Fraction(0)
-        )
+        return sum((count * Fraction(2) ** (bits + 1 - width) for count, bits in self.hidden_bits), Fraction(0))
 
     @cached_property
     def event(self) -> Event:
@@ -213,9 +231,8 @@ class Mixture(InRounds):
             "mixture sums",
             self.entries,
             self.sensitivity,
-            # The tail counts for every number and every unknown share; the rest can happen once a round.
-            tail=TAIL + (self.distance + (0 if self.sampling == "all" else OVERFLOW)) / self.entries,
             theorem=THEOREM + fixed,
+            lost=self.distance + (0 if self.sampling == "all" else OVERFLOW),
         )
         if self.sampling != "poisson":
             return Repeated(release, self.epochs)
@@ -256,7 +273,7 @@ class Mixture(InRounds):
     @cached_property
     def _masking(self) -> ResidueSystem:
         """The smallest arithmetic in which masks hide what they must; a larger one hides it better."""
-        masked = max(bits for _, bits in self.precision.hidden_bits)
+        masked = max(bits for _, bits in self.hidden_bits)
         return system_for(masked, len(self.trust.committee), self.trust.threshold)
 
     @property
@@ -274,6 +291,7 @@ class Mixture(InRounds):
         """How often participants wait for each other."""
         pieces, _ = self.pieces(self.rows)
         once = len(self.owners) + (self.fraction - 1).bit_length() + 2 + _ROUNDS_BESIDE + self.linear
+        once += 0 if self.joint is None else _ROUNDS_TO_CLIP
         ahead = -(-self.rounds // self.rounds_ahead)
         return 8 + self.rounds * (pieces * once + 2) + 30 * ahead
 
@@ -290,7 +308,7 @@ class Mixture(InRounds):
             return Cells(dealt, 0, 0)
         kept = sum(rows * self.kept(part) + places * self.dealt(part) for part in self.parts)
         lowered = self.rounds * places * (1 + (len(self.owners) if self.linear else 0))
-        masked = sum(count for count, _ in self.precision.hidden_bits) * pieces * size
+        masked = sum(count for count, _ in self.hidden_bits) * pieces * size
         return Cells(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
 
     @property
@@ -299,6 +317,7 @@ class Mixture(InRounds):
         return self.shares_facts | {
             "components": self.components,
             "vectors": self.vectors,
+            "clipping": "local" if self.joint_clip is None else "joint",
             "sampling": self.sampling,
             "rounds": self.rounds,
             "batch": self.batch,
@@ -315,6 +334,7 @@ class Mixture(InRounds):
             ],
             "components": self.components,
             "vectors": self.vectors,
+            "joint_clip": None if self.joint_clip is None else float(self.joint_clip).hex(),
             "sampling": [self.sampling, self.rows, self.batch, self.rounds, self.threshold],
             "bits": [self.fraction, self.bits, self.vector_bits],
             "floor": float(self.floor).hex(),
@@ -339,7 +359,10 @@ class Mixture(InRounds):
             raise PrivacyError("densities have 16 to 26 fractional bits, responsibilities 8 or more, vectors 1 to 28")
         if 2 * self.precision.whole < 1 << self.fraction:
             raise PrivacyError("so many owners and components need more fractional bits (fraction)")
-        for value in (self.floor, *(part.clip for part in self.parts)):
+        if 8 * self.precision.slack > 1:
+            raise PrivacyError("so many components need more bits of responsibilities (bits)")
+        joint = () if self.joint_clip is None else (self.joint_clip,)
+        for value in (self.floor, *joint, *(part.clip for part in self.parts)):
             if not 0 < value < math.inf:
                 raise PrivacyError("the floor and the clips must be positive numbers")
 
