@@ -1,4 +1,4 @@
-"""One round of fitting a mixture by variational inference: Adult, all 15 columns at three owners, K = 20, batches of 100.
+"""One round of fitting a mixture by variational inference: Adult, 15 columns at three owners, K = 20, batches of 100.
 
 Noise is dealt for 64 rounds at a time, and masks and coins are made for some rounds ahead. A round is timed from its
 start to the step that its opened sums lead to (``online``); the time from one step to the next has all that is made
@@ -152,7 +152,7 @@ def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         limit, good = ALLOWED[run["where"]], run["median"] < ALLOWED[run["where"]]
         yield (
             f"a round, {where}",
-            f"**{run['median']:.1f} ms** median, {run['online']:.1f} ms mean; {run['all']:.1f} ms with what is made ahead",
+            f"**{run['median']:.1f} ms** median, {run['online']:.1f} mean; {run['all']:.1f} with what is made ahead",
             f"{'PASS' if good else 'FAIL'}: under {limit:g} ms",
         )
         minutes = run["all"] * PLANNED_ROUNDS / 60_000

@@ -36,7 +36,8 @@ from . import mutations
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PARTIES = ("bank", "shop", "clinic")
-MODELS = ("pca", "pca-power", "linear", "logistic-classes", "logistic-sqm", "glm", "glm-gradient", "polynomial")
+MODELS = ("pca", "pca-power", "linear", "logistic-classes", "logistic-sqm", "glm", "glm-gradient", "polynomial",
+    "synthetic", "synthetic-mixture")  # fmt: skip
 SCORES = ("prediction", "prediction-untold", "glm-scores")
 STUDIES = (
     "pca-moments",
@@ -73,7 +74,15 @@ def in_bytes(*ways: mutations.Damage) -> Damage:
 
 
 def copied(*parts: str) -> Callable[[Path], Path]:
-    return lambda folder: Path(shutil.copy(FIXTURES.joinpath(*parts), folder / parts[-1]))
+    """A copy of a file, with the arrays that belong to it."""
+
+    def copy(folder: Path) -> Path:
+        found = FIXTURES.joinpath(*parts)
+        if (arrays := found.with_suffix(".npz")).exists():
+            shutil.copy(arrays, folder)
+        return Path(shutil.copy(found, folder))
+
+    return copy
 
 
 # --- studies, parties, schemas
@@ -130,6 +139,9 @@ def _use_model(path: Path) -> None:
     if hasattr(model, "predict") and model.has_public_weights:
         assert np.isfinite(model.scores(people)).all()
         json.dumps(model.to_json(), allow_nan=False)
+    if hasattr(model, "sample"):
+        assert model.sample(20).num_rows <= 20
+        assert model.published()
     if getattr(model, "ids_", None) is not None:
         joint = model.joint
         assert len(joint.ids) == len(joint.scores) == len(joint.predictions)
@@ -312,6 +324,15 @@ SUBJECTS = (
     *(
         Subject(f"model {name}", copied("models", f"{name}.json"), _use_model, in_bytes(*mutations.JSON))
         for name in (*MODELS, *SCORES)
+    ),
+    *(
+        Subject(
+            f"arrays of {name}",
+            lambda folder, name=name: copied("models", f"{name}.json")(folder).with_suffix(".npz"),
+            lambda path: _use_model(path.with_suffix(".json")),
+            _damage_arrays,
+        )
+        for name in ("synthetic", "synthetic-mixture")
     ),
     Subject("arrays", _with_arrays, lambda path: _use_model(path.with_suffix(".json")), _damage_arrays),
     *(

@@ -75,7 +75,7 @@ def _agreement(model: Synthesizer) -> Html | None:
     caption = (
         "Noise is the standard deviation of one published count, in people. Where the model is as close to the counts "
         "as "
-        "the truth is, chi-squared is about its degrees of freedom and the ratio about 1."
+        "the truth is, chi-squared is about its degrees of freedom and the ratio about 1; below, it repeats some noise."
     )
     return join(tag("h3", "What was asked for"), table(heads, rows, caption=caption, numeric=(1, 2, 3, 4, 5)))
 

@@ -186,6 +186,22 @@ def test_messages_do_not_tell_how_many_people_are_in_a_batch(monkeypatch):
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.parametrize("changes", [{}, {"vectors": "linear"}, {"vectors": "linear", "joint_clip": 1.0}])
+def test_statistics_are_computed_once(changes, monkeypatch):
+    """What an owner bounds are the integers that it dealt; computed again, floats could be rounded otherwise."""
+    asked = []
+    real = Flags.vectors
+
+    def vectors(self, owner, rows):
+        asked.append((owner, len(rows)))
+        return real(self, owner, rows)
+
+    monkeypatch.setattr(Flags, "vectors", vectors)
+    task = mixture_task(**changes)
+    execute(task, flags(task, 70))
+    assert sorted(asked) == sorted((name, size) for name in task.owners for size in (64, 6))
+
+
 @pytest.mark.parametrize("joint_clip", [None, 1.0])
 def test_the_distance_of_masks_is_what_the_arithmetic_adds_up(joint_clip, monkeypatch):
     """For one row; the arithmetic counts all places of a batch. Of joint clipping it is a bound."""

@@ -90,7 +90,7 @@ def test_no_row_weighs_more_than_its_bound_whatever_was_dealt(owners, components
     one = 1 << precision.bits
     assert np.abs(whole).sum(axis=1).max() <= (1 + precision.slack) * one
     assert (whole**2).sum(axis=1).max() <= responsibilities_square(precision.bits, precision.slack)
-    assert whole.sum(axis=1).min() >= one * (1 - 2.0**-15.9) - components * ulps * 2
+    assert whole.sum(axis=1).min() >= one * (1 - 1.05 * 2.0**-16) - components * ulps * 2
     plain = in_the_clear(dealt, precision)
     assert (np.abs(whole - plain) <= error(dealt, precision)).all()
 

@@ -142,7 +142,8 @@ def _counted(about: About) -> list[str]:
             [_line(each) for each in about.people.agreements],
         ),
         "The noise is the standard deviation of a published count, and exact. A chi-squared of about 1 means that the "
-        "model says what the counts say, as far as their noise allows. Where you need one number rather than a table, "
+        "model says what the counts say, as far as their noise allows; below 1, it repeats some of the noise. Where "
+        "you need one number rather than a table, "
         'use the published counts themselves: `Synthesizer.load("model.json").marginal(...)` has each of them with its '
         "error bar.",
         "Each column with its most frequent value, by the published counts, and twice the standard deviation of the "
@@ -250,7 +251,11 @@ def _dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
     for column in columns:
         unit = f" {column['unit']}" if column.get("unit") else ""
         numeric = "low" in column
-        values = f"{column['low']} to {column['high']}{unit}" if numeric else ", ".join(map(_plain, column["values"]))
+        values = (
+            f"{column['low']:.12g} to {column['high']:.12g}{unit}"
+            if numeric
+            else ", ".join(map(_plain, column["values"]))
+        )
         bins = column.get("bins", ())
         counted = (
             f"{len(bins)} bins: {', '.join(bins[:_MOST_VALUES])}{', …' if len(bins) > _MOST_VALUES else ''}"

@@ -55,8 +55,6 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
         _refuse(said, _STEPS, 'inference = "variational"')
     if given["model"] != "products":
         _refuse(said, ("components", "tables"), 'model = "products"')
-    if given["model"] == "pgm" and find_spec("mbi") is None:
-        raise StudyError('model = "pgm" needs the package mbi of private-pgm at every participant: install it there')
     if given["tables"] != 1:
         _refuse(said, ("size",), "tables = 1")
     for name, most in _LIMITS.items():
@@ -64,7 +62,22 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
             check_whole(name, given[name], 2 if name == "even_bins" else 1, most)
     if 1 < given["tables"] < FEWEST_TABLES:
         raise StudyError(f"tables must be 1, or at least {FEWEST_TABLES} for intervals, not {given['tables']}")
+    _check_focus(given["focus"])
     _check_mixture(given)
+
+
+def _check_focus(focus: Any) -> None:
+    if isinstance(focus, str) or not isinstance(focus, Sequence):
+        raise StudyError(f'focus must be a list of pairs such as [["bank.income", "clinic.bmi"]], not {focus!r}')
+    for pair in focus:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise StudyError(f'focus lists pairs of columns such as ["bank.income", "clinic.bmi"], not {pair!r}')
+
+
+def check_installed(model: str) -> None:
+    """Raise an error if this kind of model needs a package that is not there."""
+    if model == "pgm" and find_spec("mbi") is None:
+        raise StudyError('model = "pgm" needs the package mbi of private-pgm at every participant: install it there')
 
 
 def _check_mixture(given: Mapping[str, Any]) -> None:

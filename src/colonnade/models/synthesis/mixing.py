@@ -36,7 +36,7 @@ Inference = Literal["expectation", "variational"]
 Sampling = Literal["poisson", "disjoint"]
 Clipping = Literal["local", "joint"]
 COMPONENTS = 20
-ROUNDS: dict[Inference, int] = {"expectation": 30, "variational": 2000}
+ROUNDS: dict[Inference, int] = {"expectation": 20, "variational": 5000}
 BITS, LINEAR_BITS = 14, 26  # fractional bits of what is summed
 BATCH, CLIP, LEARNING_RATE = 100, 2.0, 0.02
 

@@ -36,7 +36,14 @@ from colonnade.models.synthesis import asking, card, mixing
 from colonnade.models.synthesis.drawing import Drawn
 from colonnade.models.synthesis.fidelity import OfCodes
 from colonnade.models.synthesis.fit import COMPONENTS, fit
-from colonnade.models.synthesis.given import FEWEST_TABLES, MOST_ROWS, MOST_TABLES, check_given, settings_of
+from colonnade.models.synthesis.given import (
+    FEWEST_TABLES,
+    MOST_ROWS,
+    MOST_TABLES,
+    check_given,
+    check_installed,
+    settings_of,
+)
 from colonnade.models.synthesis.intervals import Interval, combine
 from colonnade.models.synthesis.layout import AskedRows, Binning, Layout, coded
 from colonnade.models.synthesis.mixed import MixedPopulation
@@ -146,6 +153,7 @@ class Synthesizer(Estimator[Task, Published]):
     def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""
         check_given(self.get_params(), self.defaults())
+        check_installed(self.model)
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         layout = Layout.of(roster.schemas, self.bins)
         joint_rules(roster.schemas, self.impossible)
@@ -238,6 +246,7 @@ class Synthesizer(Estimator[Task, Published]):
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values and arrays."""
+        check_given(self.parameters_, self.defaults())
         layout, arrays = Layout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
         if (merged := learned.get("merged")) is not None:
             layout = layout.merged(merged)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TypeVar
@@ -54,6 +55,15 @@ from colonnade.received import received
 Fitted = TypeVar("Fitted", bound=Learner)
 
 
+@dataclass(frozen=True)
+class Own:
+    """What an owner has: its rows, the integer statistics of them that it dealt, and the source of its noise."""
+
+    rows: Array
+    kept: Whole
+    stream: Stream
+
+
 def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     """An owner's program; ``learner`` holds the public parameters to start from, and is returned fitted."""
     stream = Stream.fresh()
@@ -61,15 +71,17 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     secret = _share_draw(me, table.ids, task)
     held = np.concatenate(list(table.blocks(task.block_rows)))
     seat = Seat(me, task, rows) if me.hand.seated else None
+    kept = np.zeros((rows, task.kept(task.part(me.name))), dtype=np.int64)
     if task.vectors != "derivatives":
         for start in range(0, rows, task.block_rows):
+            here = slice(start, start + task.block_rows)
             with me.meter.phase("encode"):
-                whole = _kept(learner, task, me.name, held[start : start + task.block_rows])
+                kept[here] = _statistics(learner, task, me.name, held[here])
             with me.meter.phase("deal"):
-                mine = me.hand.deal(whole)
+                mine = me.hand.deal(kept[here])
             if seat:
-                seat.take_in(len(whole), mine)
-    return _iterate(me, task, learner, rows, seat, secret, (held, stream))
+                seat.take_in(len(kept[here]), mine)
+    return _iterate(me, task, learner, rows, seat, secret, Own(held, kept, stream))
 
 
 def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
@@ -153,11 +165,11 @@ def _iterate(
     rows: int,
     seat: Seat | None,
     secret: bytes,
-    own: tuple[Array, Stream] | None,
+    own: Own | None,
 ) -> Fitted:
     """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
     members, size = batches(task, rows, secret), task.pieces(rows)[1]
-    draw = None if own is None else partial(noise_shares, task, stream=own[1])
+    draw = None if own is None else partial(noise_shares, task, stream=own.stream)
     rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
     for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         batch = _fitting(next(members), task, rows)
@@ -166,7 +178,7 @@ def _iterate(
             if seat:
                 seat.prepare(size)
             with me.meter.phase("iterate"):
-                mine, slopes = (None, None) if own is None else _deal(me, task, learner, own[0][places], size)
+                mine, slopes = (None, None) if own is None else _deal(me, task, learner, own, places, size)
                 if seat:
                     sums = seat.sums(places, size, mine, slopes)
                     total = sums if total is None else me.hand.add([total, sums])
@@ -189,25 +201,33 @@ def _squares(vectors: Whole, task: Mixture, name: str) -> Whole:
     return np.tile(found[:, None], task.components) if found.ndim == 1 else found
 
 
-def _kept(learner: Learner, task: Mixture, name: str, rows: Array) -> Whole:
+def _statistics(learner: Learner, task: Mixture, name: str, rows: Array) -> Whole:
     """The integer statistics of some rows that the committee keeps."""
     found = learner.vectors(name, rows)
     return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)
 
 
-def _deal(me: Role, task: Mixture, learner: Learner, rows: Array, size: int) -> tuple[Shares | None, Slopes | None]:
-    """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero."""
-    slopes = None
+def _deal(
+    me: Role, task: Mixture, learner: Learner, own: Own, places: Places, size: int
+) -> tuple[Shares | None, Slopes | None]:
+    """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero.
+
+    What is bounded here are the integers that the committee sums: statistics are those that were dealt, and are not
+    computed again.
+    """
+    slopes, rows, vectors = None, own.rows[places], own.kept[places]
     with me.meter.phase("densities"):
         found = [densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
         if task.vectors == "derivatives":
-            found.append(bounded(learner.vectors(me.name, rows), task, me.name))
+            vectors = bounded(learner.vectors(me.name, rows), task, me.name)
+            found.append(vectors)
         if task.linear:
             slopes = whole_slopes(learner.linear(me.name))
-            raw = slopes.of(whole_statistics(learner.vectors(me.name, rows), task, me.name))
+            raw = slopes.of(vectors)
             found.append(shrinking(raw, task, me.name))
+            vectors = raw * found[-1][:, :, None]
         if task.joint is not None:
-            found.append(_squares(evaluated(learner, task, me.name, rows)[1], task, me.name))
+            found.append(_squares(vectors, task, me.name))
         flat = np.concatenate([padded(one, size).reshape(-1) for one in found])
     if slopes is not None:
         for seat in task.trust.committee:

@@ -118,7 +118,7 @@ def error(dealt: Sequence[Whole], precision: Precision) -> NDArray[np.float64]:
     least = np.maximum(total - precision.components * apart, 1.0)
     quotient = apart * (1 + precision.components * joint / total) / least
     rounding = 2 * precision.ulps * (7 / 2**f + 1 / 2**precision.bits)
-    return np.asarray((quotient + 1.01 * 2.0**-16 + rounding) * 2**precision.bits)
+    return np.asarray((quotient + 1.05 * 2.0**-16 + rounding) * 2**precision.bits)
 
 
 def _nearest(values: Whole, cut: int) -> Whole:
