@@ -28,8 +28,8 @@ NOTES = (
     "Models are trained on a synthetic table and tested on real people whom it was not learned from: Adult's own test "
     "rows, every fifth row of the others. The two-way error is the mean total variation over all pairs of columns.",
     "The defaults of our fit were found by trying some on Adult, scores on its test people included "
-    "(docs/theory/fitting-marginals.md), and the peers' were not: credit default and ACSIncome, on which nothing of "
-    "ours was tried before, are the fairer test.",
+    "(docs/theory/fitting-marginals.md), and the peers' were not: credit default and ACSIncome, by which none was "
+    "chosen, are the fairer test.",
     "Our mixture in rounds is the second method of `Synthesizer`, by expectation and maximisation, with its defaults: "
     "numbers are described by Beta densities, which know no spikes.",
     "Columns are split between three parties; Adult has all 15. Bins are public and the same for all methods.",
