@@ -23,8 +23,9 @@ NOTES = (
     "marital status, relationship, race and country, the other work, education, hours, capital and income. "
     "K = 20, batches of 100 on average, delta 1e-5. The measure is the negative log-likelihood of a test person.",
     "The paper prints no learning rate, no start and no numbers for its figures. Here it is Adam at 0.02, falling over "
-    "the last half; weights of components stay equal for the first half, because otherwise few components take all "
-    "people before the others differ. Every owner's derivatives are clipped to 2. This was tried out on these people.",
+    "the last half; weights of components stay equal for the first half; every owner's derivatives are clipped to 2.",
+    "These constants were chosen by the likelihood of the test people themselves, over 29 settings with one seed, "
+    "nearly all with local clipping. So the figures flatter DPVI, and compare its clippings unequally.",
     "'on shares' is the protocol itself, in threads; 'the same integers' computes in one place what it would publish. "
     "'the paper's clipping' clips the whole gradient to 1. Rounds are fewer than the paper's 3,000 and 20,000 unless "
     "--full is given; the noise is always the least that keeps epsilon 1 for the analyst over the rounds that are run.",
@@ -39,6 +40,7 @@ _FLOATS, _RAW = "not partitioned, floats", "without renormalisation"
 _PAPER_SIGMA = 2.042
 FEWER = 4000
 """Rounds of Figure 3 unless the paper's size is asked for."""
+NOT_RUN = "for comparison, no study runs it"
 NOISE_ALONE = "of the noise alone, not a promise"
 """What Gaussian noise of this size would cost. The protocol opens numbers under masks too, which are close to random
 within a statistical distance; that distance counts e^epsilon times, so figures as large as these are not proven."""
@@ -99,7 +101,7 @@ def figure_2(of: Census, options: Options) -> Iterator[Row]:
     ways: Sequence[tuple[str, str, int, Callable[[int], Marks]]] = (
         (_SHARES, PROVEN, 1, lambda run: mixtures.on_shares(of, plan, options.seed, run)),
         (_INTEGERS, PROVEN, few, lambda run: mixtures.in_integers(of, plan, options.seed, run)),
-        (_RAW, PROVEN, few, lambda run: mixtures.in_integers(of, plan, options.seed, run, renormalised=False)),
+        (_RAW, NOT_RUN, few, lambda run: mixtures.in_integers(of, plan, options.seed, run, renormalised=False)),
     )
     yield from _lines(group, ways, options)
 
