@@ -53,6 +53,36 @@ def test_a_dealer_without_a_seat_reaches_the_committee(play):
     assert np.array_equal(play(committee, programs)["owner"], secret)
 
 
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
+def test_shares_modulo_many_primes_are_shares_modulo_the_first_ones(play, size, threshold):
+    """One hand for both arithmetics: products of wide shares, cut to fewer primes, are multiplied and opened there."""
+    committee, wide = make(size, threshold), ResidueSystem(PRIMES[:5])
+    left, right = np.arange(-6, 6), np.arange(12)[::-1] * 3
+
+    def seat(hand):
+        many = hand.over(wide)
+        x = many.deal(left) if hand.name == "n0" else many.receive("n0", left.shape)
+        y = hand.deal(right) if hand.name == "n1" else hand.receive("n1", right.shape)
+        square = many.lower(many.multiply(x, x))
+        product = hand.multiply(Shares(square.values[:2], square.degree), y)
+        total = hand.add([product, hand.zero(product.shape, product.degree)])
+        hand.send_opening(total, committee.seats)
+        return hand.receive_opening(total.shape, degree=total.degree, bound=2**40, own=total)
+
+    for opened in play(committee, dict.fromkeys(committee.seats, seat)).values():
+        assert np.array_equal(opened, left**2 * right)
+
+
+def test_a_hand_over_other_primes_announces_itself_once_and_shares_what_it_lost():
+    said = []
+    hand = Hand("n0", make(3, 1), {}, lambda: said.append("announced"))
+    other = hand.over(ResidueSystem(PRIMES[:4]))
+    other.announce()
+    hand.announce()
+    other.lost.append("n2")
+    assert said == ["announced"] and hand.lost == ["n2"]
+
+
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
 def test_any_threshold_shares_are_uniform_whatever_the_secret(size, threshold):
     """Over a small prime the joint distribution of the shares can be tested cell by cell."""

@@ -10,6 +10,7 @@ in common, for shares that one of them deals and the other draws.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from functools import cached_property
 from hashlib import sha256
 from itertools import combinations
@@ -60,6 +61,13 @@ class CommonKeys:
             pairs[peer], *found = received(links[peer], peer, vocabulary.keys(len(due) + 1))["keys"]
             keys.update(zip(due, found, strict=True))
         return cls(name, committee, keys, pairs)
+
+    def over(self, committee: Committee) -> CommonKeys:
+        """The same keys, read by the same streams, for the same seats with another arithmetic."""
+        other = copy(self)
+        other.committee, other.system = committee, committee.system
+        other.__dict__.pop("weights", None)
+        return other
 
     def pair_stream(self, dealer: str, seat: str) -> Stream:
         """The stream of the shares that ``dealer`` deals to ``seat``; this seat is one of the two."""

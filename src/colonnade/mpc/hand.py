@@ -6,7 +6,7 @@ Every participant has a :class:`Hand`, with a seat in the committee or without. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.packing import pack, unpack
-from colonnade.mpc.residues import Integers, Residues
+from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import combine, complete, differing, interpolate
 from colonnade.randomness import Stream, new_key
 from colonnade.received import received
@@ -65,6 +65,17 @@ class Hand:
         self.lost: list[str] = []
         """Seats that were lost, and without which an opening went on."""
         self._common: CommonKeys | None = None
+        self._beside: Hand | None = None
+
+    def over(self, system: ResidueSystem) -> Hand:
+        """The same participant with other primes: what it may send, whom it lost and its keys are the same.
+
+        Both hands read the same streams, so all seats use them in the same order. Shares modulo many primes are, modulo
+        some of them, shares in the arithmetic of these.
+        """
+        other = Hand(self.name, replace(self.committee, system=system), self.links, self.announce)
+        other.lost, other._beside = self.lost, self
+        return other
 
     @property
     def seated(self) -> bool:
@@ -77,7 +88,10 @@ class Hand:
         if self._common is None:
             if not self.seated:
                 raise ValueError(f"{self.name} has no seat")
-            self._common = CommonKeys.agree(self.name, self.committee, self.links)
+            if self._beside is None:
+                self._common = CommonKeys.agree(self.name, self.committee, self.links)
+            else:
+                self._common = self._beside.common.over(self.committee)
         return self._common
 
     def announce(self) -> None:

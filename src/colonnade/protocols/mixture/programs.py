@@ -26,12 +26,11 @@ from typing import TypeVar
 import numpy as np
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc import Shares
+from colonnade.mpc import Hand, Shares
 from colonnade.protocols.batches import batch_secret, batches
 from colonnade.protocols.mixture import vocabulary
 from colonnade.protocols.mixture.clipping import NORM_BITS, clipped_in_the_clear, square_norms
 from colonnade.protocols.mixture.integers import (
-    Slopes,
     Whole,
     bounded,
     densities,
@@ -44,7 +43,7 @@ from colonnade.protocols.mixture.integers import (
 )
 from colonnade.protocols.mixture.learner import Array, Learner
 from colonnade.protocols.mixture.responsibilities import in_the_clear
-from colonnade.protocols.mixture.seat import Places, Seat
+from colonnade.protocols.mixture.seat import Dealt, Places, Seat
 from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
@@ -170,6 +169,7 @@ def _iterate(
     """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
     members, size = batches(task, rows, secret), task.pieces(rows)[1]
     draw = None if own is None else partial(noise_shares, task, stream=own.stream)
+    wide = seat.wide if seat else me.hand.over(task.wide)
     rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
     for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         batch = _fitting(next(members), task, rows)
@@ -178,9 +178,9 @@ def _iterate(
             if seat:
                 seat.prepare(size)
             with me.meter.phase("iterate"):
-                mine, slopes = (None, None) if own is None else _deal(me, task, learner, own, places, size)
+                mine = None if own is None else _deal(me, wide, task, learner, own, places, size)
                 if seat:
-                    sums = seat.sums(places, size, mine, slopes)
+                    sums = seat.sums(places, size, mine)
                     total = sums if total is None else me.hand.add([total, sums])
         with me.meter.phase("iterate"):
             learner.step(in_people(_open(me, total, mask, task), task))
@@ -207,9 +207,7 @@ def _statistics(learner: Learner, task: Mixture, name: str, rows: Array) -> Whol
     return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)
 
 
-def _deal(
-    me: Role, task: Mixture, learner: Learner, own: Own, places: Places, size: int
-) -> tuple[Shares | None, Slopes | None]:
+def _deal(me: Role, wide: Hand, task: Mixture, learner: Learner, own: Own, places: Places, size: int) -> Dealt:
     """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero.
 
     What is bounded here are the integers that the committee sums: statistics are those that were dealt, and are not
@@ -217,24 +215,24 @@ def _deal(
     """
     slopes, rows, vectors = None, own.rows[places], own.kept[places]
     with me.meter.phase("densities"):
-        found = [densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
+        weighed = [densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
+        summed = None
         if task.vectors == "derivatives":
-            vectors = bounded(learner.vectors(me.name, rows), task, me.name)
-            found.append(vectors)
+            summed = vectors = bounded(learner.vectors(me.name, rows), task, me.name)
         if task.linear:
             slopes = whole_slopes(learner.linear(me.name))
             raw = slopes.of(vectors)
-            found.append(shrinking(raw, task, me.name))
-            vectors = raw * found[-1][:, :, None]
+            summed = shrinking(raw, task, me.name)
+            vectors = raw * summed[:, :, None] if task.joint is not None else raw
         if task.joint is not None:
-            found.append(_squares(vectors, task, me.name))
-        flat = np.concatenate([padded(one, size).reshape(-1) for one in found])
+            weighed.append(_squares(vectors, task, me.name))
+        flat = np.stack([padded(one, size) for one in weighed])
     if slopes is not None:
         for seat in task.trust.committee:
             if seat != me.name:
                 told = {"slope": slopes.slope, "offset": slopes.offset, "against": slopes.against}
                 me.link(seat).send("slopes", **told)
-    return me.hand.deal(flat), slopes
+    return Dealt(wide.deal(flat), None if summed is None else me.hand.deal(padded(summed, size)), slopes)
 
 
 def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:

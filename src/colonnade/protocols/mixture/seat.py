@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -26,12 +27,26 @@ _EXACT_ROWS = 512
 _AHEAD = 1 << 16  # responsibilities whose masks are made at a time
 
 
+@dataclass(frozen=True)
+class Dealt:
+    """What one owner dealt for a piece of a batch: ``weighed`` for responsibilities, ``summed`` for the sums.
+
+    The shares are those of this seat, or ``None`` where it has none. ``slopes`` are told, and belong to linear
+    derivatives.
+    """
+
+    weighed: Shares | None
+    summed: Shares | None
+    slopes: Slopes | None
+
+
 class Seat:
     """It keeps the shares of statistics of all rows, and computes sums over pieces of batches."""
 
     def __init__(self, me: Role, task: Mixture, rows: int) -> None:
         self.me, self.task, self.taken = me, task, 0
-        self.engine = FixedPoint(me.hand, task.fraction)
+        self.wide = me.hand.over(task.wide)
+        self.engine = FixedPoint(self.wide, task.fraction)
         self._spans = _spans([task.kept(part) for part in task.parts])
         primes, width = len(task.committee.system.primes), self._spans[-1].stop
         # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
@@ -59,57 +74,58 @@ class Seat:
         with self.me.meter.phase("ahead"):
             self.engine.masks.prepare({key: self._ready * times for key, times in self._needed.items()})
 
-    def sums(self, places: Places, size: int, mine: Shares | None, own: Slopes | None) -> Shares:
+    def sums(self, places: Places, size: int, mine: Dealt | None) -> Shares:
         """The sums over the people at ``places``, one piece of a batch; there are ``size`` places, the rest empty.
 
-        ``mine`` are this participant's shares of what it dealt itself, ``own`` the slopes that it told the others.
+        ``mine`` is what this participant dealt itself.
         """
-        task, hand = self.task, self.me.hand
-        count, people = size * task.components, len(places)
-        slopes, dealt = [], []
-        for part in task.parts:
-            if task.linear:
-                slopes.append(own if own and part.owner == self.me.name else told_slopes(self.me, task, part))
-            dealt.append(self.me.dealt_by(part.owner, dealt_shape(task, part, size), mine))
-        found = self._responsibilities(dealt, size).shares
+        task, hand, people = self.task, self.me.hand, len(places)
+        dealt = [mine if mine and part.owner == self.me.name else self._receive(part, size) for part in task.parts]
+        wide = self._responsibilities([one.weighed for one in dealt if one.weighed is not None]).shares
         self._count_used()
+        # Responsibilities and sums are small numbers, for which the first primes are enough.
+        found = Shares(np.ascontiguousarray(wide.values[: len(hand.system.primes)]), wide.degree)
         # Everybody with a seat knows which places are empty; nothing of them is summed.
         weights = Shares(found.values[:, :people], found.degree)
         total = hand.system.reduce(weights.values.sum(axis=1))
         counts = hand.scale(Shares(total, weights.degree), 1 << task.vector_bits).values[:, :, None]
         if task.vectors == "derivatives":
-            sums = [
-                self._weighted(weights, one.values[:, count : count * (1 + part.width)], size)
-                for part, one in zip(task.parts, dealt, strict=True)
-            ]
+            sums = [self._weighted(weights, one.summed.values[:, :people]) for one in dealt if one.summed is not None]
         else:
             vectors = Shares(self.kept[places].transpose(1, 0, 2).astype(np.float64), weights.degree)
-            sums = self._linear(found, vectors, dealt, slopes) if task.linear else [hand.inner(weights, vectors).values]
+            sums = self._linear(found, vectors, dealt) if task.linear else [hand.inner(weights, vectors).values]
         values = np.concatenate([counts, *sums], axis=2)
         return Shares(values.reshape(len(values), -1), 2 * weights.degree)
 
-    def _responsibilities(self, dealt: Sequence[Shares], size: int) -> Fixed:
+    def _receive(self, part: Part, size: int) -> Dealt:
+        """What another owner dealt."""
+        task = self.task
+        slopes = told_slopes(self.me, task, part) if task.linear else None
+        places = (size, task.components)
+        weighed = self.wide.receive(part.owner, (task.weighed, *places))
+        if not task.summed(part):
+            return Dealt(weighed, None, slopes)
+        shape = places if task.linear else (*places, part.width)
+        return Dealt(weighed, self.me.hand.receive(part.owner, shape), slopes)
+
+    def _responsibilities(self, dealt: Sequence[Shares]) -> Fixed:
         """Responsibilities from what the owners dealt, made smaller where all that a row adds is clipped."""
         task, engine = self.task, self.engine
-        count, shape = size * task.components, (-1, size, task.components)
-        inputs = [Shares(one.values[:, :count].reshape(shape), one.degree) for one in dealt]
+        inputs = [Shares(one.values[:, 0], one.degree) for one in dealt]
         found = on_shares(engine, [engine.from_shares(one, 1 << task.fraction) for one in inputs], task.precision)
         if task.joint is None:
             return found
         squares = [
-            engine.from_shares(Shares(one.values[:, -count:].reshape(shape), one.degree), most, NORM_BITS)
+            engine.from_shares(Shares(one.values[:, 1], one.degree), most, NORM_BITS)
             for one, most in zip(dealt, task.joint.squares, strict=True)
         ]
         return clipped_on_shares(engine, found, squares, task.joint)
 
-    def _linear(
-        self, weights: Shares, vectors: Shares, dealt: Sequence[Shares], slopes: Sequence[Slopes]
-    ) -> list[NDArray[np.float64]]:
+    def _linear(self, weights: Shares, vectors: Shares, dealt: Sequence[Dealt]) -> list[NDArray[np.float64]]:
         """For every owner the sums of its clipped derivatives, from sums of its statistics."""
         hand, people = self.me.hand, vectors.shape[0]
-        primes, size, components = weights.values.shape
-        factors = np.stack([one.values[:, size * components : 2 * size * components] for one in dealt], axis=1)
-        factors = factors.reshape(primes, len(dealt), size, components)
+        factors = np.stack([one.summed.values for one in dealt if one.summed is not None], axis=1)
+        slopes = [one.slopes for one in dealt if one.slopes is not None]
         # All places are multiplied, so that the sizes of messages do not tell how many of them are empty.
         shrunk = hand.lower(Shares(hand.system.reduce(weights.values[:, None] * factors), 2 * weights.degree))
         out = []
@@ -121,10 +137,10 @@ class Seat:
             out.append(hand.system.reduce(first - rest))
         return out
 
-    def _weighted(self, weights: Shares, flat: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    def _weighted(self, weights: Shares, dealt: NDArray[np.float64]) -> NDArray[np.float64]:
         """For every component the sum of its vectors, each times its responsibility."""
         primes, rows, components = weights.values.shape
-        vectors = flat.reshape(primes, size, components, -1)[:, :rows].transpose(0, 2, 1, 3)
+        vectors = dealt.transpose(0, 2, 1, 3)
         factors = weights.values.transpose(0, 2, 1)[:, :, None, :]
         total = np.zeros((primes, components, vectors.shape[3]))
         for start in range(0, rows, _EXACT_ROWS):
@@ -136,11 +152,6 @@ class Seat:
         if not self._needed:
             self._needed = Counter(self.engine.masks.used)
         self._left, self._ready = self._left - 1, max(0, self._ready - 1)
-
-
-def dealt_shape(task: Mixture, part: Part, size: int) -> tuple[int]:
-    """How many numbers an owner deals for one piece: densities, then derivatives or by what they are clipped."""
-    return (size * task.components * task.dealt(part),)
 
 
 def told_slopes(me: Role, task: Mixture, part: Part) -> Slopes:

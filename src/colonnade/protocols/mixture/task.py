@@ -135,9 +135,14 @@ class Mixture(InRounds):
         """How many statistics of each row of an owner the committee keeps."""
         return {"statistics": part.width, "derivatives": 0, "linear": part.statistics}[self.vectors]
 
-    def dealt(self, part: Part) -> int:
-        """How many numbers an owner deals in a round for each place and component: densities first."""
-        return {"statistics": 1, "derivatives": 1 + part.width, "linear": 2}[self.vectors] + (self.joint is not None)
+    @property
+    def weighed(self) -> int:
+        """How many numbers for responsibilities an owner deals in a round, for each place and component."""
+        return 1 if self.joint is None else 2
+
+    def summed(self, part: Part) -> int:
+        """How many numbers for the sums an owner deals in a round, for each place and component."""
+        return {"statistics": 0, "derivatives": part.width, "linear": 1}[self.vectors]
 
     @property
     def shrink_bits(self) -> int:
@@ -265,10 +270,13 @@ class Mixture(InRounds):
 
     @cached_property
     def committee(self) -> Committee:
-        """The seats, with as many primes as sums and masks need."""
-        seats, threshold = self.trust.committee, self.trust.threshold
-        opened = ResidueSystem.for_bound(self.bound)
-        return Committee(seats, threshold, max(opened, self._masking, key=lambda system: len(system.primes)))
+        """The seats, with as many primes as sums need."""
+        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+
+    @cached_property
+    def wide(self) -> ResidueSystem:
+        """The arithmetic of responsibilities, which has room for masks: the primes of sums, and more."""
+        return max(self.committee.system, self._masking, key=lambda system: len(system.primes))
 
     @cached_property
     def _masking(self) -> ResidueSystem:
@@ -300,15 +308,20 @@ class Mixture(InRounds):
         pieces, size = self.pieces(rows)
         places = pieces * size * self.components
         seats = self.trust.committee
+        wider = len(self.wide.primes) / len(self.committee.system.primes)
         dealt = 0
         if name in self.owners:
             part = self.part(name)
-            dealt = rows * self.kept(part) + self.rounds * (places * self.dealt(part) + self.entries)
+            each = math.ceil(places * (self.weighed * wider + self.summed(part)))
+            dealt = rows * self.kept(part) + self.rounds * (each + self.entries)
         if name not in seats:
             return Cells(dealt, 0, 0)
-        kept = sum(rows * self.kept(part) + places * self.dealt(part) for part in self.parts)
-        lowered = self.rounds * places * (1 + (len(self.owners) if self.linear else 0))
-        masked = sum(count for count, _ in self.hidden_bits) * pieces * size
+        kept = sum(
+            rows * self.kept(part) + math.ceil(places * (self.weighed * wider + self.summed(part)))
+            for part in self.parts
+        )
+        lowered = math.ceil(self.rounds * places * (wider + (len(self.owners) if self.linear else 0)))
+        masked = math.ceil(sum(count for count, _ in self.hidden_bits) * pieces * size * wider)
         return Cells(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
 
     @property
@@ -340,6 +353,7 @@ class Mixture(InRounds):
             "floor": float(self.floor).hex(),
             "block_rows": self.block_rows,
             "rounds_ahead": self.rounds_ahead,
+            "primes_wide": list(self.wide.primes),
             "law": self.law,
             "plan": self.plan,
         }
