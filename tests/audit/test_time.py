@@ -31,6 +31,7 @@ from colonnade.protocols.kept_scores.answers import New
 from colonnade.protocols.kept_scores.task import Sender
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.marginals.task import Marginals
+from colonnade.protocols.mixture.started import StartedMixture
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.scores import programs as scores
@@ -40,7 +41,7 @@ from colonnade.wire import codec
 
 from ..protocols import kit
 from ..protocols.kit import Array
-from ..protocols.mixture import learners as mixture
+from ..protocols.mixture import learners as mixture, starts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -159,6 +160,7 @@ CASES: dict[str, tuple[ModuleType, Any]] = {
     "drawn": (gradients, kit.gradients_task()),
     "mixture": (mixture, mixture.mixture_task()),
     "mixture in turn": (mixture, mixture.mixture_task(sampling="disjoint", vectors="linear")),
+    "mixture from marginals": (starts, starts.started_task()),
     "polynomial": (polynomial, kit.polynomial_task((2, 1), ["o0.c0 * o1.c0"])),
     "alternating": (exchange, kit.exchange_task("alternating")),
     "gradient": (exchange, kit.exchange_task("gradient")),
@@ -193,6 +195,8 @@ def _held(name: str, task: Any, rng: np.random.Generator) -> tuple[dict[str, Arr
         return {owner: rng.integers(0, 2, (count, len(task.held_by(owner)))) for owner in task.owners}, None
     if name in ("mixture", "mixture in turn"):
         return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task, count).items()}, None
+    if isinstance(task, StartedMixture):
+        return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task.second, count).items()}, None
     blocks = getattr(task, "blocks", None) or task.holdings
     held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}
     if name in ("alternating", "gradient", "released"):

@@ -37,7 +37,7 @@ from colonnade.tables.places import Places
 from colonnade.wire import Room, codec
 
 from . import kit
-from .mixture import learners as mixture_learners
+from .mixture import learners as mixture_learners, starts as mixture_starts
 
 Program = Callable[[Any], Any]
 Sent = tuple[str, dict[str, Any]]
@@ -234,6 +234,11 @@ def _mixture(**how: Any) -> Scene:
     return Scene(task, kit.programs_of(mixture_learners, task, mixture_learners.flags(task, 12)))
 
 
+def _started() -> Scene:
+    task = mixture_starts.started_task((1, 1, 1), rounds=1, components=2)
+    return Scene(task, kit.programs_of(mixture_starts, task, mixture_learners.flags(task.second, 12)))
+
+
 def _hidden_moments() -> Scene:
     task, rng = kit.hidden_moments_task(2), np.random.default_rng(2)
     tables = {
@@ -336,6 +341,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "gradients of degree three": lambda: _gradients(expansion=3, gamma=8),
     "mixture": lambda: _mixture(),
     "mixture with a seat at the coordinator": lambda: _mixture(widths=(2, 1), vectors="linear"),
+    "mixture from marginals": _started,
     "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
     "scores": _scores,
     "exchange, alternating": lambda: _exchange("alternating"),

@@ -183,17 +183,20 @@ def test_bad_input_is_one_sentence_that_names_the_file_and_the_key(tmp_path, col
 MIXTURE = 'kind = "synthetic"\nmethod = "mixture"\nrows = 340\ncomponents = 2\niterations = 3\nrows_at_most = 10_000\n'
 
 
-def test_a_mixture_over_tls_gives_everybody_the_same_table(place):
+@pytest.mark.parametrize("start", ["none", "marginals"])
+def test_a_mixture_over_tls_gives_everybody_the_same_table(place, start):
     for name in PARTIES:
         for path in (place.folder / name).glob("ledger.sqlite*"):
             path.unlink()
-    study = place.study("mixture", MIXTURE, budget="[budget]\nepsilon = { analyst = 2.0 }\n")
+    given = MIXTURE if start == "none" else f'{MIXTURE}start = "{start}"\n'
+    study = place.study(f"mixture-{start}", given, budget="[budget]\nepsilon = { analyst = 2.0 }\n")
     assert "3 openings of sums for 2 components, each about all people" in preflight(study).details.brief
     out, models = place.run(study)
     assert len({(folder_of(out, who) / "synthetic.parquet").read_bytes() for who in models}) == 1
     assert pyarrow.parquet.read_table(out / "synthetic.parquet").num_rows == 340
     page = (out / "report.html").read_text()
     assert "Sums over people were released in rounds" in page
+    assert ("Counts of people were released, with noise, to start from" in page) == (start == "marginals")
     assert "Orange" not in page
 
 
@@ -202,7 +205,9 @@ def test_a_mixture_over_tls_gives_everybody_the_same_table(place):
     [
         ("iterations = 5", "", 'iterations is for method = "mixture" alone'),
         ('method = "mixture"', "", 'method = "mixture" needs rows'),
-        ('method = "mixture"\nrows = 9\nlabel = "a.x"', "", 'label is for method = "marginals" alone'),
+        ('method = "mixture"\nrows = 9\nlabel = "a.x"', "", 'label is for method = "marginals" or start = "marginals"'),
+        ('start = "marginals"', "", 'start is for method = "mixture" alone'),
+        ('method = "mixture"\nrows = 9\nstart = "tables"', "", "start"),
         ('method = "mixture"\nrows = 9\nfamilies = { "a.c" = "beta" }', "", "families: a: column 'c' cannot be"),
         ('method = "mixture"\nrows = 9', '[align]\non = "id"\nhidden = true\n', "not work after a hidden alignment"),
     ],

@@ -2,7 +2,7 @@
 
 One person is alone in the table. Its columns are certain to come from the first component, and its vectors are as long
 as every owner's clip, so that its sums are nearly as long as the sensitivity allows. The parameters stay as they are;
-steps from published numbers tell nothing more.
+steps from published numbers tell nothing more. Where the rounds start from marginals, the person is in these too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, observers, register
+from colonnade.audit.marginals import Cells, furthest
+from colonnade.audit.registry import Game, Sampler, observers, register
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.protocols.batches import COIN, batches
 from colonnade.protocols.mixture import integers
 from colonnade.protocols.mixture.integers import Whole, bounded, densities
 from colonnade.protocols.mixture.programs import reference
+from colonnade.protocols.mixture.started import StartedMixture
 from colonnade.protocols.mixture.task import Mixture, Part
 from colonnade.randomness import Stream
 
@@ -117,6 +119,25 @@ class CountFraction(OpenedSums):
         return np.asarray(np.mod(seen, self.task.gamma) / self.task.gamma)
 
 
+@dataclass(frozen=True)
+class AfterMarginals:
+    """The same with the marginals that the rounds start from: the logarithms of both likelihood ratios are added."""
+
+    cells: Cells
+    sums: OpenedSums
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        """The sum of both, up to a constant, in ``count`` runs."""
+        task, noisy = self.cells.task, self.cells.noisy
+        variance = task.additive.unit * task.noise * len(noisy) / len(task.owners)
+        told = self.cells.largest / variance * self.cells(neighbour, count, stream)
+        return np.asarray(told + self.sums(neighbour, count, stream))
+
+
+def _plays(task: object) -> bool:
+    return isinstance(task, Mixture | StartedMixture)
+
+
 def _example() -> Mixture:
     """Three owners and two components, four batches of a quarter of the people; epsilon 1 against the analyst."""
     owners = ("bank", "shop", "clinic")
@@ -134,10 +155,11 @@ def _example() -> Mixture:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register("mixture", "sums of a mixture's rounds, opened one after the other", _example, plays=Mixture)
-def mixture_games(task: Mixture) -> Iterator[Game]:
+@register("mixture", "sums of a mixture's rounds, opened one after the other", _example, plays=_plays)
+def mixture_games(study: Mixture | StartedMixture) -> Iterator[Game]:
     """For the analyst, a row or none; for others, a row or the opposite in columns that they do not hold."""
-    for observer, noisy in observers(task):
+    first, task = (None, study) if isinstance(study, Mixture) else study.stages
+    for observer, noisy in observers(study):
         known = task.sampling != "poisson" or bool(set(observer.names) & set(task.coins))
         people: tuple[Turned | None, Turned] = (None, ())
         tables = "no row, or one at its clips"
@@ -146,8 +168,11 @@ def mixture_games(task: Mixture) -> Iterator[Game]:
             tables = "a row at its clips, or the opposite in the others' columns"
         coins = {"poisson": f"{'known' if known else 'secret'} coins", "disjoint": "in turn", "all": "everybody"}
         story = f"{tables}; the sums of {task.rounds} batches, {coins[task.sampling]}"
-        sampler = OpenedSums(task, people, noisy, known)
-        yield Game("mixture", observer, story, task.events, task.trust, sampler)
+        sampler: Sampler = (sums := OpenedSums(task, people, noisy, known))
+        if first is not None:
+            sampler = AfterMarginals(Cells(first, furthest(first, observer), noisy), sums)
+            story += "; the marginals before"
+        yield Game("mixture", observer, story, study.events, task.trust, sampler)
         if observer == Observer.analyst():
             story = f"{tables}; the fraction of a count, without the whole people in it"
             fraction = CountFraction(task, people, noisy, known)

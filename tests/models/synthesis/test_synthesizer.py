@@ -14,6 +14,9 @@ from colonnade import ColonnadeError, Federation, Party, Schema, Synthesizer, ca
 from colonnade.errors import DataError, StudyError
 from colonnade.models import Roster
 from colonnade.models.conventions import ParameterError
+from colonnade.models.synthesis import beginning, mixing
+from colonnade.models.synthesis.layout import Layout
+from colonnade.protocols.marginals import programs as marginals
 from colonnade.testing.seeded import seeded
 
 ROWS = 3_000
@@ -397,6 +400,83 @@ def test_a_mixture_is_learned_in_threads_as_planned(more):
     assert np.isfinite(found.log_likelihood(federation(rows))).all()
 
 
+# --- a mixture that starts from marginals
+
+START = MIXTURE | {"start": "marginals", "epsilon": {"analyst": 2.0}}
+
+
+@pytest.mark.parametrize("more", [{}, {"inference": "variational", "batch": 100, "iterations": 50}])
+def test_a_start_from_marginals_helps_and_costs_no_more(people, more):
+    given = {"bins": 6, "rows_at_most": 10_000} | START | more
+    begun, chance = Synthesizer(**given), Synthesizer(**given | {"start": "none"})
+    for each in (begun, chance):
+        each.simulate(people.tables(), people.roster, seeded(9))
+        figure = each.privacy_.epsilon("analyst")
+        assert 1.98 < figure <= 2.0
+    assert begun.log_likelihood(people).mean() > chance.log_likelihood(people).mean()
+    assert begun.sample(20).schema == chance.sample(20).schema
+
+
+def test_a_start_follows_from_the_marginals_alone_and_is_close_to_them(people, roster):
+    task = Synthesizer(**START | {"bins": 6, "components": 20}).plan(roster)
+    first, second = task.stages
+    layout = Layout.of(SCHEMAS, 6)
+    codes = {party: layout.codes(party, table) for party, table in people.tables().items()}
+    published = marginals.simulate(codes, first, seeded(3))
+    start = beginning.start_of(second, layout, published)
+    assert start.shape == (20, task.parameters)
+    assert np.array_equal(start, beginning.start_of(second, layout, published))
+    rows = [people.tables()[party].unclipped().matrix() for party in SCHEMAS]
+    model = mixing.model_of(second)
+    by_chance = mixing.learner_of(second).parameters
+    assert np.array_equal(mixing.learner_of(second, start).parameters, start)
+    assert model.log_likelihood(rows, start).mean() > model.log_likelihood(rows, by_chance).mean() + 0.5
+
+
+@pytest.mark.parametrize("more", [STEPS, {"label": "clinic.ill", "focus": [("bank.age", "shop.tier")]}])
+def test_a_started_mixture_is_learned_in_threads_and_saved(more, tmp_path):
+    rows = 120
+    given = START | {"rows": rows, "components": 2, "iterations": 3} | more
+    found = Synthesizer(bins=4, **given).fit(federation(rows))
+    assert found.sample(50).num_rows == 50
+    assert np.isfinite(found.log_likelihood(federation(rows))).all()
+    loaded = Synthesizer.load(found.save(tmp_path / "started.json"))
+    assert loaded.published() == found.published()
+    assert loaded.start == "marginals"
+    card = found.published()["card.md"].decode().replace("\n", " ")
+    assert "noisy counts were released for a start alone and are not kept" in card
+    assert "no counts were published" not in card
+
+
+def test_a_preflight_says_what_is_released_before_the_rounds(roster):
+    given = Synthesizer(**START | {"label": "clinic.ill"})
+    task = given.plan(roster)
+    found = given.details(task, None)
+    assert found.brief[0].startswith("first, one release of the count, 8 columns, 28 pairs and 21 triples")
+    assert found.brief[1].startswith("8 openings of sums for 3 components")
+    assert found.facts["start"]["numbers"] == task.first.entries
+    assert [event.name for event in task.events[:1]] == ["marginals"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"start": "marginals"}, 'start is for method = "mixture" alone; leave it out'),
+        (MIXTURE | {"start": "marginal"}, "start must be one of 'none', 'marginals', not 'marginal'"),
+        (START | {"even_bins": 4}, 'even_bins is for method = "marginals" alone'),
+        (START | {"model": "tree"}, 'model is for method = "marginals" alone'),
+        (START | {"tables": 5}, 'tables is for method = "marginals" alone'),
+        (START | {"label": "clinic.well"}, "label names 'clinic.well', and clinic has no such column"),
+        (START | {"focus": [("bank.age", "bank.age")]}, "focus pairs 'bank.age' with itself"),
+        (START | {"rows": None}, 'method = "mixture" needs rows'),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused(roster, given, said):
+    with pytest.raises(ColonnadeError) as caught:
+        Synthesizer(**({"epsilon": 1.0} | given)).plan(roster)
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -404,7 +484,7 @@ def test_a_mixture_is_learned_in_threads_as_planned(more):
         ({"iterations": 5, "families": {"bank.age": "beta"}}, 'iterations, families are for method = "mixture" alone'),
         ({"clip": 1.0}, 'clip is for method = "mixture" alone'),
         ({"method": "mixture"}, 'method = "mixture" needs rows'),
-        (MIXTURE | {"label": "clinic.ill"}, 'label is for method = "marginals" alone'),
+        (MIXTURE | {"label": "clinic.ill"}, 'label is for method = "marginals" or start = "marginals" alone'),
         (MIXTURE | {"tables": 5}, 'tables is for method = "marginals" alone'),
         (MIXTURE | {"model": "tree"}, 'model is for method = "marginals" alone'),
         (MIXTURE | {"batch": 10}, 'batch is for inference = "variational" alone'),

@@ -28,16 +28,19 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("marginals", "mixture"),
     "model": ("products", "tree", "pgm"),
     "noise": ("skellam", "discrete-gaussian"),
+    "start": ("none", "marginals"),
     "inference": ("expectation", "variational"),
     "sampling": ("poisson", "disjoint"),
     "clipping": ("local", "joint"),
 }
 _STEPS = ("batch", "sampling", "clip", "clipping", "learning_rate")
 _ALONE = {
-    "marginals": ("label", "focus", "even_bins", "model", "tables"),
-    "mixture": ("rows", "inference", "iterations", "families", *_STEPS),
+    "marginals": ("even_bins", "model", "tables"),
+    "mixture": ("rows", "start", "inference", "iterations", "families", *_STEPS),
 }
 """Parameters that belong to one method alone."""
+_ASKED = ("label", "focus")
+"""Parameters that say which marginals are to be exact, also where a mixture starts from them."""
 
 
 def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -51,6 +54,8 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     said = {name for name, value in given.items() if value != usual[name] and value not in ([], {})}
     other = "mixture" if given["method"] == "marginals" else "marginals"
     _refuse(said, _ALONE[other], f'method = "{other}"')
+    if given["method"] == "mixture" and given["start"] == "none":
+        _refuse(said, _ASKED, 'method = "marginals" or start = "marginals"')
     if given["inference"] == "expectation":
         _refuse(said, _STEPS, 'inference = "variational"')
     if given["model"] != "products":

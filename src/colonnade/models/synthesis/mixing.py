@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
 from colonnade.models.federation import Roster
@@ -97,12 +98,11 @@ def draft(settings: Settings, roster: Roster) -> Mixture:
     )
 
 
-def learner_of(task: Mixture) -> ExpectationLearner | VariationalLearner:
-    """The learner of a task, as everybody makes it before the first round."""
+def learner_of(task: Mixture, start: NDArray[np.float64] | None = None) -> ExpectationLearner | VariationalLearner:
+    """The learner of a task, as everybody makes it before the first round; it starts by chance, or where is said."""
     plan: dict[str, Any] = json.loads(task.plan)
-    schemas = {party: Schema.from_toml(text) for party, text in plan["schemas"].items()}
-    model = mixture_model({party: schemas[party] for party in task.owners}, plan["families"], task.components)
-    start = model.start(_public(task, "start"))
+    model = model_of(task)
+    start = model.start(_public(task, "start")) if start is None else start
     if plan["inference"] == "expectation":
         return ExpectationLearner(task.owners, Expectation(model, start, task.noise_std))
     variational = Variational(
@@ -114,6 +114,17 @@ def learner_of(task: Mixture) -> ExpectationLearner | VariationalLearner:
         learning_rate=plan["learning rate"],
     )
     return VariationalLearner(task.owners, variational, linear=task.vectors == "linear")
+
+
+def model_of(task: Mixture) -> MixtureModel:
+    """The mixture that a task is about."""
+    return mixture_model(schemas_of(task), json.loads(task.plan)["families"], task.components)
+
+
+def schemas_of(task: Mixture) -> dict[str, Schema]:
+    """The schemas that a task is about, in the order of its owners."""
+    texts = json.loads(task.plan)["schemas"]
+    return {party: Schema.from_toml(texts[party]) for party in task.owners}
 
 
 def mixture_model(schemas: Mapping[str, Schema], families: Mapping[str, str], components: int) -> MixtureModel:

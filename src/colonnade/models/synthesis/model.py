@@ -32,7 +32,7 @@ from colonnade.models.parameters import (
     dotted,
 )
 from colonnade.models.planner import Details
-from colonnade.models.synthesis import asking, card, mixing
+from colonnade.models.synthesis import asking, beginning, card, mixing
 from colonnade.models.synthesis.drawing import Drawn
 from colonnade.models.synthesis.fidelity import OfCodes
 from colonnade.models.synthesis.fit import COMPONENTS, fit
@@ -58,8 +58,9 @@ from colonnade.protocols.marginals import programs as marginals, stages
 from colonnade.protocols.marginals.published import NoisyMarginals
 from colonnade.protocols.marginals.stages import Staged, StagedMarginals
 from colonnade.protocols.marginals.task import Marginals
-from colonnade.protocols.mixture import programs as mixture
+from colonnade.protocols.mixture import programs as mixture, started
 from colonnade.protocols.mixture.fitted import FittedMixture
+from colonnade.protocols.mixture.started import StartedMixture
 from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
@@ -67,7 +68,7 @@ from colonnade.tables import Table
 from colonnade.tables.impossible import Rule
 from colonnade.tables.joint import joint_rules
 
-Task = Marginals | StagedMarginals | Mixture
+Task = Marginals | StagedMarginals | Mixture | StartedMixture
 Published = NoisyMarginals | Staged | FittedMixture
 _Edges = Annotated[int, STRICT, Ge(1)] | list[float]
 _KINDS: dict[str, type[Products] | type[Tree] | type[Network]] = {"products": Products, "tree": Tree, "pgm": Network}
@@ -99,6 +100,8 @@ class Synthesizer(Estimator[Task, Published]):
         noise: ``"skellam"`` or ``"discrete-gaussian"``.
         rows_at_most: a public limit on the number of people, from which the arithmetic is sized.
         rows: about how many people there are; public. ``"mixture"`` needs it.
+        start: where the rounds of a mixture begin: by chance (``"none"``), or at a fit to ``"marginals"``, which take
+            about a quarter of the price. ``label`` and ``focus`` are for these too.
         inference: how a mixture is learned: ``"expectation"``, by all people in every round, or ``"variational"``, by
             small steps on batches (DPVI).
         iterations: the rounds of a mixture; all of them are charged.
@@ -110,7 +113,7 @@ class Synthesizer(Estimator[Task, Published]):
     """
 
     kind = "synthetic"
-    tasks = (Marginals, StagedMarginals, Mixture)
+    tasks = (Marginals, StagedMarginals, Mixture, StartedMixture)
 
     label: Annotated[str | None, InFile(Annotated[str | None, Checked(dotted)], None), NAMES_LABEL] = None
     _: KW_ONLY
@@ -128,6 +131,7 @@ class Synthesizer(Estimator[Task, Published]):
     noise: NormalLaw = "skellam"
     rows_at_most: RowsAtMost = 2**24
     rows: Count | None = None
+    start: beginning.Start = "none"
     inference: mixing.Inference = "expectation"
     iterations: Count | None = None
     families: Annotated[Mapping[str, str] | None, InFile(dict[str, str] | None, None)] = None
@@ -158,7 +162,11 @@ class Synthesizer(Estimator[Task, Published]):
         layout = Layout.of(roster.schemas, self.bins)
         joint_rules(roster.schemas, self.impossible)
         if self.method == "mixture":
-            return mixing.draft(settings_of(self.get_params()), roster).calibrated(budgets)
+            settings = settings_of(self.get_params())
+            if self.start == "none":
+                return mixing.draft(settings, roster).calibrated(budgets)
+            begun = beginning.draft(settings, layout, roster, label=self.label, focus=self.focus)
+            return begun.calibrated(budgets)
         draft = asking.draft(
             layout,
             roster,
@@ -172,6 +180,8 @@ class Synthesizer(Estimator[Task, Published]):
 
     def details(self, task: Task, statement: Statement) -> Details:
         """How many marginals are asked for, or how many rounds there are."""
+        if isinstance(task, StartedMixture):
+            return beginning.details(task)
         return mixing.details(task) if isinstance(task, Mixture) else asking.details(task)
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
@@ -180,6 +190,8 @@ class Synthesizer(Estimator[Task, Published]):
         if isinstance(task, Mixture):
             return mixture.owner(me, ordered.unclipped(), task, mixing.learner_of(task)).fitted
         rows = AskedRows(ordered, coded(me.name, ordered.schema, self.bins))
+        if isinstance(task, StartedMixture):
+            return started.owner(me, rows, ordered.unclipped(), task, *beginning.ways(task, self.bins)).fitted
         if isinstance(task, StagedMarginals):
             return stages.owner(me, rows, task)
         return marginals.owner(me, rows, task)
@@ -188,17 +200,22 @@ class Synthesizer(Estimator[Task, Published]):
         """The coordinator's program."""
         if isinstance(task, Mixture):
             return mixture.coordinator(me, task, mixing.learner_of(task)).fitted
+        if isinstance(task, StartedMixture):
+            return started.coordinator(me, task, *beginning.ways(task, self.bins)).fitted
         if isinstance(task, StagedMarginals):
             return stages.coordinator(me, task)
         return marginals.coordinator(me, task)
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
-        if isinstance(task, Mixture):
+        if isinstance(task, Mixture | StartedMixture):
             rows = {party: tables[party].unclipped().matrix() for party in task.owners}
+        if isinstance(task, Mixture):
             return mixture.simulate(rows, task, mixing.learner_of(task), stream).fitted
         layout = Layout.of({party: tables[party].schema for party in task.owners}, self.bins)
         codes = {party: layout.codes(party, tables[party]) for party in task.owners}
+        if isinstance(task, StartedMixture):
+            return started.simulate(codes, rows, task, *beginning.ways(task, self.bins), stream).fitted
         if isinstance(task, StagedMarginals):
             return stages.simulate(codes, task, stream)
         return marginals.simulate(codes, task, stream)

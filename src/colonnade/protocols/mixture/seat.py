@@ -48,7 +48,7 @@ class Seat:
         self.wide = me.hand.over(task.wide)
         self.engine = FixedPoint(self.wide, task.fraction)
         self._spans = _spans([task.kept(part) for part in task.parts])
-        primes, width = len(task.committee.system.primes), self._spans[-1].stop
+        primes, width = len(me.hand.system.primes), self._spans[-1].stop
         # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
         self.kept = np.zeros((rows if width else 0, primes, width), dtype=np.int32)
         self._needed: Counter[Key] = Counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from colonnade.protocols.mixture.components import LIMIT
 from colonnade.protocols.mixture.integers import LARGEST_OFFSET, LARGEST_SLOPE
 from colonnade.protocols.mixture.task import Mixture, Part
 from colonnade.randomness import KEY_BYTES
@@ -24,6 +25,11 @@ def slopes(task: Mixture, part: Part) -> Message:
         offset=Array(np.int64, shape, -LARGEST_OFFSET, LARGEST_OFFSET),
         against=Array(np.int64, width, part.width, part.statistics - 1),
     )
+
+
+def start(components: int, parameters: int) -> Message:
+    """The parameters that the rounds begin with, where they follow from marginals."""
+    return Message("start", parameters=Array(np.float64, (components, parameters), -LIMIT, LIMIT))
 
 
 def fitted(size: int) -> Message:
