@@ -57,6 +57,8 @@ with warnings.catch_warnings():
 HOME = Path(colonnade.__file__).parent
 COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols", "tables"))
 """What participants compute; how often somebody looks whether a message has come is left out."""
+IN_C = str(HOME / "protocols" / "mixture")
+"""Where owners compute densities of rows: of that, the calls of functions in C are counted too."""
 Mark = tuple[str, str, int, int]
 """To or from whom, the kind of message, its size, and the functions called since the one before."""
 
@@ -124,7 +126,8 @@ def _marked(program: Callable[[Any], Any], marks: list[Mark], coins: SameCoins) 
 
         def called(frame: FrameType, event: str, argument: object) -> None:
             nonlocal calls
-            calls += event in ("call", "c_call") and frame.f_code.co_filename.startswith(COUNTED)
+            where = frame.f_code.co_filename
+            calls += (event == "call" and where.startswith(COUNTED)) or (event == "c_call" and where.startswith(IN_C))
 
         for peer, link in tuple(me._links.items()):
             me._links[peer] = Marked(link, peer, marks, lambda: calls)
