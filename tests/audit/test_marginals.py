@@ -42,6 +42,25 @@ def test_a_first_stage_that_is_not_charged_is_seen(staged):
     assert judge(replace(analyst, events=analyst.events[1:]), 60_000, seed=5).word == "REFUTED"
 
 
+def test_with_hidden_members_whether_somebody_is_one_is_played_too():
+    shape = marginals_task(((2, 3), (3,), (2,)), label=0, hidden=True)
+    # The count is by far the most exact, so that a member more or less moves more than a replaced one.
+    asked = tuple(replace(block, weight=(50 if block.columns else 10_000) * block.weight) for block in shape.asked)
+    draft = replace(shape, asked=asked)
+    task = draft.calibrated(parse_budgets({"party": 1.0}, 1e-5, draft.trust))
+    found = games("marginals", task)
+    assert [game.part for game in found if game.role == "party"] == ["membership", ""]
+    for game in found:
+        assert judge(game, 20_000, seed=6).good
+    member, other = (game.sampler for game in found if game.role == "party")
+    assert int((member.sums[1] ** 2).sum()) == task.event.l2_squared
+    assert not member.sums[0].any()
+    known = replace(task, hidden=False)  # the figures of this task leave out that somebody may not be a member
+    assert int(((other.sums[1] - other.sums[0]) ** 2).sum()) == known.event.replace_l2_squared < task.event.l2_squared
+    (game,) = (game for game in found if game.sampler is member)
+    assert judge(replace(game, events=known.events), 60_000, seed=7).word == "REFUTED"
+
+
 def alone(task, person):
     """The tables of all owners in which this person is the only one."""
     return {owner: np.array([[person[place] for place in task.held_by(owner)]]) for owner in task.owners}

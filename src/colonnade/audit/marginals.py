@@ -103,11 +103,15 @@ class InStages:
 
 
 def furthest(task: Marginals, observer: Observer) -> tuple[Codes | None, Codes]:
-    """Two people whom the observer must not tell apart and who are as far apart as two can be."""
+    """Two people whom the observer must not tell apart and who are as far apart as two can be.
+
+    Where members are hidden, the observer's own columns differ too: which of its rows counts is what it must not learn.
+    """
     first = (0,) * len(task.coded)
     if observer == Observer.analyst():
         return None, first
-    changing = [place for place, column in enumerate(task.coded) if column.owner not in observer.names]
+    known = () if task.hidden else observer.names
+    changing = [place for place, column in enumerate(task.coded) if column.owner not in known]
     differ = furthest_change(task.sizes, [(block.columns, block.weight) for block in task.asked], changing)
     return first, tuple(int(place in differ) for place in range(len(task.coded)))
 
@@ -139,8 +143,24 @@ def marginals_games(task: Marginals | StagedMarginals) -> Iterator[Game]:
     for observer, noisy in observers(task):
         # How far apart people are depends only on where their codes differ, so the same two serve for all stages.
         people = furthest(stages[-1], observer)
-        seen = tuple(Cells(stage, people, noisy) for stage in stages)
-        moved = sum(len(cells.moved) for cells in seen)
-        story = f"{two_tables(observer)} furthest apart; {moved} opened numbers that move"
-        sampler: Sampler = InStages(seen) if len(seen) > 1 else seen[0]
-        yield Game("marginals", observer, story, task.events, task.trust, sampler)
+        tables = two_tables(observer)
+        if task.hidden and people[0] is not None:
+            tables = "a member, or another,"
+            yield _game(task, stages, observer, noisy, (None, people[1]), "no member, or one;", "membership")
+        yield _game(task, stages, observer, noisy, people, f"{tables} furthest apart;")
+
+
+def _game(
+    task: Marginals | StagedMarginals,
+    stages: tuple[Marginals, ...],
+    observer: Observer,
+    noisy: tuple[str, ...],
+    people: tuple[Codes | None, Codes],
+    tables: str,
+    part: str = "",
+) -> Game:
+    """The game about one person in two tables."""
+    seen = tuple(Cells(stage, people, noisy) for stage in stages)
+    story = f"{tables} {sum(len(cells.moved) for cells in seen)} opened numbers that move"
+    sampler: Sampler = InStages(seen) if len(seen) > 1 else seen[0]
+    return Game("marginals", observer, story, task.events, task.trust, sampler, part)

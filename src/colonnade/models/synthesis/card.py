@@ -23,6 +23,22 @@ _KINDS = {
     "pgm": "a graphical model of private-pgm",
 }
 _MOST_COLUMNS, _MOST_VALUES = 200, 12
+_INTERVALS = (
+    "**Confidence intervals as if these were real people.** The usual formulas leave the noise out and come out"
+)
+_NOT_COUNTED = (
+    "**Rare combinations.** More columns together than said above were not counted. The model fills them in as evenly "
+    "as the counts allow: a combination that the table has may not exist, and one that exists may be missing.",
+    f"{_INTERVALS} too narrow. Use the error bars of the published counts, or several tables (`tables = 20` in the "
+    "study), combined.",
+    "**Values within a bin.** Of a number only its bin was counted; where in the bin a value lies was made up.",
+)
+_NOT_MIXED = (
+    "**Rare combinations.** Within a group of the mixture the columns are independent: a combination that the table "
+    "has may not exist, and one that exists may be missing.",
+    f"{_INTERVALS} too narrow, and what was published has no error bars from which better ones would follow.",
+    "**Shapes of numbers.** Within a group a number follows a simple law, whatever the real ones do.",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,8 @@ def files(about: About, drawn: Sequence[Drawn]) -> dict[str, bytes]:
     for name, each in zip(names, drawn, strict=True):
         found |= {f"{name}.parquet": parquet(each.table), f"{name}.csv": comma_separated(each.table)}
     columns = dictionary(about.people.layout.codings)
+    if not about.people.agreements:
+        columns = [_uncoded(column) for column in columns]
     found["dictionary.json"] = (json.dumps({"columns": columns}, indent=1, ensure_ascii=False) + "\n").encode()
     found["dictionary.md"] = _dictionary(columns).encode()
     found["card.md"] = card(about, drawn).encode()
@@ -213,14 +231,9 @@ def _not_good(about: About) -> list[str]:
     points = [
         f"**Small groups.** {small}A group that is small in the table may be smaller or larger in truth, or not be "
         "there.",
-        "**Rare combinations.** More columns together than said above were not counted. The model fills them in as "
-        "evenly "
-        "as the counts allow: a combination that the table has may not exist, and one that exists may be missing.",
-        "**Confidence intervals as if these were real people.** The usual formulas leave the noise out and come out "
-        "too "
-        "narrow. Use the error bars of the published counts, or several tables (`tables = 20` in the study), combined.",
-        "**Values within a bin.** Of a number only its bin was counted; where in the bin a value lies was made up.",
-        "**Anybody in particular.** Whoever resembles a row does so by chance.",
+        *(_NOT_COUNTED if about.people.agreements else _NOT_MIXED),
+        "**Anybody in particular.** No row stands for a person. How far the table can depend on one is what the "
+        "figures under Privacy bound.",
     ]
     return ["## What it is not good for", "\n".join(f"- {point}" for point in points)]
 
@@ -249,9 +262,16 @@ def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
     return parts
 
 
+def _uncoded(column: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a column that was not counted: a mixture has no bins, and draws no missing cells."""
+    kept = {key: value for key, value in column.items() if key not in ("bins", "codes")}
+    return kept | {"missing": "does not occur"}
+
+
 def _dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
     """The data dictionary for people, from the one for programs."""
-    heads = ("column", "of", "type", "values", "counted in", "missing")
+    binned = any("bins" in column for column in columns)
+    heads = ("column", "of", "type", "values", *(["counted in"] if binned else []), "missing")
     rows = []
     for column in columns:
         unit = f" {column['unit']}" if column.get("unit") else ""
@@ -267,9 +287,8 @@ def _dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
             if numeric
             else ""
         )
-        rows.append(
-            tuple(map(_cell, (column["name"], column["party"], column["type"], values, counted, column["missing"])))
-        )
+        said = (column["name"], column["party"], column["type"], values, *([counted] if binned else []))
+        rows.append(tuple(map(_cell, (*said, column["missing"]))))
     return f"# Columns\n\n{_table(heads, rows)}\n"
 
 
