@@ -17,6 +17,7 @@ from colonnade.tables import (
     dictionary,
     flag,
     impossible_codes,
+    joint_names,
     joint_rules,
     number,
     violations,
@@ -123,3 +124,12 @@ def test_the_dictionary_describes_every_column_in_plain_values() -> None:
     }
     assert (found[2]["type"], found[2]["low"], found[2]["bins"]) == ("number", 0.0, ["0", "0 to below 50", "50 to 99"])
     assert (found[3]["values"], found[3]["codes"], found[3]["missing"]) == (["A", "B"], 3, "an empty cell")
+
+
+def test_names_in_a_table_of_all_parties_differ_whatever_the_parties_call_their_columns() -> None:
+    schemas = {
+        "a": Schema({"x": flag(), "y": flag()}),
+        "b": Schema({"x": flag()}),
+        "c": Schema({"a.x": flag(), "c.a.x": flag()}),
+    }
+    assert joint_names(schemas) == ("a.x", "y", "b.x", "c.a.x", "c.c.a.x")

@@ -60,13 +60,28 @@ def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def table_of(source: Any, schema: Schema) -> Table:
+def table_of(source: Any, schema: Schema, id: str | None = None) -> Table:
     """A table with the columns of a schema, from a table or from anything that can be read as one."""
     if not isinstance(source, Table):
-        return read_table(source, schema, id=None)
+        return read_table(source, schema, id=id)
     if missing := [name for name in schema.names if name not in source.schema.columns]:
         raise DataError(f"{source.source} has no column {missing[0]!r}, which the model needs")
     view = source.select(schema.names)
     if view.schema != schema:
         raise DataError(f"{source.source} was read under another schema than the model was fitted with")
     return view
+
+
+def same_people(given: Mapping[str, Any], schemas: Mapping[str, Schema], id: str | None, what: str) -> dict[str, Table]:
+    """The tables of some parties with the same people in each row, in the order of the first one.
+
+    Rows are matched where each table names its people: by the column ``id``, or because it was read with ids.
+    """
+    tables = {party: table_of(given[party], schema, id) for party, schema in schemas.items()}
+    first = next(iter(tables.values()))
+    if any(table.rows != first.rows for table in tables.values()):
+        raise DataError(f"the tables have different numbers of rows; {what} needs the same people in each")
+    if id is None and not all(isinstance(given[party], Table) for party in schemas):
+        return tables
+    wanted = list(first.ids)
+    return {party: table if list(table.ids) == wanted else table.take(wanted) for party, table in tables.items()}

@@ -79,12 +79,43 @@ class Rule:
             found &= comparison.holds(table[comparison.name])
         return found
 
+    def can_be_met(self, name: str, column: Column) -> bool:
+        """Whether some cell of a column meets all that the rule says about it."""
+        said = [(one.operator, one.value) for one in self.comparisons if one.name == name]
+        if ("=", None) in said:
+            return all(each == ("=", None) for each in said)
+        valued = [(operator, value) for operator, value in said if value is not None]
+        if isinstance(column, Number):
+            return _some_number(column, valued)
+        cells = column.values if isinstance(column, Category) else (False, True)
+        return any(all((cell == value) == (operator == "=") for operator, value in valued) for cell in cells)
+
     def renamed(self, names: Mapping[str, str]) -> Rule:
         """The same rule where columns have other names."""
         return Rule(tuple(replace(one, name=names[one.name]) for one in self.comparisons))
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.comparisons))
+
+
+def _some_number(column: Number, said: Iterable[tuple[str, Any]]) -> bool:
+    """Whether a number within the bounds of its column meets all comparisons."""
+    below, above, apart = column.high, column.low, set[float]()
+    open_below = open_above = False
+    for operator, value in said:
+        if operator == "!=":
+            apart.add(value)
+        if operator in ("=", "<", "<=") and (value < below or (value == below and operator == "<")):
+            below, open_below = value, operator == "<"
+        if operator in ("=", ">", ">=") and (value > above or (value == above and operator == ">")):
+            above, open_above = value, operator == ">"
+    if column.whole:
+        lowest = math.floor(above) + 1 if open_above else math.ceil(above)
+        highest = math.ceil(below) - 1 if open_below else math.floor(below)
+        return highest - lowest + 1 > sum(lowest <= value <= highest and value.is_integer() for value in apart)
+    if above == below:
+        return not (open_below or open_above) and above not in apart
+    return above < below
 
 
 def violations(rules: Iterable[Rule], table: pa.Table) -> Mask:

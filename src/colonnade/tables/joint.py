@@ -73,6 +73,24 @@ def impossible_codes(rules: Sequence[Rule], codings: Mapping[str, Coding]) -> tu
     return tuple(found)
 
 
+def check_rules(rules: Sequence[Rule], codings: Mapping[str, Coding]) -> None:
+    """Refuse a rule that nobody can meet, which says nothing, and rules that leave nobody."""
+    schemas = {party: coding.schema for party, coding in codings.items()}
+    columns = dict(zip(joint_names(schemas), _columns(schemas), strict=True))
+    for rule in rules:
+        if any(not rule.can_be_met(name, columns[name]) for name in rule.names):
+            raise StudyError(f"impossible: '{rule}' can be met by nobody; correct it or delete it")
+    excluded: dict[int, Mask] = {}
+    for box in impossible_codes(rules, codings):
+        narrow = [(place, marked) for place, marked in zip(box.columns, box.marked, strict=True) if not marked.all()]
+        if len(narrow) > 1:
+            continue
+        for place, marked in narrow:
+            excluded[place] = excluded.get(place, np.zeros_like(marked)) | marked
+        if not narrow or any(marked.all() for marked in excluded.values()):
+            raise StudyError("impossible: the rules leave nobody, so there would be no table; correct or delete some")
+
+
 def dictionary(codings: Mapping[str, Coding]) -> list[dict[str, Any]]:
     """What each column of a table of all parties holds, as plain values: one entry a column, in the table's order."""
     names = iter(joint_names({party: coding.schema for party, coding in codings.items()}))

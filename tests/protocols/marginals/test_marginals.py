@@ -207,7 +207,6 @@ def test_a_weight_makes_a_block_as_many_times_as_exact():
     task = make_task()
     one, other = replace(task.asked[1], weight=1), replace(task.asked[1], weight=7)
     assert task.deviation(one) == pytest.approx(7 * task.deviation(other))
-    assert task.noise_std == max(map(task.deviation, task.asked))
 
 
 def test_the_count_must_be_asked_for_to_be_told():

@@ -106,7 +106,7 @@ def card(about: About, drawn: Sequence[Drawn]) -> str:
             [
                 *_what(about, drawn),
                 *_privacy(about),
-                *_good(about),
+                *_good(about, drawn),
                 *_not_good(about),
                 *_intervals(drawn),
                 *_made(about, drawn),
@@ -140,11 +140,11 @@ def _privacy(about: About) -> list[str]:
     ]
 
 
-def _good(about: About) -> list[str]:
-    return ["## What it is good for", *(_counted(about) if about.people.agreements else _mixed(about))]
+def _good(about: About, drawn: Sequence[Drawn]) -> list[str]:
+    return ["## What it is good for", *(_counted(about, drawn[0]) if about.people.agreements else _mixed(about))]
 
 
-def _counted(about: About) -> list[str]:
+def _counted(about: About, drawn: Drawn) -> list[str]:
     """What counts that were published are good for."""
     label, focus = about.parameters["label"], about.parameters["focus"]
     asked = "Counts were published by every column and by every pair of columns"
@@ -152,14 +152,16 @@ def _counted(about: About) -> list[str]:
     if focus:
         pairs = [" with ".join(f"`{name}`" for name in pair) for pair in focus]
         asked += f" More exact than other pairs: {', '.join(pairs)}."
+    of_table = about.people.agreement_of(drawn.table)
     use = "So the table is good for the distribution of each column and for how any two columns go together"
     return [
         f"{asked} {use}{f', and for learning to predict `{label}`' if label else ''}.",
         _table(
-            ("counts by", "how many", "noise of one count", "at most", "chi-squared by its degrees of freedom"),
-            [_line(each) for each in about.people.agreements],
+            ("counts by", "how many", "noise of one count", "at most", "chi-squared of the model", "of the table"),
+            [(*_line(each), f"{of_table[each.order]:.2f}") for each in about.people.agreements],
         ),
-        "The noise is the standard deviation of a published count, and exact. A chi-squared of about 1 means that the "
+        "The noise is the standard deviation of a published count, and exact. Chi-squared is shown by its degrees of "
+        "freedom; that of the table has the luck of drawing people in it too. A chi-squared of about 1 means that the "
         "model says what the counts say, as far as their noise allows; below 1, it repeats some of the noise. Where "
         "you need one number rather than a table, "
         'use the published counts themselves: `Synthesizer.load("model.json").marginal(...)` has each of them with its '
@@ -257,7 +259,7 @@ def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
         listed = "\n".join(f"- `{_cell(rule)}`" for rule in rules)
         parts += [
             f"Nobody can be so, and nobody in the table is:\n\n{listed}",
-            f"{redrawn:,} people were drawn again for that.{left}",
+            f"{redrawn:,} people were drawn again for that, or exchanged a value with somebody.{left}",
         ]
     return parts
 

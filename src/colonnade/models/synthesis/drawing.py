@@ -1,30 +1,30 @@
-"""Made-up people from a fitted model: drawn, given values, and drawn again where they cannot be."""
+"""Made-up people from a fitted model: drawn, given values, and mended or drawn again where they cannot be."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.models.synthesis.mending import Source, mended, put
 from colonnade.randomness import Stream
 from colonnade.tables.arrow import pa
+from colonnade.tables.impossible import Rule, violations
 
 TRIES = 30
 """How often a person who cannot be is drawn again; whoever still cannot be is left out."""
 
-Draw = Callable[[int, Stream], Any]
-"""From a number of people and a stream to an Arrow table of them."""
-Impossible = Callable[[Any], NDArray[np.bool_]]
-"""From a table to whether each of its rows cannot be."""
-
 
 @dataclass(frozen=True)
 class Drawn:
-    """A table of made-up people, and how many were left out because nobody can be so."""
+    """A table of made-up people.
+
+    ``redrawn`` is how many could not be when they were first drawn, and ``dropped`` how many were left out for it.
+    """
 
     table: Any
     redrawn: int = 0
@@ -45,25 +45,26 @@ def seeded(released: Mapping[str, NDArray[Any]], *also: object) -> Stream:
     return Stream(state.digest())
 
 
-def draw(people: Draw, rows: int, stream: Stream, impossible: Impossible | None) -> Drawn:
-    """A table of so many people of whom each is possible; fewer, where the model makes possible ones too rarely."""
-    table = people(rows, stream)
-    if impossible is None or not rows:
-        return Drawn(table)
-    wrong = impossible(table)
+def draw(source: Source, rows: int, stream: Stream, rules: Sequence[Rule]) -> Drawn:
+    """A table of so many people of whom each is possible; fewer, where the model makes possible ones too rarely.
+
+    People who cannot be are mended so that single columns stay as they are. Only whoever cannot be mended is drawn
+    again from the whole model.
+    """
+    made = source.people(rows, stream)
+    wrong = violations(rules, made.table)
     first = int(wrong.sum())
+    if not first:
+        return Drawn(made.table)
+    table = mended(made, source, rules, stream).table
+    wrong = violations(rules, table)
     for _ in range(TRIES):
-        missing = int(wrong.sum())
-        if not missing:
-            break
-        again = people(missing, stream)
-        # The new ones take the places of the wrong ones, so that the order tells nothing about who was drawn again.
-        order = np.arange(rows)
-        order[wrong] = rows + np.arange(missing)
-        table = pa.concat_tables([table, again]).unify_dictionaries().combine_chunks().take(pa.array(order))
-        still = impossible(again)
         places = np.flatnonzero(wrong)
-        wrong = np.zeros(rows, dtype=np.bool_)
-        wrong[places] = still
+        if not len(places):
+            break
+        # The new ones take the places of the wrong ones, so that the order tells nothing about who was drawn again.
+        again = source.people(len(places), stream).table
+        table = put(table, places, again)
+        wrong[places] = violations(rules, again)
     dropped = int(wrong.sum())
     return Drawn(table.filter(pa.array(~wrong)) if dropped else table, first, dropped)

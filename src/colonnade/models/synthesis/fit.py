@@ -18,8 +18,10 @@ from colonnade.errors import StudyError
 from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.residuals import Floats, Residual, check
 from colonnade.models.synthesis.targets import Singles, Targets
+from colonnade.models.synthesis.zeros import Zeros
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import KEY_BYTES, Stream
+from colonnade.tables.joint import Box
 
 COMPONENTS = 400
 STEPS = 800
@@ -44,11 +46,13 @@ def fit(
     components: int = COMPONENTS,
     steps: int = STEPS,
     start: Products | None = None,
+    impossible: Sequence[Box] = (),
     progress: Progress = silent,
 ) -> Products:
     """The mixture of products that is fitted to a release; the same for the same numbers.
 
-    ``start`` is an earlier fit to begin from, for releases that are close to the one it was fitted to.
+    ``start`` is an earlier fit to begin from, for releases that are close to the one it was fitted to. ``impossible``
+    are codes that nobody has; next to nobody of the model has them.
     """
     check(sizes, residuals)
     if components < 1 or steps < 1:
@@ -60,7 +64,8 @@ def fit(
     pull = _PULL * float(targets.count)
     if start is not None:
         pull = min(pull, _balance(targets, logits))
-    return _mixture(targets, _settled(targets, logits, pull, steps, progress))
+    zeros = Zeros(sizes, float(targets.count), impossible)
+    return _mixture(targets, _settled(targets, zeros, logits, pull, steps, progress))
 
 
 def wanted_misfit(degrees: int) -> float:
@@ -72,13 +77,14 @@ def wanted_misfit(degrees: int) -> float:
     return max(1.0, degrees - math.sqrt(2 * degrees))
 
 
-def _settled(targets: Targets, logits: Singles, pull: float, steps: int, progress: Progress) -> Singles:
+def _settled(targets: Targets, zeros: Zeros, logits: Singles, pull: float, steps: int, progress: Progress) -> Singles:
     """The chances that steps of Adam reach, down half the misfit and up the pull times the entropy."""
     mean, square = np.zeros_like(logits), np.zeros_like(logits)
     goal = wanted_misfit(targets.degrees)
     for step in range(1, steps + 1):
         chances = _softmax(targets, logits)
         misfit, slopes = targets.misfit(chances)
+        zeros.add(chances, slopes)
         slopes += np.float32(pull / len(logits)) * _apart(chances)
         slopes = _by_logits(targets, chances, slopes)
         mean += np.float32(0.1) * (slopes - mean)

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from colonnade.errors import StudyError
 from colonnade.models.parameters import check_whole
 from colonnade.models.synthesis import mixing
 from colonnade.models.synthesis.intervals import FEWEST
+from colonnade.models.synthesis.pgm import check_works
 from colonnade.tables.bins import MAX_BINS
 
 FEWEST_TABLES = FEWEST + 1
@@ -51,7 +54,7 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     for name, known in _CHOICES.items():
         if given[name] not in known:
             raise StudyError(f"{name} must be one of {', '.join(map(repr, known))}, not {given[name]!r}")
-    said = {name for name, value in given.items() if value != usual[name] and value not in ([], {})}
+    said = {name for name, value in given.items() if _is_said(value, usual[name])}
     other = "mixture" if given["method"] == "marginals" else "marginals"
     _refuse(said, _ALONE[other], f'method = "{other}"')
     if given["method"] == "mixture" and given["start"] == "none":
@@ -71,6 +74,15 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     _check_mixture(given)
 
 
+def _is_said(value: Any, usual: Any) -> bool:
+    """Whether a parameter says something; an empty list or mapping says nothing, whatever the default is."""
+    if isinstance(value, np.ndarray):
+        return True
+    if isinstance(value, Sequence | Mapping) and not isinstance(value, str) and not len(value):
+        return False
+    return bool(value != usual)
+
+
 def _check_focus(focus: Any) -> None:
     if isinstance(focus, str) or not isinstance(focus, Sequence):
         raise StudyError(f'focus must be a list of pairs such as [["bank.income", "clinic.bmi"]], not {focus!r}')
@@ -80,9 +92,12 @@ def _check_focus(focus: Any) -> None:
 
 
 def check_installed(model: str) -> None:
-    """Raise an error if this kind of model needs a package that is not there."""
-    if model == "pgm" and find_spec("mbi") is None:
+    """Raise an error if this kind of model needs a package that is not there, or does not work."""
+    if model != "pgm":
+        return
+    if find_spec("mbi") is None:
         raise StudyError('model = "pgm" needs the package mbi of private-pgm at every participant: install it there')
+    check_works()
 
 
 def _check_mixture(given: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.residuals import Floats, Residual, centred
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
+from colonnade.tables.joint import Box
 
 FEWEST = 3
 """Tables: of fewer, the variance between them says too little."""
@@ -49,6 +50,7 @@ def refits(
     stream: Stream,
     *,
     count_deviation: float = 0.0,
+    impossible: Sequence[Box] = (),
     steps: int = STEPS,
     progress: Progress = silent,
 ) -> list[Products]:
@@ -58,7 +60,8 @@ def refits(
     found = []
     for done in range(times):
         counted = max(1.0, count + count_deviation * float(_normal((1,), stream)[0]))
-        found.append(fit(model.sizes, counted, redraw(model, count, residuals, stream), start=model, steps=steps))
+        redrawn = redraw(model, count, residuals, stream)
+        found.append(fit(model.sizes, counted, redrawn, start=model, steps=steps, impossible=impossible))
         progress("fits with redrawn noise", done + 1, times)
     return found
 

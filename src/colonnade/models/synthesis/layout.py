@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from colonnade.errors import SchemaError, StudyError
 from colonnade.models.regression.design import owner_of
 from colonnade.protocols.marginals.merging import merged_edges
-from colonnade.tables import Schema, Table
+from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.bins import Bins
 from colonnade.tables.coding import Coding, ColumnCoding, coding_of, joint_names
+from colonnade.tables.impossible import Rule
+from colonnade.tables.joint import Box, impossible_codes
 from colonnade.tables.wording import listed, suggestion
 
 Binning = int | Mapping[str, int | Sequence[float]]
@@ -101,6 +103,15 @@ class Layout:
             codings[party] = replace(coding, columns=tuple(columns))
         return Layout(codings)
 
+    def boxes(self, rules: Sequence[Rule]) -> tuple[Box, ...]:
+        """Codes that rules make impossible as a whole, in columns that are numbered among the free ones."""
+        found = []
+        for box in impossible_codes(rules, self.codings):
+            kept = [at for at, place in enumerate(box.columns) if place in self.free]  # others have their code for sure
+            columns = tuple(self.free.index(box.columns[at]) for at in kept)
+            found.append(Box(columns, tuple(box.marked[at] for at in kept)))
+        return tuple(found)
+
     def whole(self, codes: Codes) -> Codes:
         """Codes of all columns, from those of the free ones."""
         full = np.zeros((len(codes), len(self.columns)), dtype=np.int64)
@@ -111,6 +122,14 @@ class Layout:
         """The codes of one party's rows, of its columns that have more than one."""
         rows = AskedRows(table, self.codings[party])
         return np.vstack([np.zeros((0, rows.width)), *rows.blocks(1 << 16)]).astype(np.int64)
+
+    def codes_of(self, table: Any) -> Codes:
+        """The codes of a published table, of all columns that have more than one."""
+        found, heads = [], iter(self.heads)
+        for party, coding in self.codings.items():
+            own = table.select([next(heads) for _ in coding.columns]).rename_columns([c.name for c in coding.columns])
+            found.append(self.codes(party, read_table(own, coding.schema, id=None)))
+        return np.hstack(found)
 
 
 class AskedRows:
@@ -135,6 +154,7 @@ class AskedRows:
 
 def coded(party: str, schema: Schema, bins: Binning | None) -> Coding:
     """The codes of one party's columns."""
+    bins = plain_bins(bins)
     given: Any = bins
     if isinstance(bins, Mapping):
         own = {name: f"{party}.{name}" for name in schema.names}
@@ -143,6 +163,15 @@ def coded(party: str, schema: Schema, bins: Binning | None) -> Coding:
         return coding_of(schema) if given is None else coding_of(schema, given)
     except SchemaError as error:
         raise StudyError(f"{party}: {error}") from None
+
+
+def plain_bins(bins: Any) -> Any:
+    """Bins as a file holds them: numpy's whole numbers and arrays become Python's."""
+    if isinstance(bins, Mapping):
+        return {name: plain_bins(held) for name, held in bins.items()}
+    if isinstance(bins, np.integer | np.ndarray):
+        return bins.tolist()
+    return list(bins) if isinstance(bins, Sequence) and not isinstance(bins, str) else bins
 
 
 def _widened(column: ColumnCoding, new: Sequence[int]) -> ColumnCoding:
@@ -155,7 +184,7 @@ def _widened(column: ColumnCoding, new: Sequence[int]) -> ColumnCoding:
 
 def _check_bins(schemas: Mapping[str, Schema], bins: Any) -> None:
     """Refuse bins that are neither a number nor a mapping from columns of these schemas."""
-    if bins is None or (isinstance(bins, int) and not isinstance(bins, bool)):
+    if bins is None or (isinstance(bins, int | np.integer) and not isinstance(bins, bool)):
         return
     if not isinstance(bins, Mapping):
         raise StudyError(f'bins must be a number, or a mapping such as {{"bank.age": 20}}, not {bins!r}')

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.models.synthesis.fidelity import dependence
 from colonnade.models.synthesis.layout import Codes, Layout
+from colonnade.models.synthesis.mending import Made, Source
 from colonnade.models.synthesis.population import Population
 from colonnade.models.synthesis.release import Release
 from colonnade.models.synthesis.residuals import Residual
@@ -74,11 +75,15 @@ class MixedPopulation(Population):
         """What was published, from which people are drawn."""
         return self.mixture.arrays()
 
-    def _people(self, rows: int, stream: Stream) -> Any:
+    @property
+    def _source(self) -> Source:
+        return Source(self._people)
+
+    def _people(self, rows: int, stream: Stream) -> Made:
         found = self.mixture.sample(rows, stream)
         schemas = {party: coding.schema for party, coding in self.layout.codings.items()}
         columns = [column for party, schema in schemas.items() for column in decode(schema, found[party]).columns]
-        return pa.table(columns, names=list(joint_names(schemas)))
+        return Made(pa.table(columns, names=list(joint_names(schemas))))
 
     def log_likelihood(self, tables: Mapping[str, Table]) -> NDArray[np.float64]:
         """The logarithm of the density of each person's encoded row."""

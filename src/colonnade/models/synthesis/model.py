@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
-from colonnade.models.newcomers import table_of
+from colonnade.models.newcomers import same_people
 from colonnade.models.parameters import (
     NAMES_LABEL,
     STRICT,
@@ -34,8 +33,7 @@ from colonnade.models.parameters import (
 from colonnade.models.planner import Details
 from colonnade.models.synthesis import asking, beginning, card, mixing
 from colonnade.models.synthesis.drawing import Drawn
-from colonnade.models.synthesis.fidelity import OfCodes
-from colonnade.models.synthesis.fit import COMPONENTS, fit
+from colonnade.models.synthesis.fitting import KINDS, Unfitted, fitted
 from colonnade.models.synthesis.given import (
     FEWEST_TABLES,
     MOST_ROWS,
@@ -45,13 +43,13 @@ from colonnade.models.synthesis.given import (
     settings_of,
 )
 from colonnade.models.synthesis.intervals import Interval, combine
-from colonnade.models.synthesis.layout import AskedRows, Binning, Layout, coded
+from colonnade.models.synthesis.layout import AskedRows, Binning, Layout, coded, plain_bins
 from colonnade.models.synthesis.mixed import MixedPopulation
-from colonnade.models.synthesis.pgm import Network, fit_pgm
+from colonnade.models.synthesis.pgm import Network
 from colonnade.models.synthesis.population import Population
 from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.release import Marginal, Release
-from colonnade.models.synthesis.tree import Tree, fit_tree
+from colonnade.models.synthesis.tree import Tree
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import NormalLaw
 from colonnade.protocols.marginals import programs as marginals, stages
@@ -66,12 +64,11 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.impossible import Rule
-from colonnade.tables.joint import joint_rules
+from colonnade.tables.joint import check_rules, joint_rules
 
 Task = Marginals | StagedMarginals | Mixture | StartedMixture
 Published = NoisyMarginals | Staged | FittedMixture
 _Edges = Annotated[int, STRICT, Ge(1)] | list[float]
-_KINDS: dict[str, type[Products] | type[Tree] | type[Network]] = {"products": Products, "tree": Tree, "pgm": Network}
 
 
 @dataclass(eq=False, repr=False)
@@ -148,9 +145,9 @@ class Synthesizer(Estimator[Task, Published]):
             "impossible": list(given["impossible"]),
         }
         plain["families"] = None if given["families"] is None else dict(given["families"])
-        if isinstance(bins := given["bins"], Mapping):
-            plain["bins"] = {name: list(held) if isinstance(held, Sequence) else held for name, held in bins.items()}
-        return super().plain_parameters(given) | plain
+        plain["bins"] = plain_bins(given["bins"])
+        usual = super().plain_parameters(given)
+        return {name: each.item() if isinstance(each, np.generic) else each for name, each in usual.items()} | plain
 
     # --- the joint computation
 
@@ -160,7 +157,7 @@ class Synthesizer(Estimator[Task, Published]):
         check_installed(self.model)
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         layout = Layout.of(roster.schemas, self.bins)
-        joint_rules(roster.schemas, self.impossible)
+        check_rules(joint_rules(roster.schemas, self.impossible), layout.codings)
         if self.method == "mixture":
             settings = settings_of(self.get_params())
             if self.start == "none":
@@ -232,11 +229,35 @@ class Synthesizer(Estimator[Task, Published]):
         if isinstance(result, Staged):
             merged, result = [list(new) for new in result.merged], result.second
             layout = layout.merged(merged)
-        release = Release.of(result)
-        how: dict[str, Callable[..., OfCodes]] = {"tree": fit_tree, "pgm": fit_pgm}
-        products = partial(fit, components=int(self.components or COMPONENTS))
-        fitted = how.get(self.model, products)(layout.sizes, release.count, release.parts)
-        self._become(Population(layout, release, fitted, self._rules()), merged)
+        self._become(self._fitted(layout, Release.of(result)), merged)
+
+    def _fitted(self, layout: Layout, release: Release) -> Population:
+        rules, how = self._rules(), (self.parameters_["model"], self.parameters_["components"])
+        return Population(layout, release, fitted(release, layout.sizes, *how, layout.boxes(rules)), rules)
+
+    def refit(self, model: str | None = None, *, components: int | None = None) -> Self:
+        """Fit a model to the release again, of another kind or with other components: no data and no budget.
+
+        For a release whose model could not be fitted, which is kept all the same because it was paid for.
+        """
+        self._check_fitted()
+        if self.method == "mixture":
+            raise StudyError('refit is for method = "marginals", which keeps its release; fit a mixture again')
+        before, kind = self.parameters_, str(model or self.parameters_["model"])
+        chosen: dict[str, Any] = {"model": kind, "components": components}
+        self.parameters_ = before | chosen | ({} if kind == "products" else {"tables": 1})
+        try:
+            check_given(self.parameters_, self.defaults())
+            check_installed(kind)
+            people = self._fitted(self.population_.layout, self.population_.release)
+            if isinstance(people.fitted, Unfitted):
+                people.fitted.refuse()
+        except BaseException:
+            self.parameters_ = before
+            raise
+        self.set_params(**{name: self.parameters_[name] for name in ("model", "components", "tables")})
+        self._become(people, self.merged_)
+        return self
 
     def _mixed(self, layout: Layout, mixture: FittedMixture) -> MixedPopulation:
         return MixedPopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
@@ -253,8 +274,10 @@ class Synthesizer(Estimator[Task, Published]):
     def learned(self) -> dict[str, Any]:
         """What was asked for; all numbers are among the arrays."""
         layout, asked = self.population_.layout, self.population_.release.asked
-        merged = {} if self.merged_ is None else {"merged": self.merged_}
-        return {"asked": asked, "names": list(layout.names), "sizes": list(layout.sizes)} | merged
+        also: dict[str, Any] = {} if self.merged_ is None else {"merged": self.merged_}
+        if isinstance(none := self.population_.fitted, Unfitted):
+            also["unfitted"] = none.why
+        return {"asked": asked, "names": list(layout.names), "sizes": list(layout.sizes)} | also
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The release and the fitted model, or the mixture."""
@@ -273,11 +296,15 @@ class Synthesizer(Estimator[Task, Published]):
             self._become(self._mixed(layout, mixing.restored(self.schemas_, settings_of(self.parameters_), arrays)))
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
-        fitted = _KINDS[self.model].from_arrays(own)
-        if fitted.sizes != layout.sizes:
+        found: Products | Tree | Network | Unfitted
+        if own or (why := learned.get("unfitted")) is None:
+            found = KINDS[self.model].from_arrays(own)
+        else:
+            found = Unfitted(layout.sizes, str(why))
+        if found.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together")
         release = Release.restored(learned["asked"], arrays, layout.sizes)
-        self._become(Population(layout, release, fitted, self._rules()), merged)
+        self._become(Population(layout, release, found, self._rules()), merged)
 
     # --- made-up people, and what is known about the real ones
 
@@ -322,24 +349,28 @@ class Synthesizer(Estimator[Task, Published]):
         size = min(MOST_ROWS, max(1, round(self.count_)))
         return [each.drawn(size, 0) for each in (self.population_, *self.population_.again(int(tables) - 1))]
 
-    def log_likelihood(self, people: Federation | Mapping[str, Any]) -> NDArray[np.float64]:
-        """The logarithm of the chance of each person's codes, for people whose columns lie in one place."""
+    def log_likelihood(self, people: Federation | Mapping[str, Any], *, id: str | None = None) -> NDArray[np.float64]:
+        """The logarithm of the chance of each person's codes, for people whose columns lie in one place.
+
+        People of a federation come in the order of their ids, compared as text. People of a mapping from party to table
+        come in the order of the first party's table. With ``id``, the name of the id column, and for tables that were
+        read with ids, other tables are put into that order; otherwise the k-th row of each table must be one person.
+        """
         self._check_fitted()
         given = people.tables() if isinstance(people, Federation) else people
         if not isinstance(given, Mapping):
             raise DataError("log_likelihood takes a Federation, or a mapping from each party to its table")
         if missing := [party for party in self.schemas_ if party not in given]:
             raise DataError(f"no table of {', '.join(missing)}; log_likelihood needs one of each party")
-        tables = {party: table_of(given[party], schema) for party, schema in self.schemas_.items()}
-        if len({table.rows for table in tables.values()}) > 1:
-            raise DataError("the tables have different numbers of rows; log_likelihood needs the same people in each")
-        return self.population_.log_likelihood(tables)
+        return self.population_.log_likelihood(same_people(given, self.schemas_, id, "log_likelihood"))
 
     # --- for people
 
     @property
     def in_short(self) -> str:
         """What was learned, in one line."""
+        if isinstance(self.population_.fitted, Unfitted):
+            return "a noisy release, to which no model was fitted yet"
         return f"{self.usual_size:,} made-up people with {len(self.feature_names_in_)} columns, from a noisy release"
 
     def summary(self) -> list[str]:

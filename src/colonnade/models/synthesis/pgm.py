@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import combinations
 from typing import Any
@@ -128,6 +129,34 @@ def fit_pgm(
         mbi = import_module("mbi")
     except ImportError:
         raise StudyError("private-pgm is not installed; install its package mbi, or choose another method") from None
+    try:
+        return _fitted(mbi, sizes, count, residuals, megabytes, steps, progress)
+    except MemoryError:
+        raise
+    except Exception as error:  # of any kind: versions of its libraries change what they raise
+        raise StudyError(
+            "private-pgm does not work as it is installed, with its jax and chex; install versions of the three that "
+            "fit, or choose another model"
+        ) from error
+
+
+@cache
+def check_works() -> None:
+    """Raise an error unless private-pgm can fit two columns, so that nothing is spent where it cannot."""
+    single, pair = np.array([1.0, -1.0]), np.array([[1.0, -1.0], [-1.0, 1.0]])
+    known = [Residual((0,), single, 1.0), Residual((1,), single, 1.0), Residual((0, 1), pair, 1.0)]
+    fit_pgm((2, 2), 10.0, known, steps=2).check()
+
+
+def _fitted(
+    mbi: Any,
+    sizes: Sequence[int],
+    count: float,
+    residuals: Sequence[Residual],
+    megabytes: float,
+    steps: int,
+    progress: Progress,
+) -> Network:
     names = [str(column) for column in range(len(sizes))]
     domain = mbi.Domain(names, list(sizes))
     kept = _kept(mbi, domain, sizes, count, residuals, megabytes)
@@ -137,12 +166,7 @@ def fit_pgm(
         if each.columns in kept
     ]
     progress("fit", 0, steps)
-    try:
-        field = mbi.estimation.mirror_descent(domain, measured, known_total=max(count, 1.0), iters=steps)
-    except (AttributeError, TypeError) as error:  # seen with versions of its libraries that it was not written for
-        raise StudyError(
-            "private-pgm does not work with the installed jax and chex; install versions of the three that fit"
-        ) from error
+    field = mbi.estimation.mirror_descent(domain, measured, known_total=max(count, 1.0), iters=steps)
     progress("fit", steps, steps)
     return _network(mbi, domain, field, sizes)
 

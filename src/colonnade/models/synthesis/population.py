@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
+from colonnade.models.synthesis.agreement import against_release
 from colonnade.models.synthesis.drawing import Drawn, draw, seeded
 from colonnade.models.synthesis.fidelity import Agreement, OfCodes, agreements, strongest
 from colonnade.models.synthesis.intervals import refits
-from colonnade.models.synthesis.layout import Layout
+from colonnade.models.synthesis.layout import Codes, Layout
+from colonnade.models.synthesis.mending import Made, Source
 from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.release import Marginal, Release
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.coding import decode_codes
-from colonnade.tables.impossible import Rule, violations
+from colonnade.tables.impossible import Rule
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,21 @@ class Population:
 
     def drawn(self, rows: int, *seed: int) -> Drawn:
         """So many made-up people, the same for the same seed: by public randomness, from what was published alone."""
-        stream = seeded(self.public, rows, self.place, *seed)
-        return draw(self._people, rows, stream, partial(violations, self.rules) if self.rules else None)
+        return draw(self._source, rows, seeded(self.public, rows, self.place, *seed), self.rules)
 
-    def _people(self, rows: int, stream: Stream) -> Any:
+    @property
+    def _source(self) -> Source:
+        return Source(self._people, self._values, self._likelihood)
+
+    def _people(self, rows: int, stream: Stream) -> Made:
         codes = self.layout.whole(self.fitted.sample(rows, stream))
+        return Made(self._values(codes, stream), codes)
+
+    def _values(self, codes: Codes, stream: Stream) -> Any:
         return decode_codes(self.layout.codings, codes, stream, self._shares)
+
+    def _likelihood(self, codes: Codes) -> NDArray[np.float64]:
+        return self.fitted.log_likelihood(codes[:, list(self.layout.free)])
 
     @cached_property
     def _shares(self) -> list[NDArray[np.float64] | None]:
@@ -72,7 +84,15 @@ class Population:
             raise StudyError('several tables need method "marginals" with model "products", whose fit can be repeated')
         if times not in self._again:
             stream, count = seeded(self.public, "noise"), self.release.residuals[0]
-            fits = refits(self.fitted, self.count, self.release.parts, times, stream, count_deviation=count.deviation)
+            fits = refits(
+                self.fitted,
+                self.count,
+                self.release.parts,
+                times,
+                stream,
+                count_deviation=count.deviation,
+                impossible=self.layout.boxes(self.rules),
+            )
             self._again[times] = [replace(self, fitted=each, place=place) for place, each in enumerate(fits, 1)]
         return self._again[times]
 
@@ -104,6 +124,13 @@ class Population:
     def agreements(self) -> list[Agreement]:
         """How exact the published counts are, and how well the model fits them, by the number of columns."""
         return agreements(self.release, self.fitted, self.layout.sizes)
+
+    def agreement_of(self, table: Any) -> dict[int, float]:
+        """Chi-squared of a drawn table against the release, by its degrees of freedom, by the number of columns."""
+        if not table.num_rows:
+            return {each.order: math.inf for each in self.agreements}
+        found = against_release(self.layout.codes_of(table), self.layout.sizes, self.count, self.release.parts)
+        return {each.order: each.chi_squared / each.degrees for each in found}
 
     def strongest(self, most: int) -> list[tuple[tuple[str, ...], float]]:
         """The pairs of columns that go together most, each with Cramér's V by the model."""

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import combinations
 from typing import Any, Self
 
 from colonnade.errors import CapacityError, StudyError
@@ -179,15 +180,34 @@ class Marginals(OnShares):
         """The standard deviation of the noise of a cell, in people, before it is projected to sum to zero."""
         return float(self.additive.deviation / math.sqrt(self.scale_squared(block)))
 
-    @property
-    def coarsest(self) -> Asked:
-        """The block with the largest noise in people."""
-        return min(self.asked, key=self.scale_squared)
+    @cached_property
+    def coarseness(self) -> Fraction:
+        """The variance of a cell of the least exact marginal, in people, for noise of variance one.
+
+        The marginal of a set of columns is the sum of the blocks of its subsets, each spread evenly over the columns
+        that it does not name (docs/theory/fitting-marginals.md, section 2). Different blocks have independent noise.
+        """
+        kept = {block.columns: self._kept(block) for block in self.asked}
+
+        def variance(columns: tuple[int, ...]) -> Fraction:
+            whole = math.prod(self.sizes[column] for column in columns)
+            subsets = (each for order in range(len(columns) + 1) for each in combinations(columns, order))
+            named = (each for each in subsets if each in kept)
+            return (
+                sum((kept[each] * math.prod(self.sizes[c] ** 2 for c in each) for each in named), Fraction()) / whole**2
+            )
+
+        return max(variance(columns) for columns in kept)
+
+    def _kept(self, block: Asked) -> Fraction:
+        """The variance of a block's cell in people, projected to sum to zero, for noise of variance one."""
+        part = Fraction(1, self.scale_squared(block))
+        return part * math.prod(Fraction(self.sizes[column] - 1, self.sizes[column]) for column in block.columns)
 
     @property
     def noise_std(self) -> float:
-        """The largest standard deviation of the noise on a cell, in people."""
-        return self.deviation(self.coarsest)
+        """The standard deviation of the noise on a cell of the least exact marginal, in people."""
+        return float(self.additive.deviation) * math.sqrt(self.coarseness)
 
     @cached_property
     def bound(self) -> int:
@@ -304,7 +324,7 @@ def _others(
 
 @dataclass(frozen=True)
 class AdjustedMarginals(Adjustable):
-    """Marginals with given noise; the error is that of a cell of the least exact block, as a share of all people."""
+    """Marginals with given noise; the error is that of a cell of the least exact marginal, as a share of all people."""
 
     task: Marginals
     people: int | None
@@ -333,7 +353,7 @@ class AdjustedMarginals(Adjustable):
 
     def with_error(self, error: float) -> AdjustedMarginals:
         """The same with the most noise whose error is not above ``error``."""
-        root = Fraction(math.isqrt(self.task.scale_squared(self.task.coarsest) << 64), 1 << 32)
+        root = Fraction(math.isqrt(int((1 << 64) / self.task.coarseness)), 1 << 32)
         scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * root)
         if not scale:
             raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise the weights")

@@ -1,0 +1,124 @@
+"""People who cannot be, mended so that single columns stay as they are: other values in the same bins, or exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.randomness import Stream
+from colonnade.tables.arrow import pa
+from colonnade.tables.impossible import Rule, violations
+
+Codes = NDArray[np.int64]
+Places = NDArray[np.intp]
+
+_VALUES, _EXCHANGES = 10, 5
+"""How often values are drawn again within their bins, and how often exchanges are looked for."""
+_PARTNERS = 16
+"""Among how many others the best exchange is looked for."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """People as a table and, where they were made from codes, these, a column for each of the table's."""
+
+    table: Any
+    codes: Codes | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """How people are made: so many new ones; new values for given codes; and how likely codes are."""
+
+    people: Callable[[int, Stream], Made]
+    values: Callable[[Codes, Stream], Any] | None = None
+    likelihood: Callable[[Codes], NDArray[np.float64]] | None = None
+
+
+def mended(made: Made, source: Source, rules: Sequence[Rule], stream: Stream) -> Made:
+    """The same people, of whom as many as possible can be; no code of a single column is more or less frequent."""
+    table, codes = made.table, made.codes
+    wrong = violations(rules, table)
+    for _ in range(_VALUES):
+        if source.values is None or codes is None or not wrong.any():
+            break
+        places = np.flatnonzero(wrong)
+        again = source.values(codes[places], stream)
+        wrong[places] = violations(rules, again)
+        table = put(table, places, again)
+    for _ in range(_EXCHANGES):
+        if not wrong.any():
+            break
+        table, codes = _exchanged(Made(table, codes), source, rules, wrong, stream)
+        wrong = violations(rules, table)
+    return Made(table, codes)
+
+
+def put(table: Any, places: Places, new: Any) -> Any:
+    """The table with other rows at some places."""
+    order = np.arange(table.num_rows)
+    order[places] = table.num_rows + np.arange(len(places))
+    return pa.concat_tables([table, new]).unify_dictionaries().combine_chunks().take(pa.array(order))
+
+
+def _exchanged(
+    made: Made, source: Source, rules: Sequence[Rule], wrong: NDArray[np.bool_], stream: Stream
+) -> tuple[Any, Codes | None]:
+    """Whoever is wrong exchanges one cell with somebody, after which both can be and are as likely as possible."""
+    good = np.flatnonzero(~wrong)
+    good = good[np.argsort(stream.uint64(len(good)))] if len(good) else good
+    many = int(wrong.sum())
+    each = min(_PARTNERS, len(good) // many) or 1
+    places = np.flatnonzero(wrong)[: len(good) // each]
+    # Nobody is a partner twice, so that exchanges do not get in each other's way.
+    partners = good[: len(places) * each].reshape(len(places), each)
+    columns = _columns(made.table.take(pa.array(places)), rules, stream)
+    table, codes = made.table, None if made.codes is None else made.codes.copy()
+    for column in np.unique(columns):
+        own, others = places[columns == column], partners[columns == column]
+        first, second = np.repeat(own, each), others.ravel()
+        possible = _possible(made.table, first, second, int(column), rules)
+        score = _score(made.codes, source, first, second, int(column))
+        best = np.where(possible, score, -np.inf).reshape(others.shape)
+        chosen = best.argmax(axis=1)
+        found = possible.reshape(others.shape).any(axis=1)
+        mine, theirs = own[found], others[np.arange(len(own)), chosen][found]
+        order = np.arange(table.num_rows)
+        order[mine], order[theirs] = theirs, mine
+        name = table.column_names[column]
+        table = table.set_column(int(column), name, table.column(int(column)).take(pa.array(order)))
+        if codes is not None:
+            codes[:, column] = codes[order, column]
+    return table, codes
+
+
+def _columns(people: Any, rules: Sequence[Rule], stream: Stream) -> NDArray[np.int64]:
+    """For each of some people a column of a rule that they break, by its place."""
+    found = np.zeros(people.num_rows, dtype=np.int64)
+    drawn = stream.uint64(people.num_rows)
+    for rule in rules:
+        named = np.array([people.column_names.index(name) for name in sorted(rule.names)])
+        broken = rule.broken(people)
+        found[broken] = named[(drawn[broken] % np.uint64(len(named))).astype(np.int64)]
+    return found
+
+
+def _possible(table: Any, first: Places, second: Places, column: int, rules: Sequence[Rule]) -> NDArray[np.bool_]:
+    """Whether both of each pair of people can be after they exchanged a cell."""
+    one, other = table.take(pa.array(first)), table.take(pa.array(second))
+    name, cells = table.column_names[column], (one.column(column), other.column(column))
+    changed = one.set_column(column, name, cells[1]), other.set_column(column, name, cells[0])
+    return np.asarray(~(violations(rules, changed[0]) | violations(rules, changed[1])))
+
+
+def _score(codes: Codes | None, source: Source, first: Places, second: Places, column: int) -> NDArray[np.float64]:
+    """How likely both of each pair of people are after they exchanged a cell; all alike where nobody knows."""
+    if codes is None or source.likelihood is None:
+        return np.zeros(len(first))
+    one, other = codes[first], codes[second]
+    one[:, column], other[:, column] = codes[second, column], codes[first, column]
+    return np.maximum(source.likelihood(one) + source.likelihood(other), -1e300)
