@@ -106,7 +106,7 @@ def _counted(coded: ColumnCoding) -> dict[str, Any]:
 
 
 def _not_counted(coded: ColumnCoding) -> dict[str, Any]:
-    return {"missing": _NONE if coded.missing is None else f"{_NONE} in this table"}
+    return {"missing": _NONE}
 
 
 def _certain(comparison: Comparison, coded: ColumnCoding) -> Mask:

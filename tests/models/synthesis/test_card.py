@@ -117,7 +117,7 @@ def test_a_dictionary_says_which_cells_are_missing_and_what_was_counted(made, wa
     for name in ("spent", "tier"):
         missing = table[name].null_count > 0
         assert missing == (way != "mixture")
-        assert columns[name]["missing"] == ("an empty cell" if missing else "does not occur in this table")
+        assert columns[name]["missing"] == ("an empty cell" if missing else "does not occur")
     assert columns["age"]["missing"] == "does not occur"
     assert ("counted in" in page) == (way != "mixture")
     if way == "mixture":
