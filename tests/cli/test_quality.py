@@ -51,6 +51,7 @@ def files(tmp_path: Path) -> dict[str, list[str]]:
         "text": [str(tmp_path / "synthetic.csv")],
         "real": write(tmp_path, "real", people(500, 2)),
         "aside": write(tmp_path, "aside", people(500, 3)),
+        "twice": write(tmp_path, "twice", pa.concat_tables([people(5, 4), people(5, 4)])),
         "page": [str(tmp_path / "page.html")],
     }
 
@@ -87,13 +88,27 @@ def test_it_is_said_in_words_too(colonnade, files) -> None:
     assert "attack" not in text
 
 
+def test_whom_not_all_files_hold_is_left_out_and_counted(colonnade, files, tmp_path) -> None:
+    bank, clinic = files["real"]
+    pyarrow.csv.write_csv(pyarrow.csv.read_csv(bank).slice(0, 450), tmp_path / "fewer.csv")
+    pyarrow.csv.write_csv(pyarrow.csv.read_csv(clinic).slice(30), tmp_path / "others.csv")
+    held = [set(pyarrow.csv.read_csv(tmp_path / name)["person"].to_pylist()) for name in ("fewer.csv", "others.csv")]
+    both, either = len(held[0] & held[1]), len(held[0] | held[1])
+    given = ["quality", *files["synthetic"], tmp_path / "fewer.csv", tmp_path / "others.csv", "--id", "person"]
+    told = colonnade(*given, "--json")
+    assert (told["rows"], told["left_out"]) == (both, either - both)
+    assert told["associations"]["real"][1][2] > 0.2
+    assert f"{either - both} people were left out, because not all files hold them" in colonnade(*given)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["text", "real", "--id", "person"], "give the Parquet file"),
         (["synthetic", "real", "--id", "nobody"], "has no column 'nobody'"),
         (["synthetic", "synthetic", "--id", "person"], "has no column 'person'"),
-        (["synthetic", "real", "aside", "--id", "person"], "not about the same people by 'person'"),
+        (["synthetic", "real", "aside", "--id", "person"], "have nobody in common by 'person'"),
+        (["synthetic", "twice", "--id", "person"], "has several rows for one person by 'person'"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(colonnade, files, arguments, sentence) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from tests.docs.book import blocks
 from .conftest import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospital"
+QUALITY = EXAMPLE.parents[1] / "docs" / "synthetic-quality.md"
 PARTIES = ("hospital", "insurer", "pharmacy")
 
 
@@ -77,11 +80,22 @@ def test_three_files_become_a_published_table(colonnade, folder, monkeypatch):
         "dictionary.json",
         "dictionary.md",
         "card.md",
+        "privacy.json",
     }
     assert "One column at a time" in (out / "report.html").read_text()
     model = Synthesizer.load(out / "model.json")
     _check_counts(model, table, folder)
     assert model.sample().equals(table.cast(model.sample(1).schema))
+
+    files = [f"{name}/{name}.csv" for name in PARTIES]
+    given = ["runs/hospital/synthetic.parquet", *files, "--id", "person_id", "--label", "readmitted"]
+    compared = colonnade("quality", *given, "--page", "quality.html", "--json")
+    held = [set(pyarrow.csv.read_csv(file)["person_id"].to_pylist()) for file in files]
+    assert compared["rows"] == len(set.intersection(*held))
+    assert compared["left_out"] == len(set.union(*held)) - compared["rows"]
+    assert compared["distances"][1]["mean"] < 0.15
+    shown = next(block.text for block in blocks(QUALITY) if "colonnade quality" in block.text)
+    assert shown.replace("\\", "").split() == ["colonnade", "quality", *given, "--page", "quality.html"]
 
     second = colonnade("run", "synth.toml", "--out", "runs/hospital", code=BudgetError.exit_code)
     assert "epsilon" in second
@@ -145,8 +159,11 @@ def test_a_new_run_puts_away_what_an_earlier_one_published(tmp_path):
 
 
 def test_the_tables_are_those_of_the_script(folder):
-    lines = (folder / "make.py").read_text()
-    assert "PEOPLE = 6_000" in lines
+    written = {name: (folder / name / f"{name}.csv").read_bytes() for name in PARTIES}
     for name in PARTIES:
+        (folder / name / f"{name}.csv").unlink()
+    subprocess.run([sys.executable, "make.py"], cwd=folder, check=True)
+    for name in PARTIES:
+        assert (folder / name / f"{name}.csv").read_bytes() == written[name]
         head = (folder / name / f"{name}.csv").read_text().splitlines()[0].split(",")
         assert head == ["person_id", *Schema.load(folder / "schemas" / f"{name}.toml").names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,19 @@ def quality(
     made_up = _read(synthetic)
     if all(pa.types.is_string(field.type) for field in made_up.schema):
         raise DataError(f"{synthetic} does not say of what type its columns are; give the Parquet file of the table")
-    people = _joined(real, made_up, id, "of real people")
-    aside = _joined(held_out, made_up, id, "held out") if held_out else None
+    people, others = _joined(real, made_up, id, "of real people")
+    aside, others_aside = _joined(held_out, made_up, id, "held out") if held_out else (None, 0)
     found = evaluate_synthetic(people, made_up, held_out=aside, label=label, sdmetrics=sdmetrics)
-    told = found.to_dict()
+    left_out = others + others_aside
+    told = found.to_dict() | {"left_out": left_out}
     if page is not None:
         told["page"] = str(write_quality(page, synthetic.name, found))
     if json:
         emit(told)
         return
     say(str(found))
+    if left_out:
+        say(f"\n{left_out:,} people were left out, because not all files hold them")
     if page is not None:
         say(f"\n{page}: for those who hold the data, not for publication")
 
@@ -53,14 +57,14 @@ def _read(path: Path) -> Any:
     return read_columns(path, str(path), lambda there: there)
 
 
-def _joined(paths: list[Path], made_up: Any, id: str | None, which: str) -> Any:
-    """The columns of some files side by side: the same people, by their id or, without one, row by row."""
-    tables = {path: _read(path) for path in paths}
+def _joined(paths: list[Path], made_up: Any, id: str | None, which: str) -> tuple[Any, int]:
+    """The columns of some files side by side, and how many people not all of them hold.
+
+    Rows belong together by their id or, without one, by their place.
+    """
+    tables, others = {path: _read(path) for path in paths}, 0
     if id is not None:
-        tables = {path: _sorted(table, path, id) for path, table in tables.items()}
-        first, *others = ([str(cell) for cell in table[id].to_pylist()] for table in tables.values())
-        if any(other != first for other in others):
-            raise DataError(f"the files {which} are not about the same people by {id!r}; give those that all hold")
+        tables, others = _common(tables, id, which)
     elif len({table.num_rows for table in tables.values()}) > 1:
         raise DataError(f"the files {which} have different numbers of rows; name the column of ids by --id")
     columns: dict[str, Any] = {}
@@ -72,13 +76,28 @@ def _joined(paths: list[Path], made_up: Any, id: str | None, which: str) -> Any:
     lacking = [name for name in made_up.column_names if name not in columns]
     if lacking:
         raise DataError(f"the files {which} lack {listed(lacking, 5)}, which the synthetic table has")
-    return pa.table({name: columns[name] for name in made_up.column_names})
+    return pa.table({name: columns[name] for name in made_up.column_names}), others
 
 
-def _sorted(table: Any, path: Path, id: str) -> Any:
+def _common(tables: Mapping[Path, Any], id: str, which: str) -> tuple[dict[Path, Any], int]:
+    """The rows of the people whom all tables hold, in the same order, and how many other people there are."""
+    rows = {path: _rows_by_id(table, path, id) for path, table in tables.items()}
+    everybody, common = set[str]().union(*rows.values()), sorted(set.intersection(*map(set, rows.values())))
+    if not common:
+        raise DataError(f"the files {which} have nobody in common by {id!r}; give files about the same people")
+    found = {path: table.take([rows[path][person] for person in common]) for path, table in tables.items()}
+    return found, len(everybody) - len(common)
+
+
+def _rows_by_id(table: Any, path: Path, id: str) -> dict[str, int]:
+    """The row of each person; rows without an id belong to nobody."""
     if id not in table.column_names:
         raise DataError(f"{path} has no column {id!r}; --id names a column that all files of real people have")
-    return table.sort_by(id)
+    named = [(str(cell), row) for row, cell in enumerate(table[id].to_pylist()) if cell not in (None, "")]
+    found = dict(named)
+    if len(found) < len(named):
+        raise DataError(f"{path} has several rows for one person by {id!r}; keep one of them")
+    return found
 
 
 def _typed(cells: Any, like: Any, place: parse.Place) -> Any:

@@ -10,14 +10,16 @@ from colonnade.report.canvas import LINE, extent, frame, rect, rule, wrap, write
 from colonnade.report.markup import Html, join
 
 _PANEL, _TALL, _GAP = 270, 84, 26
-_FEW = 7
+_FEW, _ROOM = 7, 4
 
 
 @dataclass(frozen=True)
 class Panel:
     """One histogram: a label and a bar for each of its values, and a measured value with its error where there is one.
 
-    ``ends`` are the edges of a scale, where the values lie on one: they are written below instead of the labels.
+    ``ends`` are the edges of a scale, where the values lie on one: they are written below instead of the labels. Or
+    ``borders`` are what begins with each bar of a scale, and where the last one ends: of these as many are written as
+    have room.
     """
 
     title: str
@@ -26,6 +28,7 @@ class Panel:
     measured: Sequence[float]
     errors: Sequence[float]
     ends: tuple[str, str] | None = None
+    borders: Sequence[str] = ()
 
 
 def histograms(key: str, width: int, panels: Sequence[Panel], *, title: str, description: str) -> Html:
@@ -65,13 +68,17 @@ def _panel(panel: Panel, x: float, y: float, width: float) -> tuple[Html, float]
     return join(*parts, *_below(panel, x, base, width, step)), base + 2 + LINE * _lines(panel, step)
 
 
+def _scaled(panel: Panel) -> bool:
+    return panel.ends is not None or bool(panel.borders)
+
+
 def _beside(panel: Panel, step: float) -> bool:
     """Whether every label has room below its bar."""
-    return panel.ends is None and all(extent(label) <= step - 2 for label in panel.labels)
+    return not _scaled(panel) and all(extent(label) <= step - 2 for label in panel.labels)
 
 
 def _lines(panel: Panel, step: float) -> int:
-    return 1 if panel.ends is not None or _beside(panel, step) else len(_listed(panel, step * len(panel.bars)))
+    return 1 if _scaled(panel) or _beside(panel, step) else len(_listed(panel, step * len(panel.bars)))
 
 
 def _listed(panel: Panel, width: float) -> list[str]:
@@ -85,8 +92,25 @@ def _below(panel: Panel, x: float, base: float, width: float, step: float) -> li
     if panel.ends is not None:
         low, high = panel.ends
         return [write(x, base + 14, low, "dim tiny"), write(x + width, base + 14, high, "dim tiny end")]
+    if panel.borders:
+        return _ticks(panel.borders, x, base, step)
     if _beside(panel, step):
         places = enumerate(panel.labels)
         return [write(x + (place + 0.5) * step, base + 14, label, "dim tiny mid") for place, label in places]
     lines = _listed(panel, width)
     return [write(x, base + 14 + LINE * number, line, "dim tiny") for number, line in enumerate(lines)]
+
+
+def _ticks(borders: Sequence[str], x: float, base: float, step: float) -> list[Html]:
+    """The first and the last border, and between them those that leave some room around each."""
+    last = len(borders) - 1
+    end = x + last * step
+    drawn = [write(x, base + 14, borders[0], "dim tiny"), write(end, base + 14, borders[last], "dim tiny end")]
+    drawn += [rule(at, base, at, base + 3, "axis") for at in (x + place * step for place in range(last + 1))]
+    taken, limit = x + extent(borders[0]), end - extent(borders[last])
+    for place in range(1, last):
+        at, half = x + place * step, extent(borders[place]) / 2
+        if at - half >= taken + _ROOM and at + half <= limit - _ROOM and borders[place] != borders[place - 1]:
+            drawn.append(write(at, base + 14, borders[place], "dim tiny mid"))
+            taken = at + half
+    return drawn

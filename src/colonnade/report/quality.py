@@ -46,7 +46,8 @@ def _lead(found: SyntheticQuality) -> str:
     said += f"In the average pair of columns, {percent(pairs.mean)} of the people would have to change their values"
     if pairs.held_out is not None:
         said += (
-            f"; between the real people and {found.held_out_rows:,} others like them it is {percent(pairs.held_out)}"
+            f"; between the real people and {found.held_out_rows:,} others like them it is {percent(pairs.held_out)}, "
+            "by the luck of who was drawn"
         )
     if found.sdmetrics is not None:
         said += f". SDMetrics' quality score is {found.sdmetrics:.3f}"
@@ -77,7 +78,8 @@ def _columns(found: SyntheticQuality) -> Html:
     drawn = figure(
         "columns",
         lambda key, width: histograms(key, width, panels, title="Single columns", description=spoken),
-        f"Bars: shares of the made-up people. Orange: shares of the real ones.{more}",
+        "Bars: shares of the made-up people. Orange: shares of the real ones. Bins of numbers lie between quantiles "
+        f"of the real ones, so they differ in width.{more}",
     )
     return tag("section", tag("h2", "One column at a time"), drawn)
 

@@ -13,7 +13,6 @@ from colonnade.report.histograms import Panel, histograms
 from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, percent
-from colonnade.tables.columns import Number
 
 if TYPE_CHECKING:
     from colonnade.models.synthesis.model import Synthesizer
@@ -41,7 +40,7 @@ def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
 
 
 def _lead(model: Synthesizer) -> str:
-    if not model.population_.agreements:
+    if _mixture(model):
         asked = "Sums over people were released in rounds, with noise; a mixture of groups of people follows from them"
         if model.parameters_["start"] == "marginals":
             asked = f"Counts of people were released, with noise, to start from. {asked}"
@@ -49,14 +48,22 @@ def _lead(model: Synthesizer) -> str:
         asked = "Counts by all single columns and all pairs"
         if label := model.parameters_["label"]:
             asked += f", and by all triples with {label},"
-        asked += " were released once, with noise; a model was fitted to them"
+        if model.merged_ is None:
+            asked += " were released once, with noise; a model was fitted to them"
+        else:
+            asked += " were released with noise, after those of narrow bins, by which bins were merged; both releases "
+            asked += "are charged. A model was fitted to the second"
     return (
         f"{counted(model.usual_size, 'made-up person', 'made-up people')} with "
         f"{counted(len(model.population_.layout.names), 'column')}, from about {round(model.count_):,} real ones. "
         f"{asked}, and the people were drawn from it, which costs no privacy. The table, its data dictionary and a "
-        "card "
-        "that says what it is good for lie beside this report."
+        "card that says what it is good for lie beside this report."
     )
+
+
+def _mixture(model: Synthesizer) -> bool:
+    """Whether the table comes from a mixture that was learned in rounds, and not from counts."""
+    return bool(model.parameters_["method"] == "mixture")
 
 
 def _agreement(model: Synthesizer) -> Html | None:
@@ -76,8 +83,8 @@ def _agreement(model: Synthesizer) -> Html | None:
     heads = ("Counts by", "How many", "Noise of a count", "At most", "Chi-squared of the fit", "Ratio")
     caption = (
         "Noise is the standard deviation of one published count, in people. Where the model is as close to the counts "
-        "as "
-        "the truth is, chi-squared is about its degrees of freedom and the ratio about 1; below, it repeats some noise."
+        "as the truth is, chi-squared is about its degrees of freedom and the ratio about 1; below, it repeats some "
+        "noise."
     )
     return join(tag("h3", "What was asked for"), table(heads, rows, caption=caption, numeric=(1, 2, 3, 4, 5)))
 
@@ -96,7 +103,8 @@ def _distributions(model: Synthesizer) -> Html:
             lambda key, width: histograms(
                 key, width, panels, title="Shares of the people, column by column", description=spoken
             ),
-            f"Bars: shares of the people that the model makes.{measured}{more}",
+            "Bars: shares of the people that the model makes. A bar of a number is a bin, between the values written "
+            f"below; bins may be of different widths.{measured}{more}",
         ),
     )
 
@@ -105,15 +113,19 @@ def _panel(model: Synthesizer, name: str, place: int) -> Panel:
     found = model.marginal(name)
     layout = model.population_.layout
     coding, count = layout.columns[layout.free[place]], model.count_
-    scale, declared = None, coding.column
-    if isinstance(declared, Number):
-        scale = (f"{declared.low:g}", f"{declared.high:g}")
+    borders: tuple[str, ...] = ()
+    if coding.bins is not None:
+        borders = tuple(map(_short, [*coding.bins.extremes[0], coding.bins.column.high]))
         name += ", the last bar: missing" if coding.missing is not None else ""
     measured: tuple[float, ...] = ()
     errors: tuple[float, ...] = ()
     if found.deviations is not None:
         measured, errors = _over(found.counts, count), _over(2 * found.deviations, count)
-    return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, scale)
+    return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, borders=borders)
+
+
+def _short(value: float) -> str:
+    return f"{round(value):,}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _over(values: NDArray[np.float64], count: float) -> tuple[float, ...]:
@@ -130,9 +142,13 @@ def _pairs(model: Synthesizer) -> Html | None:
     if not found:
         return None
     rows = [(first, second, f"{value:.2f}") for (first, second), value in found]
-    caption = (
-        "Cramér's V of the model, from 0 (independent) to 1 (one follows from the other); all pairs were asked for."
-    )
+    caption = "Cramér's V of the model, from 0 (independent) to 1 (one follows from the other)"
+    if _mixture(model):
+        caption += "; no pair was counted."
+    elif model.parameters_["model"] == "products":
+        caption += "; all pairs were asked for."
+    else:
+        caption += "; all pairs were asked for, and the model keeps some of them."
     return join(
         tag("h3", "Which columns go together"),
         table(("Column", "With", "Cramér's V"), rows, caption=caption, numeric=(2,)),
@@ -142,9 +158,10 @@ def _pairs(model: Synthesizer) -> Html | None:
 def _limits(model: Synthesizer) -> str:
     pair = next((each for each in model.population_.agreements if each.order == 2), None)
     small = f" of fewer than about {round(3 * pair.deviation):,} people" if pair else ""
+    rare = "rare combinations" + ("" if _mixture(model) else ", more columns together than were asked for")
     return (
-        f"Small groups{small}, rare combinations, more columns together than were asked for, and confidence intervals "
-        "computed as if these were real people: they would leave the noise out. card.md says more."
+        f"Small groups{small}, {rare}, and confidence intervals computed as if these were real people: they would "
+        "leave the noise out. card.md says more."
     )
 
 

@@ -16,6 +16,7 @@ from colonnade.tables.impossible import Comparison, Rule, read_rules
 from colonnade.tables.schema import Schema
 
 Mask = NDArray[np.bool_]
+_NONE = "does not occur"
 
 
 def joint_rules(schemas: Mapping[str, Schema], texts: Sequence[str] = ()) -> tuple[Rule, ...]:
@@ -91,33 +92,39 @@ def check_rules(rules: Sequence[Rule], codings: Mapping[str, Coding]) -> None:
             raise StudyError("impossible: the rules leave nobody, so there would be no table; correct or delete some")
 
 
-def dictionary(codings: Mapping[str, Coding]) -> list[dict[str, Any]]:
-    """What each column of a table of all parties holds, as plain values: one entry a column, in the table's order."""
+def dictionary(codings: Mapping[str, Coding], *, counted: bool = True) -> list[dict[str, Any]]:
+    """What each column of a table of all parties holds, as plain values: one entry a column, in the table's order.
+
+    Where nothing was ``counted`` there is no word of bins and codes, and no cell of the table is missing.
+    """
     names = iter(joint_names({party: coding.schema for party, coding in codings.items()}))
+    told = _counted if counted else _not_counted
     return [
-        {"name": next(names), "party": party, "column": column.name, **_described(column)}
+        {"name": next(names), "party": party, "column": column.name, **_described(column.column), **told(column)}
         for party, coding in codings.items()
         for column in coding.columns
     ]
 
 
-def _described(coded: ColumnCoding) -> dict[str, Any]:
-    column, found = coded.column, dict[str, Any]()
+def _described(column: Column) -> dict[str, Any]:
     if isinstance(column, Number):
-        found["type"] = "whole number" if column.whole else "number"
-        if column.unit:
-            found["unit"] = column.unit
         kind = int if column.whole else float
-        found |= {"low": kind(column.low), "high": kind(column.high), "bins": _bin_labels(coded)}
-    elif isinstance(column, Category):
-        found |= {"type": "category", "values": list(column.values)}
-    else:
-        found |= {"type": "flag", "values": [False, True]}
-    return found | {"codes": coded.size, "missing": "an empty cell" if coded.missing is not None else "does not occur"}
+        unit = {"unit": column.unit} if column.unit else {}
+        bounds = {"low": kind(column.low), "high": kind(column.high)}
+        return {"type": "whole number" if column.whole else "number", **unit, **bounds}
+    if isinstance(column, Category):
+        return {"type": "category", "values": list(column.values)}
+    return {"type": "flag", "values": [False, True]}
 
 
-def _bin_labels(coded: ColumnCoding) -> list[str]:
-    return list(coded.labels if coded.missing is None else coded.labels[:-1])
+def _counted(coded: ColumnCoding) -> dict[str, Any]:
+    missing = coded.missing is not None
+    bins = {} if coded.bins is None else {"bins": list(coded.labels[:-1] if missing else coded.labels)}
+    return {**bins, "codes": coded.size, "missing": "an empty cell" if missing else _NONE}
+
+
+def _not_counted(coded: ColumnCoding) -> dict[str, Any]:
+    return {"missing": _NONE}
 
 
 def _certain(comparison: Comparison, coded: ColumnCoding) -> Mask:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from colonnade import ColonnadeError, Federation, Party, Schema, Synthesizer, category, flag, number
+from colonnade import ColonnadeError, Federation, Party, Schema, Statement, Synthesizer, category, flag, number
 from colonnade.errors import DataError, StudyError
 from colonnade.models import Roster
 from colonnade.models.conventions import ParameterError
@@ -227,7 +227,7 @@ def test_a_damaged_model_is_refused(model, tmp_path, what, value):
 def test_files_for_readers(model, tmp_path):
     written = model.publish(tmp_path)
     assert [path.name for path in written] == [
-        "synthetic.parquet", "synthetic.csv", "dictionary.json", "dictionary.md", "card.md",
+        "synthetic.parquet", "synthetic.csv", "dictionary.json", "dictionary.md", "card.md", "privacy.json",
     ]  # fmt: skip
     import pyarrow.csv
     import pyarrow.parquet
@@ -246,6 +246,7 @@ def test_files_for_readers(model, tmp_path):
                  "analyst", "`bank.age < 16 and bank.rich = true`", "people were drawn again"):  # fmt: skip
         assert said in page
     assert "spent" in (tmp_path / "dictionary.md").read_text()
+    assert Statement.from_dict(json.loads((tmp_path / "privacy.json").read_text())) == model.privacy_
 
 
 def test_size_says_how_many_people_are_drawn(people):

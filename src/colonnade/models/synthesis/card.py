@@ -23,22 +23,6 @@ _KINDS = {
     "pgm": "a graphical model of private-pgm",
 }
 _MOST_COLUMNS, _MOST_VALUES = 200, 12
-_INTERVALS = (
-    "**Confidence intervals as if these were real people.** The usual formulas leave the noise out and come out"
-)
-_NOT_COUNTED = (
-    "**Rare combinations.** More columns together than said above were not counted. The model fills them in as evenly "
-    "as the counts allow: a combination that the table has may not exist, and one that exists may be missing.",
-    f"{_INTERVALS} too narrow. Use the error bars of the published counts, or several tables (`tables = 20` in the "
-    "study), combined.",
-    "**Values within a bin.** Of a number only its bin was counted; where in the bin a value lies was made up.",
-)
-_NOT_MIXED = (
-    "**Rare combinations.** Within a group of the mixture the columns are independent: a combination that the table "
-    "has may not exist, and one that exists may be missing.",
-    f"{_INTERVALS} too narrow, and what was published has no error bars from which better ones would follow.",
-    "**Shapes of numbers.** Within a group a number follows a simple law, whatever the real ones do.",
-)
 
 
 @dataclass(frozen=True)
@@ -49,6 +33,18 @@ class About:
     schemas: Mapping[str, Schema]
     parameters: Mapping[str, Any]
     privacy: Statement
+    releases: int = 1
+    """Of counts: 2, where the bins were merged by a first one."""
+
+    @property
+    def mixture(self) -> bool:
+        """Whether the table comes from a mixture that was learned in rounds, and not from counts."""
+        return bool(self.parameters["method"] == "mixture")
+
+    @property
+    def all_pairs(self) -> bool:
+        """Whether the model is fitted to all that was counted, and not to some pairs alone."""
+        return bool(self.parameters["model"] == "products")
 
 
 def files(about: About, drawn: Sequence[Drawn]) -> dict[str, bytes]:
@@ -57,12 +53,11 @@ def files(about: About, drawn: Sequence[Drawn]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name, each in zip(names, drawn, strict=True):
         found |= {f"{name}.parquet": parquet(each.table), f"{name}.csv": comma_separated(each.table)}
-    columns = dictionary(about.people.layout.codings)
-    if not about.people.agreements:
-        columns = [_uncoded(column) for column in columns]
+    columns = dictionary(about.people.layout.codings, counted=not about.mixture)
     found["dictionary.json"] = (json.dumps({"columns": columns}, indent=1, ensure_ascii=False) + "\n").encode()
     found["dictionary.md"] = _dictionary(columns).encode()
     found["card.md"] = card(about, drawn).encode()
+    found["privacy.json"] = (json.dumps(about.privacy.to_dict(), indent=1) + "\n").encode()
     return found
 
 
@@ -119,7 +114,7 @@ def card(about: About, drawn: Sequence[Drawn]) -> str:
 def _what(about: About, drawn: Sequence[Drawn]) -> list[str]:
     several = f" There are {len(drawn)} such tables, for intervals." if len(drawn) > 1 else ""
     rows, columns, parties = drawn[0].table.num_rows, len(about.people.layout.names), ", ".join(about.schemas)
-    published = "noisy counts about" if about.people.agreements else "noisy sums over"
+    published = "noisy sums over" if about.mixture else "noisy counts about"
     return [
         "# About this table",
         f"{rows:,} made-up people with {columns} columns. Nobody in it is a real person, and no row stands for one."
@@ -134,14 +129,13 @@ def _privacy(about: About) -> list[str]:
     return [
         "## Privacy",
         "What each observer can learn about one person, at most, from all that was published. Whoever has only this "
-        "table "
-        "is the analyst. Drawing people, and whatever readers do with them, adds nothing.",
+        "table is the analyst. Drawing people, and whatever readers do with them, adds nothing.",
         f"```text\n{about.privacy}\n```",
     ]
 
 
 def _good(about: About, drawn: Sequence[Drawn]) -> list[str]:
-    return ["## What it is good for", *(_counted(about, drawn[0]) if about.people.agreements else _mixed(about))]
+    return ["## What it is good for", *(_mixed(about) if about.mixture else _counted(about, drawn[0]))]
 
 
 def _counted(about: About, drawn: Drawn) -> list[str]:
@@ -153,9 +147,8 @@ def _counted(about: About, drawn: Drawn) -> list[str]:
         pairs = [" with ".join(f"`{name}`" for name in pair) for pair in focus]
         asked += f" More exact than other pairs: {', '.join(pairs)}."
     of_table = about.people.agreement_of(drawn.table)
-    use = "So the table is good for the distribution of each column and for how any two columns go together"
     return [
-        f"{asked} {use}{f', and for learning to predict `{label}`' if label else ''}.",
+        f"{asked} {_use(about)}",
         _table(
             ("counts by", "how many", "noise of one count", "at most", "chi-squared of the model", "of the table"),
             [(*_line(each), f"{of_table[each.order]:.2f}") for each in about.people.agreements],
@@ -170,6 +163,18 @@ def _counted(about: About, drawn: Drawn) -> list[str]:
         "noise:",
         _table(("column", "most frequent", "share of the people"), _columns(about.people)),
     ]
+
+
+def _use(about: About) -> str:
+    if about.all_pairs:
+        label = about.parameters["label"]
+        use = "So the table is good for the distribution of each column and for how any two columns go together"
+        return f"{use}{f', and for learning to predict `{label}`' if label else ''}."
+    return (
+        f"The table is good for the distribution of each column. It comes from {_KINDS[about.parameters['model']]}, "
+        "which keeps some of these pairs and loses what the others say: two columns may go together in the counts and "
+        "hardly in the table."
+    )
 
 
 def _mixed(about: About) -> list[str]:
@@ -223,35 +228,69 @@ def _intervals(drawn: Sequence[Drawn]) -> list[str]:
 
 
 def _not_good(about: About) -> list[str]:
-    pair = next((each for each in about.people.agreements if each.order == 2), None)
-    small = (
-        f"Where a pair of values has fewer than about {3 * pair.deviation:,.0f} people, the count is hardly more than "
-        "noise. "
-        if pair
-        else ""
-    )
     points = [
-        f"**Small groups.** {small}A group that is small in the table may be smaller or larger in truth, or not be "
-        "there.",
-        *(_NOT_COUNTED if about.people.agreements else _NOT_MIXED),
-        "**Anybody in particular.** No row stands for a person. How far the table can depend on one is what the "
-        "figures under Privacy bound.",
+        f"**Small groups.** {_small(about)}A group that is small in the table may be smaller or larger in truth, or "
+        "not be there.",
+        *(_unknown_mixed() if about.mixture else _unknown_counted(about)),
+        "**Anybody in particular.** No row stands for a person. How far the table can depend on one person is what the "
+        "figures above bound.",
     ]
     return ["## What it is not good for", "\n".join(f"- {point}" for point in points)]
+
+
+def _small(about: About) -> str:
+    pair = next((each for each in about.people.agreements if each.order == 2), None)
+    if pair is None:
+        return ""
+    few = f"{3 * pair.deviation:,.0f}"
+    return f"Where a pair of values has fewer than about {few} people, the count is hardly more than noise. "
+
+
+def _unknown_counted(about: About) -> list[str]:
+    """What counts do not tell, and the model makes up."""
+    combined = ", or several tables (`tables = 20` in the study), combined" if about.all_pairs else ""
+    filled = "The model fills them in as evenly as the counts allow" if about.all_pairs else "The model makes them up"
+    points = [
+        f"**Rare combinations.** More columns together than said above were not counted. {filled}: a combination that "
+        "the table has may not exist, and one that exists may be missing.",
+        "**Confidence intervals as if these were real people.** The usual formulas leave the noise out and come out "
+        f"too narrow. Use the error bars of the published counts{combined}.",
+    ]
+    if any(column.bins is not None for column in about.people.layout.columns):
+        inside = "Of a number only its bin was counted; where in the bin a value lies was made up."
+        points.append(f"**Values within a bin.** {inside}")
+    return points
+
+
+def _unknown_mixed() -> list[str]:
+    """What a mixture does not tell."""
+    return [
+        "**Rare combinations.** Within a group of people the mixture takes columns as independent: a combination that "
+        "the table has may not exist, and one that exists may be missing.",
+        "**Confidence intervals as if these were real people.** The usual formulas leave out the noise and how far the "
+        "mixture is from the truth, and come out too narrow. Nothing here makes up for that.",
+        "**Details of a number.** Within a group a number follows a simple law, so values that many people share, and "
+        "gaps, may be lost.",
+        "**Missing cells.** The table has none, also where the real columns do: the mixture was learned from the cells "
+        "that are there, and makes a value for everybody.",
+    ]
 
 
 def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
     rules = [*about.parameters["impossible"]]
     rules += [f"{party}: {rule}" for party, schema in about.schemas.items() for rule in schema.impossible]
     how = f"One noisy release, {_KINDS[about.parameters['model']]} fitted to it"
-    if not about.people.agreements:
+    if about.releases > 1:
+        how = "Two noisy releases: counts of narrow bins, by which they were merged, and counts of all that is said "
+        how += f"above; {_KINDS[about.parameters['model']]} fitted to the second"
+    if about.mixture:
         how = "Noisy sums in rounds, a mixture that follows from them"
         if about.parameters["start"] == "marginals":
             how = "Noisy counts, noisy sums in rounds that start from a fit to them, a mixture that follows from these"
     parts = [
         "## How it was made",
         f"{how}, and people drawn from that. What was drawn follows from what was published, by public randomness: "
-        "whoever has `model.json` can draw the same table again.",
+        "whoever has `model.json` and `model.npz` can draw the same table again.",
     ]
     if rules:
         redrawn, dropped = sum(each.redrawn for each in drawn), sum(each.dropped for each in drawn)
@@ -264,16 +303,10 @@ def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
     return parts
 
 
-def _uncoded(column: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of a column that was not counted: a mixture has no bins, and draws no missing cells."""
-    kept = {key: value for key, value in column.items() if key not in ("bins", "codes")}
-    return kept | {"missing": "does not occur"}
-
-
 def _dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
     """The data dictionary for people, from the one for programs."""
-    binned = any("bins" in column for column in columns)
-    heads = ("column", "of", "type", "values", *(["counted in"] if binned else []), "missing")
+    counted = any("codes" in column for column in columns)
+    heads = ("column", "of", "type", "values", *(["counted in"] if counted else []), "missing")
     rows = []
     for column in columns:
         unit = f" {column['unit']}" if column.get("unit") else ""
@@ -284,13 +317,10 @@ def _dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
             else ", ".join(map(_plain, column["values"]))
         )
         bins = column.get("bins", ())
-        counted = (
-            f"{len(bins)} bins: {', '.join(bins[:_MOST_VALUES])}{', …' if len(bins) > _MOST_VALUES else ''}"
-            if numeric
-            else ""
-        )
-        said = (column["name"], column["party"], column["type"], values, *([counted] if binned else []))
-        rows.append(tuple(map(_cell, (*said, column["missing"]))))
+        shown = f"{len(bins)} bins: {', '.join(bins[:_MOST_VALUES])}{', …' if len(bins) > _MOST_VALUES else ''}"
+        described = [column["name"], column["party"], column["type"], values]
+        described += [shown if numeric else ""] if counted else []
+        rows.append(tuple(map(_cell, [*described, column["missing"]])))
     return f"# Columns\n\n{_table(heads, rows)}\n"
 
 

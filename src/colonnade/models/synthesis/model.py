@@ -382,5 +382,6 @@ class Synthesizer(Estimator[Task, Published]):
         """The table as Parquet and CSV, its data dictionary, and the card that says what it is good for."""
         tables = int(self.parameters_["tables"])
         drawn = [self.population_.drawn(self.usual_size, 0)] if tables == 1 else self._several(tables)
-        about = card.About(self.population_, self.schemas_, self.parameters_, self.privacy_)
+        releases = 1 if self.merged_ is None else 2
+        about = card.About(self.population_, self.schemas_, self.parameters_, self.privacy_, releases)
         return card.files(about, drawn)
