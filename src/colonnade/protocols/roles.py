@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
 from colonnade.errors import PrivacyError, ProtocolError
 from colonnade.mpc import Committee, Hand, Link, Shares
-from colonnade.mpc.residues import Integers
+from colonnade.mpc.residues import Integers, ResidueSystem
 from colonnade.privacy.events import Event, innermost
 from colonnade.protocols import vocabulary
 from colonnade.received import received
@@ -104,6 +106,12 @@ class Role:
         self.revealed: list[Event] = []
         self._links = links
         self._planned = [_Planned(event, times) for event, times in planned.items()]
+
+    def over(self, system: ResidueSystem) -> Self:
+        """The same participant with shares modulo other primes; what was planned, revealed and measured is common."""
+        other = copy(self)
+        other.hand = self.hand.over(system)
+        return other
 
     def link(self, peer: str) -> Link:
         """The channel to one peer."""

@@ -26,7 +26,7 @@ from typing import TypeVar
 import numpy as np
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc import Hand, Shares
+from colonnade.mpc import Shares
 from colonnade.protocols.batches import batch_secret, batches
 from colonnade.protocols.mixture import vocabulary
 from colonnade.protocols.mixture.clipping import NORM_BITS, clipped_in_the_clear, square_norms
@@ -70,7 +70,8 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     rows = agree_on_rows(me, task, table)
     secret = _share_draw(me, table.ids, task)
     held = np.concatenate(list(table.blocks(task.block_rows)))
-    seat = Seat(me, task, rows) if me.hand.seated else None
+    summing = me.over(task.for_sums)
+    seat = Seat(me, summing, task, rows) if me.hand.seated else None
     kept = np.zeros((rows, task.kept(task.part(me.name))), dtype=np.int64)
     if task.vectors != "derivatives":
         for start in range(0, rows, task.block_rows):
@@ -78,10 +79,10 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
             with me.meter.phase("encode"):
                 kept[here] = _statistics(learner, task, me.name, held[here])
             with me.meter.phase("deal"):
-                mine = me.hand.deal(kept[here])
+                mine = summing.hand.deal(kept[here])
             if seat:
                 seat.take_in(len(kept[here]), mine)
-    return _iterate(me, task, learner, rows, seat, secret, Own(held, kept, stream))
+    return _iterate(me, summing, task, learner, rows, seat, secret, Own(held, kept, stream))
 
 
 def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
@@ -90,11 +91,12 @@ def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
     if not me.hand.seated:
         return _published(me, task, learner)
     secret = _drawn(me, task, rows)
-    seat = Seat(me, task, rows)
+    summing = me.over(task.for_sums)
+    seat = Seat(me, summing, task, rows)
     if task.vectors != "derivatives":
         for size in block_sizes(rows, task.block_rows):
             seat.take_in(size, None)
-    return _iterate(me, task, learner, rows, seat, secret, None)
+    return _iterate(me, summing, task, learner, rows, seat, secret, None)
 
 
 def reference(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> Whole:
@@ -160,6 +162,7 @@ def in_people(opened: Whole, task: Mixture) -> Array:
 
 def _iterate(
     me: Role,
+    summing: Role,
     task: Mixture,
     learner: Fitted,
     rows: int,
@@ -170,21 +173,20 @@ def _iterate(
     """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
     members, size = batches(task, rows, secret), task.pieces(rows)[1]
     draw = None if own is None else partial(noise_shares, task, stream=own.stream)
-    wide = seat.wide if seat else me.hand.over(task.wide)
     rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
-    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
+    for mask in masks_ahead(summing, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         batch = _fitting(next(members), task, rows)
         total = None
         for places in batch:
             if seat:
                 seat.prepare(size)
             with me.meter.phase("iterate"):
-                mine = None if own is None else _deal(me, wide, task, learner, own, places, size)
+                mine = None if own is None else _deal(me, summing, task, learner, own, places, size)
                 if seat:
                     sums = seat.sums(places, size, mine)
-                    total = sums if total is None else me.hand.add([total, sums])
+                    total = sums if total is None else summing.hand.add([total, sums])
         with me.meter.phase("iterate"):
-            learner.step(in_people(_open(me, total, mask, task), task))
+            learner.step(in_people(_open(summing, total, mask, task), task))
     return _published(me, task, learner)
 
 
@@ -208,7 +210,7 @@ def _statistics(learner: Learner, task: Mixture, name: str, rows: Array) -> Whol
     return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)
 
 
-def _deal(me: Role, wide: Hand, task: Mixture, learner: Learner, own: Own, places: Places, size: int) -> Dealt:
+def _deal(me: Role, summing: Role, task: Mixture, learner: Learner, own: Own, places: Places, size: int) -> Dealt:
     """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero.
 
     What is bounded here are the integers that the committee sums: statistics are those that were dealt, and are not
@@ -223,17 +225,17 @@ def _deal(me: Role, wide: Hand, task: Mixture, learner: Learner, own: Own, place
         if task.linear:
             slopes = whole_slopes(learner.linear(me.name))
             raw = slopes.of(vectors)
-            summed = shrinking(raw, task, me.name)
-            vectors = raw * summed[:, :, None] if task.joint is not None else raw
+            weighed.append(shrinking(raw, task, me.name))
+            vectors = raw * weighed[-1][:, :, None] if task.joint is not None else raw
         if task.joint is not None:
             weighed.append(_squares(vectors, task, me.name))
         flat = np.stack([padded(one, size) for one in weighed])
     if slopes is not None:
         for seat in task.trust.committee:
             if seat != me.name:
-                told = {"slope": slopes.slope, "offset": slopes.offset, "against": slopes.against}
-                me.link(seat).send("slopes", **told)
-    return Dealt(wide.deal(flat), None if summed is None else me.hand.deal(padded(summed, size)), slopes)
+                me.link(seat).send("slopes", **vocabulary.told(slopes))
+    weighed_shares = me.hand.deal(flat)
+    return Dealt(weighed_shares, None if summed is None else summing.hand.deal(padded(summed, size)), slopes)
 
 
 def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:

@@ -29,10 +29,10 @@ _AHEAD = 1 << 16  # responsibilities whose masks are made at a time
 
 @dataclass(frozen=True)
 class Dealt:
-    """What one owner dealt for a piece of a batch: ``weighed`` for responsibilities, ``summed`` for the sums.
+    """What one owner dealt for a piece of a batch, as shares of this seat, or ``None`` where it has none.
 
-    The shares are those of this seat, or ``None`` where it has none. ``slopes`` are told, and belong to linear
-    derivatives.
+    ``weighed`` are densities, by what linear derivatives are clipped, and squared norms; ``summed`` are derivatives.
+    ``slopes`` are told, and belong to linear derivatives.
     """
 
     weighed: Shares | None
@@ -41,14 +41,16 @@ class Dealt:
 
 
 class Seat:
-    """It keeps the shares of statistics of all rows, and computes sums over pieces of batches."""
+    """It keeps the shares of statistics of all rows, and computes sums over pieces of batches.
 
-    def __init__(self, me: Role, task: Mixture, rows: int) -> None:
-        self.me, self.task, self.taken = me, task, 0
-        self.wide = me.hand.over(task.wide)
-        self.engine = FixedPoint(self.wide, task.fraction)
+    ``summing`` is the same participant as ``me`` in the arithmetic of what is only summed.
+    """
+
+    def __init__(self, me: Role, summing: Role, task: Mixture, rows: int) -> None:
+        self.me, self.summing, self.task, self.taken = me, summing, task, 0
+        self.engine = FixedPoint(me.hand, task.fraction)
         self._spans = _spans([task.kept(part) for part in task.parts])
-        primes, width = len(me.hand.system.primes), self._spans[-1].stop
+        primes, width = len(task.for_sums.primes), self._spans[-1].stop
         # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
         self.kept = np.zeros((rows if width else 0, primes, width), dtype=np.int32)
         self._needed: Counter[Key] = Counter()
@@ -60,7 +62,7 @@ class Seat:
         self.taken += rows
         with self.me.meter.phase("receive"):
             for part, span in zip(self.task.parts, self._spans, strict=True):
-                shares = self.me.dealt_by(part.owner, (rows, self.task.kept(part)), mine)
+                shares = self.summing.dealt_by(part.owner, (rows, self.task.kept(part)), mine)
                 self.kept[here, :, span] = shares.values.transpose(1, 0, 2)
 
     def prepare(self, size: int) -> None:
@@ -79,12 +81,11 @@ class Seat:
 
         ``mine`` is what this participant dealt itself.
         """
-        task, hand, people = self.task, self.me.hand, len(places)
+        task, hand, people = self.task, self.summing.hand, len(places)
         dealt = [mine if mine and part.owner == self.me.name else self._receive(part, size) for part in task.parts]
-        wide = self._responsibilities([one.weighed for one in dealt if one.weighed is not None]).shares
+        weighed = [one.weighed for one in dealt if one.weighed is not None]
+        found = self._for_sums(self._responsibilities(weighed).shares)
         self._count_used()
-        # Responsibilities and sums are small numbers, for which the first primes are enough.
-        found = Shares(np.ascontiguousarray(wide.values[: len(hand.system.primes)]), wide.degree)
         # Everybody with a seat knows which places are empty; nothing of them is summed.
         weights = Shares(found.values[:, :people], found.degree)
         total = hand.system.reduce(weights.values.sum(axis=1))
@@ -93,7 +94,9 @@ class Seat:
             sums = [self._weighted(weights, one.summed.values[:, :people]) for one in dealt if one.summed is not None]
         else:
             vectors = Shares(self.kept[places].transpose(1, 0, 2).astype(np.float64), weights.degree)
-            sums = self._linear(found, vectors, dealt) if task.linear else [hand.inner(weights, vectors).values]
+            sums = (
+                self._linear(found, vectors, weighed, dealt) if task.linear else [hand.inner(weights, vectors).values]
+            )
         values = np.concatenate([counts, *sums], axis=2)
         return Shares(values.reshape(len(values), -1), 2 * weights.degree)
 
@@ -102,11 +105,14 @@ class Seat:
         task = self.task
         slopes = told_slopes(self.me, task, part) if task.linear else None
         places = (size, task.components)
-        weighed = self.wide.receive(part.owner, (task.weighed, *places))
+        weighed = self.me.hand.receive(part.owner, (task.weighed, *places))
         if not task.summed(part):
             return Dealt(weighed, None, slopes)
-        shape = places if task.linear else (*places, part.width)
-        return Dealt(weighed, self.me.hand.receive(part.owner, shape), slopes)
+        return Dealt(weighed, self.summing.hand.receive(part.owner, (*places, part.width)), slopes)
+
+    def _for_sums(self, wide: Shares) -> Shares:
+        """The same numbers in the arithmetic of sums, which has the first primes; they are small enough for it."""
+        return Shares(np.ascontiguousarray(wide.values[: len(self.task.for_sums.primes)]), wide.degree)
 
     def _responsibilities(self, dealt: Sequence[Shares]) -> Fixed:
         """Responsibilities from what the owners dealt, made smaller where all that a row adds is clipped."""
@@ -116,15 +122,18 @@ class Seat:
         if task.joint is None:
             return found
         squares = [
-            engine.from_shares(Shares(one.values[:, 1], one.degree), most, NORM_BITS)
+            engine.from_shares(Shares(one.values[:, -1], one.degree), most, NORM_BITS)
             for one, most in zip(dealt, task.joint.squares, strict=True)
         ]
         return clipped_on_shares(engine, found, squares, task.joint)
 
-    def _linear(self, weights: Shares, vectors: Shares, dealt: Sequence[Dealt]) -> list[NDArray[np.float64]]:
+    def _linear(
+        self, weights: Shares, vectors: Shares, weighed: Sequence[Shares], dealt: Sequence[Dealt]
+    ) -> list[NDArray[np.float64]]:
         """For every owner the sums of its clipped derivatives, from sums of its statistics."""
-        hand, people = self.me.hand, vectors.shape[0]
-        factors = np.stack([one.summed.values for one in dealt if one.summed is not None], axis=1)
+        hand, people = self.summing.hand, vectors.shape[0]
+        primes = len(hand.system.primes)
+        factors = np.stack([one.values[:primes, 1] for one in weighed], axis=1)
         slopes = [one.slopes for one in dealt if one.slopes is not None]
         # All places are multiplied, so that the sizes of messages do not tell how many of them are empty.
         shrunk = hand.lower(Shares(hand.system.reduce(weights.values[:, None] * factors), 2 * weights.degree))
@@ -145,8 +154,8 @@ class Seat:
         total = np.zeros((primes, components, vectors.shape[3]))
         for start in range(0, rows, _EXACT_ROWS):
             part = slice(start, start + _EXACT_ROWS)
-            total += self.me.hand.system.reduce(np.matmul(factors[..., part], vectors[:, :, part])[:, :, 0])
-        return self.me.hand.system.reduce(total)
+            total += self.summing.hand.system.reduce(np.matmul(factors[..., part], vectors[:, :, part])[:, :, 0])
+        return self.summing.hand.system.reduce(total)
 
     def _count_used(self) -> None:
         if not self._needed:
@@ -157,7 +166,7 @@ class Seat:
 def told_slopes(me: Role, task: Mixture, part: Part) -> Slopes:
     """The slopes that another owner told the seats."""
     told = received(me.link(part.owner), part.owner, vocabulary.slopes(task, part))
-    return Slopes(told["slope"], told["offset"], told["against"])
+    return Slopes(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
 
 
 def _spans(widths: Sequence[int]) -> list[slice]:

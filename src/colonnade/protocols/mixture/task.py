@@ -146,12 +146,15 @@ class Mixture(InRounds):
 
     @property
     def weighed(self) -> int:
-        """How many numbers for responsibilities an owner deals in a round, for each place and component."""
-        return 1 if self.joint is None else 2
+        """How many numbers an owner deals in a round for each place and component, modulo all primes.
+
+        These are densities, by what linear derivatives are clipped, and squared norms where they are clipped jointly.
+        """
+        return 1 + self.linear + (self.joint is not None)
 
     def summed(self, part: Part) -> int:
-        """How many numbers for the sums an owner deals in a round, for each place and component."""
-        return {"statistics": 0, "derivatives": part.width, "linear": 1}[self.vectors]
+        """How many more an owner deals that are only summed."""
+        return part.width if self.vectors == "derivatives" else 0
 
     @property
     def shrink_bits(self) -> int:
@@ -284,13 +287,14 @@ class Mixture(InRounds):
 
     @cached_property
     def committee(self) -> Committee:
-        """The seats, with as many primes as sums need."""
-        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+        """The seats, with as many primes as sums and masks need."""
+        system = max(self.for_sums, self._masking, key=lambda system: len(system.primes))
+        return Committee(self.trust.committee, self.trust.threshold, system)
 
     @cached_property
-    def wide(self) -> ResidueSystem:
-        """The arithmetic of responsibilities, which has room for masks: the primes of sums, and more."""
-        return max(self.committee.system, self._masking, key=lambda system: len(system.primes))
+    def for_sums(self) -> ResidueSystem:
+        """The arithmetic of what is only summed: the first primes, as many as sums without masks need."""
+        return ResidueSystem.for_bound(self.bound)
 
     @cached_property
     def _masking(self) -> ResidueSystem:
@@ -318,24 +322,19 @@ class Mixture(InRounds):
         return 8 + self.rounds * (pieces * once + 2) + 30 * ahead
 
     def cells(self, name: str, rows: int) -> Cells:
-        """What a participant shares, holds and opens."""
+        """What a participant shares, holds and opens; at most, as what is only summed takes fewer primes."""
         pieces, size = self.pieces(rows)
         places = pieces * size * self.components
         seats = self.trust.committee
-        wider = len(self.wide.primes) / len(self.committee.system.primes)
         dealt = 0
         if name in self.owners:
             part = self.part(name)
-            each = math.ceil(places * (self.weighed * wider + self.summed(part)))
-            dealt = rows * self.kept(part) + self.rounds * (each + self.entries)
+            dealt = rows * self.kept(part) + self.rounds * (places * (self.weighed + self.summed(part)) + self.entries)
         if name not in seats:
             return Cells(dealt, 0, 0)
-        kept = sum(
-            rows * self.kept(part) + math.ceil(places * (self.weighed * wider + self.summed(part)))
-            for part in self.parts
-        )
-        lowered = math.ceil(self.rounds * places * (wider + (len(self.owners) if self.linear else 0)))
-        masked = math.ceil(sum(count for count, _ in self.hidden_bits) * pieces * size * wider)
+        kept = sum(rows * self.kept(part) + places * (self.weighed + self.summed(part)) for part in self.parts)
+        lowered = self.rounds * places * (1 + (len(self.owners) if self.linear else 0))
+        masked = sum(count for count, _ in self.hidden_bits) * pieces * size
         return Cells(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
 
     @property
@@ -367,7 +366,6 @@ class Mixture(InRounds):
             "floor": float(self.floor).hex(),
             "block_rows": self.block_rows,
             "rounds_ahead": self.rounds_ahead,
-            "primes_wide": list(self.wide.primes),
             "law": self.law,
             "plan": self.plan,
         }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.protocols.mixture.components import LIMIT
-from colonnade.protocols.mixture.integers import LARGEST_OFFSET, LARGEST_SLOPE
+from colonnade.protocols.mixture.integers import LARGEST_OFFSET, LARGEST_SLOPE, Slopes
 from colonnade.protocols.mixture.task import Mixture, Part
 from colonnade.randomness import KEY_BYTES
 from colonnade.received import Array, Message, Octets
@@ -21,15 +22,20 @@ def slopes(task: Mixture, part: Part) -> Message:
     shape, width = (task.components, part.width), (part.width,)
     return Message(
         "slopes",
-        slope=Array(np.int64, shape, -LARGEST_SLOPE, LARGEST_SLOPE),
-        offset=Array(np.int64, shape, -LARGEST_OFFSET, LARGEST_OFFSET),
-        against=Array(np.int64, width, part.width, part.statistics - 1),
+        slope=Array(np.int32, shape, -LARGEST_SLOPE, LARGEST_SLOPE),
+        offset=Array(np.int32, shape, -LARGEST_OFFSET, LARGEST_OFFSET),
+        against=Array(np.int32, width, part.width, part.statistics - 1),
     )
 
 
 def start(components: int, parameters: int) -> Message:
     """The parameters that the rounds begin with, where they follow from marginals."""
     return Message("start", parameters=Array(np.float64, (components, parameters), -LIMIT, LIMIT))
+
+
+def told(slopes: Slopes) -> dict[str, NDArray[np.int32]]:
+    """The fields of that message: all numbers have less than 32 bits."""
+    return {name: getattr(slopes, name).astype(np.int32) for name in ("slope", "offset", "against")}
 
 
 def fitted(size: int) -> Message:
