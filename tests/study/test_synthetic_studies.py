@@ -218,3 +218,15 @@ def test_what_belongs_to_the_other_method_is_refused(tmp_path, colonnade, keys, 
     path = tmp_path / "study.toml"
     path.write_text(study_text(f'kind = "synthetic"\n{keys}\n') + more)
     assert said in colonnade("privacy", path, code=StudyError.exit_code)
+
+
+def test_a_start_is_agreed_on_and_none_is_as_if_nothing_was_said(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.toml").write_text(SCHEMA)
+    digests = []
+    for number, start in enumerate(("", 'start = "none"\n', 'start = "marginals"\n')):
+        path = tmp_path / f"study{number}.toml"
+        path.write_text(study_text(MIXTURE + start))
+        digests.append(Study.load(path).digest)
+    assert digests[0] == digests[1]
+    assert digests[2] != digests[0]

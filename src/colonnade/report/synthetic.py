@@ -42,7 +42,7 @@ def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
 def _lead(model: Synthesizer) -> str:
     if _mixture(model):
         asked = "Sums over people were released in rounds, with noise; a mixture of groups of people follows from them"
-        if model.parameters_["start"] == "marginals":
+        if model.parameters_.get("start") == "marginals":
             asked = f"Counts of people were released, with noise, to start from. {asked}"
     else:
         asked = "Counts by all single columns and all pairs"
