@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -23,6 +24,9 @@ from colonnade import randomness
 from colonnade.audit import games, twins
 from colonnade.audit.times import StepsTaken, steps_of
 from colonnade.audit.verdict import judge
+from colonnade.models.federation import Roster
+from colonnade.models.synthesis import mixing
+from colonnade.privacy.additive import USUAL
 from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.exchange import fits, programs as exchange
 from colonnade.protocols.gradients import programs as gradients
@@ -31,11 +35,15 @@ from colonnade.protocols.kept_scores.answers import New
 from colonnade.protocols.kept_scores.task import Sender
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.marginals.task import Marginals
+from colonnade.protocols.mixture import programs as mixture_programs
+from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.scores import programs as scores
 from colonnade.protocols.scores.programs import Parts
+from colonnade.tables.columns import category, flag, number
 from colonnade.tables.places import Places
+from colonnade.tables.schema import Schema
 from colonnade.wire import codec
 
 from ..protocols import kit
@@ -49,6 +57,8 @@ with warnings.catch_warnings():
 HOME = Path(colonnade.__file__).parent
 COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols", "tables"))
 """What participants compute; how often somebody looks whether a message has come is left out."""
+IN_C = str(HOME / "protocols" / "mixture")
+"""Where owners compute densities of rows: of that, the calls of functions in C are counted too."""
 Mark = tuple[str, str, int, int]
 """To or from whom, the kind of message, its size, and the functions called since the one before."""
 
@@ -116,7 +126,8 @@ def _marked(program: Callable[[Any], Any], marks: list[Mark], coins: SameCoins) 
 
         def called(frame: FrameType, event: str, argument: object) -> None:
             nonlocal calls
-            calls += event == "call" and frame.f_code.co_filename.startswith(COUNTED)
+            where = frame.f_code.co_filename
+            calls += (event == "call" and where.startswith(COUNTED)) or (event == "c_call" and where.startswith(IN_C))
 
         for peer, link in tuple(me._links.items()):
             me._links[peer] = Marked(link, peer, marks, lambda: calls)
@@ -130,7 +141,7 @@ def _marked(program: Callable[[Any], Any], marks: list[Mark], coins: SameCoins) 
 
 
 def _seen(
-    module: ModuleType, task: Any, held: Mapping[str, Any], labels: Array | None, coins: SameCoins
+    module: Any, task: Any, held: Mapping[str, Any], labels: Array | None, coins: SameCoins
 ) -> dict[str, list[Mark]]:
     """What each participant's messages and calls were, with coins that are the same in every run."""
     marks: dict[str, list[Mark]] = {}
@@ -214,6 +225,67 @@ def _wrapped(name: str, task: Any, held: Mapping[str, Array]) -> dict[str, Any]:
         size = 2 * len(ids) + len(held)
         return {owner: kit.Rows(rows, places=Places(slots[owner], size, bytes(16))) for owner, rows in held.items()}
     return dict(held)
+
+
+class Learned:
+    """The programs of a mixture with the learner that studies make."""
+
+    @staticmethod
+    def owner(me: Any, rows: Any, task: Mixture) -> Any:
+        return mixture_programs.owner(me, rows, task, mixing.learner_of(task))
+
+    @staticmethod
+    def coordinator(me: Any, task: Mixture) -> Any:
+        return mixture_programs.coordinator(me, task, mixing.learner_of(task))
+
+
+PATCHY = Schema(
+    {
+        "age": number(0, 100, missing="none"),
+        "city": category(["a", "b", "c"], missing="none"),
+        "sort": category(["x", "y"]),
+        "member": flag(),
+    }
+)
+LEARNED: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "joint": {"clipping": "joint"},
+    "gaussian": {"families": {"bank.age": "gaussian:8"}},
+    "bins": {"sampling": "disjoint", "families": {"bank.age": "bins:4"}},
+    "expectation": {"inference": "expectation"},
+}
+
+
+@pytest.mark.parametrize("place", ["age", "city", "sort"])
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody lacks a cell in the first table; in the second one person does, or has one that is none of its values."""
+    settings = mixing.Settings(
+        rows=40, components=3, inference="variational", rounds=2, batch=10, sampling="poisson", clip=1.0,
+        clipping="local", learning_rate=0.02, families={}, law=USUAL, rows_at_most=1000,
+    )  # fmt: skip
+    task = mixing.draft(
+        replace(settings, **LEARNED[name]), Roster.of(dict.fromkeys(("bank", "shop", "clinic"), PATCHY))
+    )
+    held = _patchy(task, 30)
+    gone = held | {"bank": held["bank"].copy()}
+    cell = gone["bank"][3, PATCHY.places[place]]
+    cell[:] = (0, 1) if place == "age" else 0
+    coins = SameCoins(monkeypatch)
+    _seen(Learned, task, held, None, coins)
+    assert _seen(Learned, task, held, None, coins) == _seen(Learned, task, gone, None, coins)
+
+
+def _patchy(task: Mixture, count: int) -> dict[str, Array]:
+    """Encoded rows in which every cell has a value."""
+    rng, held = np.random.default_rng(5), {}
+    for owner in task.owners:
+        rows = held[owner] = np.zeros((count, PATCHY.encoded_width))
+        rows[:, PATCHY.places["age"].start] = rng.uniform(-1, 1, count)
+        for name, size in (("city", 3), ("sort", 2)):
+            rows[np.arange(count), PATCHY.places[name].start + rng.integers(0, size, count)] = 1
+        rows[:, PATCHY.places["member"].start] = rng.integers(0, 2, count)
+    return held
 
 
 def _flipped(labels: Array) -> Array:

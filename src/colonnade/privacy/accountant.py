@@ -310,6 +310,11 @@ def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> Bound:
         best = found if best is None or found.epsilon < best.epsilon else best
     if best is None or math.isinf(best.epsilon):
         reason = "too little noise, or a sampler too far from its law, for any finite epsilon at this delta"
+        if (lost := _lost(views)) >= delta:
+            reason = (
+                f"{lost:.2g} of delta is lost to masks and full batches in all rounds together, whatever the noise: "
+                "fewer rounds or components, or a larger delta"
+            )
         return Bound(math.inf, delta, "none", "", reason)
     return best
 

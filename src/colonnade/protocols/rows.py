@@ -128,7 +128,7 @@ def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) 
     problem = received(me.link(COORDINATOR), COORDINATOR, vocabulary.VERDICT)["problem"]
     if problem:
         raise _known_to_all(StudyError(harmless(problem)))
-    return _checked(size, task.rows_limit, hidden)
+    return _checked(size, task, hidden)
 
 
 def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
@@ -140,7 +140,7 @@ def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
         me.link(owner).send("rows-verdict", problem=problem[: vocabulary.LONGEST_VERDICT])
     if problem:
         raise _known_to_all(StudyError(problem))
-    return _checked(answers[first]["rows"], task.rows_limit, hidden)
+    return _checked(answers[first]["rows"], task, hidden)
 
 
 def _described(rows: Listed) -> tuple[int, Sequence[str]]:
@@ -169,13 +169,13 @@ def block_sizes(rows: int, step: int) -> list[int]:
     return [min(step, rows - start) for start in range(0, rows, step)]
 
 
-def _checked(rows: int, most: int, hidden: bool) -> int:
+def _checked(rows: int, task: Task, hidden: bool) -> int:
     """The number of rows, if it is not zero and not more than the task allows; the errors do not tell it."""
     if not rows:
         raise _known_to_all(CapacityError("the tables have no rows in common, so there is nothing to compute"))
-    if rows > most:
+    if rows > (most := task.rows_limit):
         which = "lists of all parties together, which count while nobody knows who matched," if hidden else "tables"
-        said = f"the {which} have more rows than the study allows ({most}): raise rows_at_most"
+        said = f"the {which} have more rows than the study allows ({most}): raise {task.rows_limited_by}"
         raise _known_to_all(CapacityError(said))
     return rows
 

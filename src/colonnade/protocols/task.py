@@ -73,6 +73,11 @@ class Priced(Revealing):
         """The most rows that the task allows."""
 
     @property
+    def rows_limited_by(self) -> str:
+        """Which setting of a study to raise where there are more rows, as the end of a sentence."""
+        return "rows_at_most"
+
+    @property
     def rows_stated(self) -> int | None:
         """The number of people that the study states, exact or approximate; ``None`` if it states no number."""
         return None

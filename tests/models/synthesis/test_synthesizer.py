@@ -369,7 +369,26 @@ def test_marginals_of_a_mixture_have_no_error_bars(mixed):
     found = mixed.marginal("bank.rich", "shop.tier")
     assert not found.asked
     assert found.counts.sum() == pytest.approx(ROWS)
-    assert "nothing here has an error bar" in mixed.published()["card.md"].decode().replace("\n", " ")
+    assert found.deviations is None
+
+
+def test_the_card_of_a_mixture_says_nothing_about_counts(mixed):
+    published = {
+        name: content.decode() for name, content in mixed.published().items() if name.endswith((".md", ".json"))
+    }
+    card = published["card.md"].replace("\n", " ")
+    assert "nothing here has an error bar" in card
+    for false in (
+        "bin was counted",
+        "were not counted",
+        "published counts",
+        "tables = 20",
+        "as the counts allow",
+        "by chance",
+    ):
+        assert false not in card
+    assert "bins" not in published["dictionary.md"] + published["dictionary.json"]
+    assert {column["missing"] for column in json.loads(published["dictionary.json"])["columns"]} == {"does not occur"}
 
 
 def test_a_saved_mixture_is_the_same_mixture(mixed, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import DataError, PrivacyError, StudyError
+from colonnade.mpc import Hand
 from colonnade.protocols.marginals import programs as marginals, task as task_module
 from colonnade.protocols.marginals.integers import OwnColumns
 from colonnade.protocols.roles import COORDINATOR
@@ -146,6 +147,22 @@ def test_codes_that_are_none_never_leave_an_owner(code):
     own = OwnColumns(task, "o0")
     with pytest.raises(DataError, match="a coded column of o0 holds something that is none of its codes"):
         own.factors_of(np.array([[code, 0.0]]))
+
+
+def test_a_table_with_something_that_is_no_code_deals_nothing(monkeypatch):
+    """Otherwise that it stops, and after how many blocks, would tell others about a row."""
+    task = replace(make_task(), block_rows=8)
+    tables = {owner: codes.astype(float) for owner, codes in codes_of(task, 40).items()}
+    tables["o1"][35, 0] = 7.5
+    dealt = []
+    real = Hand.deal
+    monkeypatch.setattr(Hand, "deal", lambda hand, numbers: dealt.append(len(numbers)) or real(hand, numbers))
+    with pytest.raises(DataError, match="a coded column of o1 holds something that is none of its codes"):
+        kit.execute(marginals, task, tables)
+    assert not dealt
+    tables["o1"][35, 0] = 0.0
+    kit.execute(marginals, task, tables)
+    assert dealt
 
 
 # --- what is published

@@ -10,7 +10,7 @@ from scipy import stats
 from colonnade.errors import SchemaError, StudyError
 from colonnade.protocols.mixture.components import LIMIT, OwnComponents
 from colonnade.protocols.mixture.families import INSIDE, families_of
-from colonnade.tables.columns import category, number
+from colonnade.tables.columns import category, flag, number
 from colonnade.tables.schema import Schema
 
 from .people import FAMILIES, SCHEMA, encoded
@@ -87,6 +87,23 @@ def test_a_missing_cell_is_left_out() -> None:
     np.testing.assert_allclose(logs[1] - logs[0], np.log(chances[:, 2] / chances.sum(axis=1)), atol=1e-12)
     assert not slopes[0, :, own].any()
     assert slopes[1, :, own].all()
+
+
+def test_whether_cells_may_be_missing_follows_from_the_schema_and_not_from_cells() -> None:
+    """Otherwise one person's missing cell would change how long its owner takes."""
+    sure = Schema({"age": number(0, 100), "member": flag()})
+    assert OwnComponents(sure).read(np.zeros((3, 2))).present is None
+    for column in (number(0, 100, missing="none"), category(["x", "y"], missing="none"), category(["x", "y"])):
+        schema = Schema({"age": number(0, 100), "other": column})
+        full, gone = np.zeros((2, 3, schema.encoded_width))
+        at = schema.places["other"].start
+        if column.kind == "category":
+            full[:, at] = gone[1:, at] = 1
+        else:
+            gone[0, at + 1] = 1
+        own = OwnComponents(schema)
+        np.testing.assert_array_equal(own.read(full).present, np.ones((3, 2)))
+        np.testing.assert_array_equal(own.read(gone).present, [[1, 0], [1, 1], [1, 1]])
 
 
 def test_what_was_read_once_gives_the_same() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from colonnade.errors import CapacityError, PrivacyError, ProtocolError
+from colonnade.errors import CapacityError, PrivacyError, ProtocolError, StudyError
 from colonnade.privacy import Observer, PoissonSampled, Repeated, accountant, parse_budgets
 from colonnade.privacy.events import views
 from colonnade.protocols.batches import batches
@@ -22,6 +22,7 @@ from colonnade.protocols.mixture.task import OVERFLOW, Mixture
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
 from colonnade.randomness import Stream
+from colonnade.tables.places import Places
 from colonnade.wire import codec
 
 from .. import kit
@@ -241,6 +242,22 @@ WRONG = [
 def test_tasks_that_make_no_sense_are_refused(changes, said):
     with pytest.raises(PrivacyError, match=said):
         mixture_task(**changes)
+
+
+@pytest.mark.parametrize(("changes", "raised"), [({}, "rows, of which"), ({"rows_at_most": 50}, "rows_at_most$")])
+def test_more_rows_than_allowed_name_what_to_raise(changes, raised):
+    task = mixture_task(rounds=1, **changes)
+    with pytest.raises(CapacityError, match=rf"more rows than the study allows \({task.rows_limit}\): raise {raised}"):
+        execute(task, flags(task, 200))
+
+
+def test_tables_with_hidden_members_are_refused():
+    task = mixture_task(rounds=1)
+    tables = {
+        owner: kit.Rows(rows, places=Places(np.arange(20), 30, bytes(16))) for owner, rows in flags(task, 20).items()
+    }
+    with pytest.raises(StudyError, match="plan the study with hidden = true"):
+        execute(task, tables)
 
 
 def test_sums_that_do_not_fit_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -9,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.privacy import Observer, accountant
+from colonnade.errors import PrivacyError
+from colonnade.privacy import Observer, accountant, parse_budgets
 from colonnade.privacy.events import views
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
+from colonnade.privacy.sensitivity.mixture import vector_square
+from colonnade.protocols.mixture.clipping import ROOT_BITS
+from colonnade.protocols.mixture.task import Mixture
 
 from .learners import mixture_task
 
@@ -80,5 +85,50 @@ def test_joint_clipping_costs_its_clip():
     local, joint = mixture_task(), mixture_task(joint_clip=1.0)
     assert math.sqrt(local.sensitivity.l2_squared) == pytest.approx(2 * local.gamma, rel=1e-3)
     assert math.sqrt(joint.sensitivity.l2_squared) == pytest.approx(joint.gamma, rel=1e-3)
-    wide = mixture_task(joint_clip=50.0)
-    assert wide.sensitivity == local.sensitivity
+    wide = mixture_task(joint_clip=50.0)  # it never bites, but clipped responsibilities are truncated once more
+    assert local.sensitivity.l2_squared < wide.sensitivity.l2_squared < local.sensitivity.l2_squared * (1 + 1e-4)
+
+
+def truncated(number: int, cut: int, high: bool) -> int:
+    """A truncation by three seats whose parts of the mask are all as small, or all as large, as they can be."""
+    return (number + (3 * ((1 << cut) - 1) if high else 0) - (1 << cut)) >> cut
+
+
+def largest_weight(density: int, task: Mixture) -> int:
+    """The largest responsibility of a single component that a joint clip above every norm leaves, over all coins."""
+    f, b = task.fraction, task.bits
+    found = 0
+    for first, second, third, fourth, fifth, sixth, last in itertools.product((False, True), repeat=7):
+        joint = truncated(density << f, f, first) + task.precision.lift
+        near = joint << (f - joint.bit_length())
+        rest = (1 << (f + 4)) - 45 * near + 30 * truncated(near * near, f, second)
+        inverse = truncated(((45 << f) - 30 * near) * ((1 << (f + 4)) + rest), f + 8, third)
+        inverse = truncated(inverse * ((1 << f) + truncated(rest * rest, f + 8, fourth)), f, fifth)
+        weight = truncated(near * inverse, 2 * f - b, sixth)
+        found = max(found, truncated(weight << 2 * ROOT_BITS, 2 * ROOT_BITS, last))
+    return found
+
+
+def test_a_joint_clip_that_never_bites_counts_its_own_truncation():
+    """For some coins a clipped responsibility is longer than any that is not clipped can be."""
+    task = mixture_task(components=1, joint_clip=8.0)
+    row = 4**task.vector_bits + sum(vector_square(task.vector_bits, part.clip) for part in task.parts)
+    reached = largest_weight(61_512_399, task) ** 2 * row
+    assert mixture_task(components=1).sensitivity.l2_squared < reached <= task.sensitivity.l2_squared
+
+
+def test_clips_that_the_arithmetic_cannot_hold_are_refused_when_planning():
+    with pytest.raises(PrivacyError, match="too many bits to be compared"):
+        mixture_task(joint_clip=1e6)
+    wide = mixture_task(vectors="derivatives")
+    for clip in (1e5, 1e6):
+        with pytest.raises(PrivacyError, match="too few bits for a joint norm"):
+            replace(wide, joint_clip=1.0, parts=tuple(replace(part, clip=clip) for part in wide.parts))
+    with pytest.raises(PrivacyError, match="4,001 numbers for each component, and 4,000 is the most"):
+        replace(wide, parts=(replace(wide.parts[0], width=4001), *wide.parts[1:]))
+
+
+def test_what_no_noise_can_mend_is_named():
+    task = replace(paper(2.0), rounds=20_000)
+    with pytest.raises(PrivacyError, match=r"is lost to masks and full batches in all rounds .* fewer rounds"):
+        task.calibrated(parse_budgets({"analyst": 1.0}, 1e-12, task.trust))

@@ -27,7 +27,7 @@ from colonnade.mpc.residues import Residues
 
 PART = 1 << 16
 """Operations on bits compute at most this many numbers at a time."""
-_LONGEST = 62
+LONGEST = 62
 """Most bits that a truncation or a comparison may read: the masked number is read as 64 bits."""
 
 
@@ -62,8 +62,8 @@ class FixedPoint:
     """The arithmetic of one seat; results have ``fraction`` fractional bits if no other number is asked for."""
 
     def __init__(self, hand: Hand, fraction: int) -> None:
-        if not 1 <= fraction <= _LONGEST // 2:
-            raise ValueError(f"the number of fractional bits lies between 1 and {_LONGEST // 2}")
+        if not 1 <= fraction <= LONGEST // 2:
+            raise ValueError(f"the number of fractional bits lies between 1 and {LONGEST // 2}")
         self.hand, self.system, self.fraction = hand, hand.system, fraction
         self.masks = Masks(hand)
         self.distance = 0.0
@@ -318,10 +318,8 @@ class FixedPoint:
 
     def _hide(self, bits: int, count: int, read: int, what: str) -> None:
         """Check that a mask hides ``bits`` bits and that ``read`` bits can be read; add to :attr:`distance`."""
-        if read > _LONGEST:
-            raise CapacityError(
-                f"of {what} {read} bits are read, and {_LONGEST} is the most: use fewer fractional bits"
-            )
+        if read > LONGEST:
+            raise CapacityError(f"of {what} {read} bits are read, and {LONGEST} is the most: use fewer fractional bits")
         self.masks.check(bits + 1, what)
         self.distance += count * 2.0 ** (bits + 1 - self.masks.width)
 

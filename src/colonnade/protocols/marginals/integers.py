@@ -41,6 +41,15 @@ class OwnColumns:
         self.spans = self.factors.spans()
         self.sums = [np.zeros((product.left.width, product.right.width), dtype=np.int64) for product in self.products]
 
+    def check(self, table: Rows) -> None:
+        """Refuse a table with something that is no code, before anything of it is dealt.
+
+        Later, that a party stops and when would tell where in its table it lies.
+        """
+        for codes in table.blocks(self.task.rows_per_block):
+            for column in self.columns:
+                self._codes(codes, column)
+
     def blocks(self, table: Rows) -> Iterator[Matrix]:
         """All factors of one block of rows after the other; if members are hidden, then whether a slot is taken."""
         step = self.task.rows_per_block
@@ -68,13 +77,16 @@ class OwnColumns:
         return whole
 
     def _column(self, codes: Matrix, column: int) -> Matrix:
+        return coordinates(self._codes(codes, column), self.task.sizes[column])
+
+    def _codes(self, codes: Matrix, column: int) -> NDArray[np.float64]:
         size, found = self.task.sizes[column], codes[:, self.columns.index(column)]
         if len(found) and not ((found >= 0) & (found < size) & (found == np.floor(found))).all():
             raise DataError(
                 f"a coded column of {self.owner} holds something that is none of its codes: code its table by the "
                 "schema of the study"
             )
-        return coordinates(found, size)
+        return found
 
     def add(self, whole: Matrix) -> None:
         """Add the products of a block of rows, exactly: sums of asked cells stay below 2^22 rows times 2^22."""

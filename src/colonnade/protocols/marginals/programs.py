@@ -39,8 +39,9 @@ def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
     with me.meter.phase("noise"):
         noise = noise_share(task, Stream.fresh())
     check_places(table, hidden=task.hidden)
-    rows = agree_on_rows(me, task, table, hidden=task.hidden)
     own = OwnColumns(task, me.name)
+    own.check(table)
+    rows = agree_on_rows(me, task, table, hidden=task.hidden)
     seat = _seat(me, task)
     blocks = own.blocks(table)
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):

@@ -19,15 +19,16 @@ class Cells:
     """Rows as the components read them; made once, taken from for every batch.
 
     ``statistics`` are those of the exponential families, zero where a cell is missing. ``lower`` and ``upper`` are the
-    ends of the cells that Gaussian columns fall into. ``present`` has a column for each column of the table, and is
-    ``None`` where no cell is missing. ``base`` is the part of a row's log density that no parameter changes.
+    ends of the cells that Gaussian columns fall into. ``present`` has a column for each column of the table, 1 where a
+    cell has a value and else 0, and is ``None`` where the schema leaves no cell without one. So what is computed, and
+    how long it takes, depends on no cell. ``base`` is the part of a row's log density that no parameter changes.
     """
 
     statistics: Matrix
     lower: Matrix
     upper: Matrix
     base: NDArray[np.float64]
-    present: NDArray[np.bool_] | None
+    present: Matrix | None
 
     def __len__(self) -> int:
         return len(self.statistics)
@@ -70,26 +71,32 @@ def read_cells(parts: list[tuple[Matrix, Column, Family]]) -> Cells:
         found = statistics[:, start : start + family.width]
         start += family.width
         _fill(found, part, column, family)
-        found[~known] = 0.0
+        found *= known[:, None]
         if isinstance(family, Beta):
             base -= found.sum(axis=1)
-    whole = all(known.all() for known in present)
+    whole = not any(may_have_no_value(part, column) for part, column, _ in parts)
     return Cells(
         statistics,
         np.column_stack(lower) if lower else np.empty((count, 0)),
         np.column_stack(upper) if upper else np.empty((count, 0)),
         base,
-        None if whole else np.column_stack(present),
+        None if whole else np.column_stack(present).astype(np.float64),
     )
+
+
+def may_have_no_value(part: Matrix, column: Column) -> bool:
+    """Whether cells of a column can lack a value: by its type and how many numbers encode it, never by a cell.
+
+    Any category can, also one that may not be missing: a cell that is none of its values is encoded as zeros.
+    """
+    return isinstance(column, Category) or part.shape[1] > 1
 
 
 def known_cells(part: Matrix, column: Column) -> NDArray[np.bool_]:
     """Which cells have a value: a category that is none of its values has none, nor a number marked as missing."""
-    if isinstance(column, Category):
-        return np.asarray(part.max(axis=1) > 0)
-    if part.shape[1] > 1:
-        return np.asarray(part[:, 1] <= 0)
-    return np.ones(len(part), dtype=np.bool_)
+    if not may_have_no_value(part, column):
+        return np.ones(len(part), dtype=np.bool_)
+    return np.asarray(part.max(axis=1) > 0 if isinstance(column, Category) else part[:, 1] <= 0)
 
 
 def _fill(found: Matrix, part: Matrix, column: Column, family: Family) -> None:

@@ -15,8 +15,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.errors import PrivacyError
 from colonnade.mpc.fixed import functions
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from colonnade.mpc.fixed.arithmetic import LONGEST, Fixed, FixedPoint
 from colonnade.privacy.sensitivity.exact import root_up
 
 Whole = NDArray[np.int64]
@@ -25,6 +26,8 @@ NORM_BITS = 12
 """Fractional bits of the squared norms that owners deal."""
 ROOT_BITS = 16
 """Fractional bits of a joint norm, of its inverse, and of C."""
+_LARGEST_INVERSE = (3 << (ROOT_BITS + ROOT_BITS // 2)) + (1 << ROOT_BITS)
+"""The bound under which the inverse root of the least positive number is computed, and room for its truncation."""
 _NUMBERS = 24  # that are opened under masks for one row, at most, besides those for each component
 
 
@@ -69,6 +72,24 @@ class Joint:
         rounding = Fraction(self.ulps) * root_up(Fraction(self.components * self.largest, 1 << NORM_BITS))
         return Fraction(self.whole_clip, 1 << ROOT_BITS) * ratio * (1 << self.bits) + rounding
 
+    def check(self) -> None:
+        """Refuse clips for which an inverse root could come out negative, or C times it be too long to compare."""
+        largest_root = Fraction(self.ulps) ** 2 * Fraction(self.most, 1 << ROOT_BITS)
+        if largest_root > ((1 << ROOT_BITS) - 1) ** 2:
+            raise PrivacyError("so large clips of owners leave too few bits for a joint norm: lower them")
+        if self._compared_bits > LONGEST:
+            raise PrivacyError(f"a joint clip of {self.clip:g} has too many bits to be compared on shares: lower it")
+
+    @property
+    def _compared_bits(self) -> int:
+        """How many bits C times an inverse root has, when it is compared with 1."""
+        return (self.whole_clip * _LARGEST_INVERSE + (1 << 2 * ROOT_BITS)).bit_length() + 1
+
+    @property
+    def slack(self) -> Fraction:
+        """How much truncations of clipped responsibilities add to the sum of their magnitudes, at most."""
+        return Fraction(self.ulps) * Fraction(self.components, 1 << self.bits)
+
     @property
     def hidden_bits(self) -> tuple[tuple[int, int], ...]:
         """What is opened under masks for one row, at most: how many numbers, and how many bits each has."""
@@ -76,7 +97,11 @@ class Joint:
         root = functions.bits_needed(ROOT_BITS, magnitude, self.ulps)
         summed = ((2 << self.bits) * self.largest).bit_length()
         factor = 2 * self.bits + 3, self.bits + 2 * ROOT_BITS + 3
-        return ((self.components, factor[0]), (self.components, factor[1]), (_NUMBERS, max(root, summed) + 2))
+        return (
+            (self.components, factor[0]),
+            (self.components, factor[1]),
+            (_NUMBERS, max(root, summed, self._compared_bits) + 2),
+        )
 
 
 def square_norms(vectors: Whole, vector_bits: int, most: int) -> Whole:

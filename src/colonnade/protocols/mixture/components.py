@@ -223,7 +223,7 @@ class OwnComponents:
         by_middle = (heights[0] - heights[1]) * np.minimum(1.0, 1 / deviation)
         slopes = [by_middle, (bent[0] - bent[1]) * np.sqrt(0.5)]
         if cells.present is not None:
-            known = cells.present[:, self._columns[Gaussian]][:, None, :]
+            known = cells.present[:, self._columns[Gaussian]][:, None, :] > 0
             logs, slopes = np.where(known, logs, 0.0), [np.where(known, slope, 0.0) for slope in slopes]
         return logs, tuple(slopes)
 

@@ -48,7 +48,7 @@ from colonnade.protocols.mixture.seat import Places, Seat
 from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
-from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
 from colonnade.randomness import Stream, new_key
 from colonnade.received import received
 
@@ -67,6 +67,7 @@ class Own:
 def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     """An owner's program; ``learner`` holds the public parameters to start from, and is returned fitted."""
     stream = Stream.fresh()
+    check_places(table, hidden=False)
     rows = agree_on_rows(me, task, table)
     secret = _share_draw(me, table.ids, task)
     held = np.concatenate(list(table.blocks(task.block_rows)))

@@ -58,7 +58,7 @@ class OwnStatistics:
                 out[:, 0] = share(part, column) - 0.5  # type: ignore[arg-type]
                 out[:, 1] = out[:, 0] ** 2 - 0.125
                 out[:, 2:] = 0.5
-            out[~known] = 0.0
+            out *= known[:, None]
         return found
 
     def _columns(self) -> Iterator[tuple[str, Column, Family]]:

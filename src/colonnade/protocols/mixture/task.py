@@ -29,6 +29,8 @@ STATISTIC_BITS, SLOPE_BITS = 8, 8
 """Fractional bits of statistics, and of what they are multiplied by, where derivatives are linear in them."""
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
 _WORD = 64
+_WIDEST = 4000
+"""Squared norms of longer vectors, added up as floats, could err by more than owners leave room for."""
 _ROUNDS_TO_CLIP = 30
 _ROUNDS_BESIDE = 6  # after the products of densities and the bit length; the last one is that of the opened sums
 
@@ -107,6 +109,13 @@ class Mixture(InRounds):
         return min(self.rows_at_most, 4 * self.rows)
 
     @property
+    def rows_limited_by(self) -> str:
+        """Which setting to raise where there are more rows."""
+        if self.rows_at_most <= 4 * self.rows:
+            return "rows_at_most"
+        return "rows, of which a mixture takes up to four times as many"
+
+    @property
     def rows_stated(self) -> int:
         """About how many people there are, as everybody may know."""
         return self.rows
@@ -154,11 +163,16 @@ class Mixture(InRounds):
         groups = comb(len(self.trust.committee), self.trust.threshold)
         return Precision(len(self.owners), self.components, self.fraction, self.bits, (groups + 1) / 2)
 
+    @property
+    def slack(self) -> Fraction:
+        """By how much the absolute weights of a row add up to more than 1 at most: clipping truncates once more."""
+        return self.precision.slack + (0 if self.joint is None else self.joint.slack)
+
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """How far one person can move the sums of one round."""
         clips = [part.clip for part in self.parts]
-        found = mixture_sensitivity(clips, self.entries, self.bits, self.vector_bits, self.precision.slack)
+        found = mixture_sensitivity(clips, self.entries, self.bits, self.vector_bits, self.slack)
         if self.joint is None:
             return found
         square = math.floor((self.joint.bound * (1 << self.vector_bits)) ** 2)
@@ -255,7 +269,7 @@ class Mixture(InRounds):
         rows = self.room(self.rows_limit)
         unit = self.additive.unit
         noise = self.additive.reach(copies=2 // unit)  # room for either law
-        total = rows * math.ceil((1 + self.precision.slack) * (1 << self.bits)) * most + noise
+        total = rows * math.ceil((1 + self.slack) * (1 << self.bits)) * most + noise
         if total >= 2**62:
             raise CapacityError(
                 f"sums may need {total.bit_length() + 1} bits and 63 are available: lower bits ({self.bits}) or "
@@ -365,6 +379,14 @@ class Mixture(InRounds):
         for value in (self.floor, *joint, *(part.clip for part in self.parts)):
             if not 0 < value < math.inf:
                 raise PrivacyError("the floor and the clips must be positive numbers")
+        for part in self.parts:
+            if part.width > _WIDEST:
+                raise PrivacyError(
+                    f"{part.owner} would add {part.width:,} numbers for each component, and {_WIDEST:,} is the most: "
+                    "describe its columns by fewer values or bins"
+                )
+        if self.joint is not None:
+            self.joint.check()
 
 
 def _relative_entropy(size: float, chance: float) -> float:
