@@ -10,7 +10,6 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError, SchemaError
 from colonnade.randomness import Stream
 from colonnade.tables import Number, Schema, category, encode_columns, flag, number, read_table
-from colonnade.tables.bins import quantile_edges
 from colonnade.tables.coding import Coding, coding_of, decode_codes, joint_names
 
 PEOPLE = Schema(
@@ -225,36 +224,6 @@ def test_a_value_at_an_edge_belongs_to_the_upper_bin() -> None:
         cells = np.concatenate([shares, np.nextafter(shares, 0) - 1e-15, [0.0, 1.0]])
         found = coding.codes(encode_columns(pa.table({"a": cells}), coding.schema)[0])[:, 0]
         assert found.tolist() == [1, 2, 3, 4, 0, 1, 2, 3, 0, 4]
-
-
-def test_fine_bins_are_joined_to_bins_of_equal_mass() -> None:
-    hours = number(0, 99, whole=True)
-    (fine,) = coding_of(Schema({"a": hours}), 100).columns
-    assert fine.bins is not None
-    masses = np.ones(100)
-    masses[40] = 100.0
-    edges = quantile_edges(fine.bins, masses, 8)
-    (coarse,) = coding_of(Schema({"a": hours}), {"a": edges}).columns
-    assert coarse.edges == edges
-    assert (coarse.size, coarse.labels[2]) == (8, "40")
-    assert quantile_edges(fine.bins, np.ones(100), 4) == (-0.5, 24.5, 49.5, 74.5, 99.5)
-    assert quantile_edges(fine.bins, np.ones(100), 100) == quantile_edges(fine.bins, np.ones(100), 200) == fine.edges
-    assert quantile_edges(fine.bins, np.zeros(100), 4) == (-0.5, 99.5)
-    with pytest.raises(SchemaError, match="need a finite mass for each"):
-        quantile_edges(fine.bins, np.ones(99), 4)
-    with pytest.raises(SchemaError, match="from 1 to 10000"):
-        quantile_edges(fine.bins, np.ones(100), 0)
-
-
-@given(st.lists(st.floats(-1, 10) | st.sampled_from([0.0, 1e3]), min_size=1, max_size=60), st.integers(1, 20))
-def test_quantiles_are_some_of_the_fine_edges(masses: list[float], bins: int) -> None:
-    (fine,) = coding_of(Schema({"a": number(0, 1)}), len(masses)).columns
-    assert fine.bins is not None
-    edges = quantile_edges(fine.bins, np.array(masses), bins)
-    assert set(edges) <= set(fine.bins.edges)
-    assert edges == tuple(sorted(set(edges)))
-    assert (edges[0], edges[-1]) == (0.0, 1.0)
-    assert len(edges) <= bins + 1
 
 
 CODING = {"clinic": coding_of(PEOPLE, 4)}

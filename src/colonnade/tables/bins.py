@@ -149,30 +149,6 @@ def given_edges(column: Number, edges: Sequence[float]) -> Edges:
     return _between_whole(column, within) if column.whole else tuple(within)
 
 
-def quantile_edges(fine: Bins, masses: NDArray[np.float64], bins: int) -> Edges:
-    """Edges of at most so many bins of about the same mass, each made of neighbouring fine ones.
-
-    ``masses`` are of the fine bins, as a release told them; negative ones count as zero. A fine bin with as much mass
-    as a bin is due begins a new one and is not joined with the next, so a value that many people share keeps a bin of
-    its own.
-    """
-    _check_count(bins)
-    mass = np.maximum(np.asarray(masses, dtype=np.float64), 0.0)
-    if mass.shape != (len(fine),) or not np.isfinite(mass).all():
-        raise SchemaError(f"quantiles of {len(fine)} bins need a finite mass for each of them")
-    left, due, held = float(mass.sum()), bins, 0.0
-    edges = [fine.edges[0]]
-    for place in range(len(fine) - 1):
-        held += float(mass[place])
-        share = left / due
-        # A bin ends where one more fine bin would carry it further beyond its share than it is short of it now.
-        beyond = held > 0 and (held >= share or held + mass[place + 1] - share > share - held)
-        if due > 1 and (beyond or mass[place + 1] >= share > 0):
-            edges.append(fine.edges[place + 1])
-            left, due, held = left - held, due - 1, 0.0
-    return (*edges, fine.edges[-1])
-
-
 def bent(values: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
     """Values in the column's own units on the scale on which they are encoded evenly."""
     return np.log1p(values) if column.transform == "log1p" else values

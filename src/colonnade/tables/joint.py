@@ -98,9 +98,14 @@ def dictionary(codings: Mapping[str, Coding], *, counted: bool = True) -> list[d
     Where nothing was ``counted`` there is no word of bins and codes, and no cell of the table is missing.
     """
     names = iter(joint_names({party: coding.schema for party, coding in codings.items()}))
-    told = _counted if counted else _not_counted
     return [
-        {"name": next(names), "party": party, "column": column.name, **_described(column.column), **told(column)}
+        {
+            "name": next(names),
+            "party": party,
+            "column": column.name,
+            **_described(column.column),
+            **(_counted(column) if counted else {"missing": _NONE}),
+        }
         for party, coding in codings.items()
         for column in coding.columns
     ]
@@ -121,10 +126,6 @@ def _counted(coded: ColumnCoding) -> dict[str, Any]:
     missing = coded.missing is not None
     bins = {} if coded.bins is None else {"bins": list(coded.labels[:-1] if missing else coded.labels)}
     return {**bins, "codes": coded.size, "missing": "an empty cell" if missing else _NONE}
-
-
-def _not_counted(coded: ColumnCoding) -> dict[str, Any]:
-    return {"missing": _NONE}
 
 
 def _certain(comparison: Comparison, coded: ColumnCoding) -> Mask:
