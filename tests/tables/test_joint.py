@@ -134,5 +134,5 @@ def test_names_in_a_table_of_all_parties_differ_whatever_the_parties_call_their_
     }
     assert joint_names(schemas) == ("a.x", "y", "b.x", "c.a.x", "c.c.a.x")
     alike = {"a": Schema({"b.x": flag(), "x": flag()}), "a.b": Schema({"x": flag()}), "c": Schema({"b.x": flag()})}
-    with pytest.raises(SchemaError, match="two columns are both called 'a.b.x'"):
+    with pytest.raises(SchemaError, match="two columns are both called"):
         joint_names(alike)
