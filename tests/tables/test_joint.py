@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.errors import StudyError
+from colonnade.errors import SchemaError, StudyError
 from colonnade.randomness import Stream
 from colonnade.tables import (
     Schema,
@@ -133,3 +133,6 @@ def test_names_in_a_table_of_all_parties_differ_whatever_the_parties_call_their_
         "c": Schema({"a.x": flag(), "c.a.x": flag()}),
     }
     assert joint_names(schemas) == ("a.x", "y", "b.x", "c.a.x", "c.c.a.x")
+    alike = {"a": Schema({"b.x": flag(), "x": flag()}), "a.b": Schema({"x": flag()}), "c": Schema({"b.x": flag()})}
+    with pytest.raises(SchemaError, match="two columns are both called"):
+        joint_names(alike)

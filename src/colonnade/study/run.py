@@ -210,7 +210,7 @@ def _publish(model: Estimator, record: RunRecord) -> None:
             record.add(published=names)
     except StudyError as error:
         raise StorageError(
-            f"the study ended well and {record.folder / 'model.json'} is whole, but {error}: make room, load the model "
+            f"the study ended well and {record.folder / 'model.json'} is whole, but {error}: mend that, load the model "
             "in Python, and call its publish with a folder; do not run the study again"
         ) from None
 

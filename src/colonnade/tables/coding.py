@@ -184,8 +184,13 @@ def joint_names(schemas: Mapping[str, Schema]) -> tuple[str, ...]:
         times = Counter(names)
         longer = [whole if times[name] > 1 else name for name, whole in zip(names, full, strict=True)]
         if longer == names:
-            return tuple(names)
+            break
         names = longer
+    if twice := [name for name, often in times.items() if often > 1]:
+        raise SchemaError(
+            f"two columns are both called {twice[0]!r} with their party's name; rename a column or a party"
+        )
+    return tuple(names)
 
 
 def decode_codes(

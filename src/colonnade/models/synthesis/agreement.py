@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.models.synthesis.distances import shares
 from colonnade.models.synthesis.residuals import Floats, Residual, centred, check
 
 
@@ -83,9 +82,10 @@ def _agreement(order: int, residuals: Sequence[Residual], codes: NDArray[np.int6
 
 def implied(codes: NDArray[np.int64], residual: Residual, people: float) -> Floats:
     """The residual of a set of columns that a table would have, with as many people as the release counted."""
-    own = codes[:, residual.columns]
     shape = residual.values.shape
-    return centred(people * shares(own, range(len(shape)), shape).reshape(shape))
+    cells = np.ravel_multi_index(tuple(codes[:, column] for column in residual.columns), shape)
+    counts = np.bincount(cells, minlength=residual.values.size).reshape(shape)
+    return centred(np.asarray(people / len(codes) * counts, dtype=np.float64))
 
 
 def _surprise(chi_squared: float, degrees: int) -> float:

@@ -129,7 +129,7 @@ class Layout:
         for party, coding in self.codings.items():
             own = table.select([next(heads) for _ in coding.columns]).rename_columns([c.name for c in coding.columns])
             found.append(self.codes(party, read_table(own, coding.schema, id=None)))
-        return np.hstack(found)
+        return np.asfortranarray(np.hstack(found))  # marginals are counted column by column
 
 
 class AskedRows:

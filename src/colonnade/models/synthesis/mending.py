@@ -42,20 +42,32 @@ class Source:
 def mended(made: Made, source: Source, rules: Sequence[Rule], stream: Stream) -> Made:
     """The same people, of whom as many as possible can be; no code of a single column is more or less frequent."""
     table, codes = made.table, made.codes
+    if source.values is not None and codes is not None:
+        table = _valued_again(table, codes, source.values, rules, stream)
     wrong = violations(rules, table)
-    for _ in range(_VALUES):
-        if source.values is None or codes is None or not wrong.any():
-            break
-        places = np.flatnonzero(wrong)
-        again = source.values(codes[places], stream)
-        wrong[places] = violations(rules, again)
-        table = put(table, places, again)
     for _ in range(_EXCHANGES):
         if not wrong.any():
             break
         table, codes = _exchanged(Made(table, codes), source, rules, wrong, stream)
         wrong = violations(rules, table)
     return Made(table, codes)
+
+
+def _valued_again(
+    table: Any, codes: Codes, values: Callable[[Codes, Stream], Any], rules: Sequence[Rule], stream: Stream
+) -> Any:
+    """Whoever is wrong with other values of the same codes."""
+    left = np.flatnonzero(violations(rules, table))
+    found, where = [], []
+    for _ in range(_VALUES):
+        if not len(left):
+            break
+        again = values(codes[left], stream)
+        right = ~violations(rules, again)
+        found.append(again.filter(pa.array(right)))
+        where.append(left[right])
+        left = left[~right]
+    return put(table, np.concatenate(where), pa.concat_tables(found)) if found else table
 
 
 def put(table: Any, places: Places, new: Any) -> Any:

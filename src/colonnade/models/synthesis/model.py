@@ -250,7 +250,8 @@ class Synthesizer(Estimator[Task, Published]):
         if self.method == "mixture":
             raise StudyError('refit is for method = "marginals", which keeps its release; fit a mixture again')
         before, kind = self.parameters_, str(model or self.parameters_["model"])
-        chosen: dict[str, Any] = {"model": kind, "components": components}
+        kept = before["components"] if components is None and kind == "products" else components
+        chosen: dict[str, Any] = {"model": kind, "components": kept}
         self.parameters_ = before | chosen | ({} if kind == "products" else {"tables": 1})
         try:
             check_given(self.parameters_, self.defaults())
