@@ -43,8 +43,6 @@ SETS_PRICE = Mark()
 """If this parameter is given, epsilon must not be: it sets the price of the task instead."""
 NAMES_LABEL = Mark()
 """The value is the column to predict, written ``party.column``."""
-LATER = Mark()
-"""The parameter came later: where it has its default, studies agree on the same as before it."""
 NAMES_MODEL = Mark()
 """The value is the path of a public model that the study is about."""
 LIMITS_ROWS = Mark()

@@ -13,17 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, crea
 
 from colonnade.errors import StudyError
 from colonnade.models import kinds
-from colonnade.models.parameters import (
-    FINITE,
-    LATER,
-    NAMES_PARTIES,
-    REQUIRED,
-    SETS_PRICE,
-    STRICT,
-    Checked,
-    InFile,
-    Mark,
-)
+from colonnade.models.parameters import FINITE, NAMES_PARTIES, REQUIRED, SETS_PRICE, STRICT, Checked, InFile, Mark
 
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
 _BUDGET = ("epsilon", "delta")  # these are keys of [budget]
@@ -53,13 +43,6 @@ class TaskKeys(Part):
     def parameters_given(self) -> dict[str, Any]:
         """All keys but the kind, defaults included."""
         return self.model_dump(exclude={"kind"})
-
-    @property
-    def agreed(self) -> dict[str, Any]:
-        """All keys as plain values, without those that came later and have their default."""
-        fields = type(self).model_fields
-        unsaid = {key for key in _marked(self.kind, LATER) if getattr(self, key) == fields[key].default}
-        return self.model_dump(mode="json", exclude=unsaid)
 
     @property
     def parties_named(self) -> dict[str, tuple[str, ...]]:

@@ -188,7 +188,6 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
-        agreed["task"] = self.content.task.agreed
         agreed["limits"] = self.content.limits.agreed
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:

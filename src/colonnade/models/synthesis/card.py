@@ -180,7 +180,7 @@ def _use(about: About) -> str:
 def _mixed(about: About) -> list[str]:
     """What a mixture that was learned in rounds is good for."""
     counts = "no counts were published, and"
-    if about.parameters.get("start") == "marginals":
+    if about.parameters["start"] == "marginals":
         counts = "noisy counts were released for a start alone and are not kept, so"
     return [
         "A mixture was learned in rounds, from sums over people. It describes which columns go together in groups of "
@@ -285,7 +285,7 @@ def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
         how += f"above; {_KINDS[about.parameters['model']]} fitted to the second"
     if about.mixture:
         how = "Noisy sums in rounds, a mixture that follows from them"
-        if about.parameters.get("start") == "marginals":
+        if about.parameters["start"] == "marginals":
             how = "Noisy counts, noisy sums in rounds that start from a fit to them, a mixture that follows from these"
     parts = [
         "## How it was made",

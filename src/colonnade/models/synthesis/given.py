@@ -51,7 +51,6 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
 
     ``usual`` are the defaults; where one is given, it counts as left out.
     """
-    given = {**usual, **given}
     for name, known in _CHOICES.items():
         if given[name] not in known:
             raise StudyError(f"{name} must be one of {', '.join(map(repr, known))}, not {given[name]!r}")

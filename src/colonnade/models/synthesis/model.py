@@ -20,7 +20,6 @@ from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.newcomers import same_people
 from colonnade.models.parameters import (
-    LATER,
     NAMES_LABEL,
     STRICT,
     Checked,
@@ -129,7 +128,7 @@ class Synthesizer(Estimator[Task, Published]):
     noise: NormalLaw = "skellam"
     rows_at_most: RowsAtMost = 2**24
     rows: Count | None = None
-    start: Annotated[beginning.Start, LATER] = "none"
+    start: beginning.Start = "none"
     inference: mixing.Inference = "expectation"
     iterations: Count | None = None
     families: Annotated[Mapping[str, str] | None, InFile(dict[str, str] | None, None)] = None
@@ -138,11 +137,6 @@ class Synthesizer(Estimator[Task, Published]):
     clip: Positive | None = None
     clipping: mixing.Clipping = "local"
     learning_rate: Positive | None = None
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of the constructor as they are now; ``start`` only where there is one, as in older files."""
-        found = super().get_params(deep)
-        return {name: value for name, value in found.items() if (name, value) != ("start", "none")}
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as a file holds them."""
