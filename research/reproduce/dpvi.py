@@ -29,8 +29,8 @@ NOTES = (
     "'on shares' is the protocol itself, in threads; 'the same integers' computes in one place what it would publish. "
     "'the paper's clipping' clips the whole gradient to 1. Rounds are fewer than the paper's 3,000 and 20,000 unless "
     "--full is given; the noise is always the least that keeps epsilon 1 for the analyst over the rounds that are run.",
-    "'of the noise alone': what Gaussian noise of this size would cost a party that knows its own part of it. A round "
-    "also opens masked numbers, and what these may tell counts e^epsilon times, so nothing is proven for a party here; "
+    "'of the noise alone': what Gaussian noise of this size would cost a party that knows its own part of it. The "
+    "far ends of the noise, which samplers cut off, count e^epsilon times, so nothing is proven for a party here; "
     "with one release of marginals or with expectation maximisation a party can be promised epsilon 1.",
     "'without renormalisation' leaves out that densities are divided by the largest of their row before they become "
     "fixed-point numbers, as the paper does for comparison.",
@@ -42,8 +42,8 @@ FEWER = 4000
 """Rounds of Figure 3 unless the paper's size is asked for."""
 NOT_RUN = "for comparison, no study runs it"
 NOISE_ALONE = "of the noise alone, not a promise"
-"""What Gaussian noise of this size would cost. The protocol opens numbers under masks too, which are close to random
-within a statistical distance; that distance counts e^epsilon times, so figures as large as these are not proven."""
+"""What Gaussian noise of this size would cost. Samplers cut off the far ends of their laws, which counts
+e^epsilon times, so figures as large as these are not proven."""
 
 
 def dpvi(options: Options) -> Iterator[Row]:

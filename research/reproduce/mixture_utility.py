@@ -23,7 +23,7 @@ METHODS: dict[Method, str] = {"EM": "Colonnade, mixture by EM", "DPVI": "Colonna
 MARGINALS = WAYS[0].name
 _OTHERS = {MARGINALS: ("Colonnade, marginals", PROVEN), "aim": ("AIM", CURATOR), "mst": ("MST", CURATOR)}
 _BOOSTING = "gradient boosting"
-COMPOSED = "composed by the accountant, no study runs it"
+COMPOSED = "composed by the accountant"
 FIRST_SHARE = 0.5
 """Epsilon of the marginals where a mixture starts from them and both together keep epsilon 1."""
 
