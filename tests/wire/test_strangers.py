@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import ssl
@@ -18,7 +19,7 @@ import pytest
 
 from colonnade.errors import ConnectError
 from colonnade.wire import Hub, Identity, dial
-from colonnade.wire.door import _listeners
+from colonnade.wire.door import Door, _listeners
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers
 
 DESCRIPTORS = 256
@@ -305,3 +306,19 @@ def test_addresses_of_one_customer_are_one() -> None:
 
 def test_there_are_always_places() -> None:
     assert places_for_strangers(3) >= places_for_strangers(10_000) >= 1
+
+
+def test_no_message_of_a_guest_waits_for_the_receipt_of_another() -> None:
+    async def look() -> int:
+        door = Door(1, 1, handshake=5.0, closing=0.1)
+        port = door.listen("127.0.0.1:0")
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        while not (found := [guest.outer for guest in door._open if guest.outer]):
+            await asyncio.sleep(0.01)
+        option: int = found[0].get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()
+        door.shut()
+        await door.close()
+        return option
+
+    assert asyncio.run(asyncio.wait_for(look(), 10))

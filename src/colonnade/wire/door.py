@@ -119,6 +119,10 @@ class Door:
                 loop.call_later(_PAUSE, self._attend, listener)
                 return
             connection.setblocking(False)
+            # asyncio does this for sockets that name their protocol, which accepted ones do not. Without it a small
+            # message may wait for the receipt of the one before, which the other side delays by up to 40 ms.
+            with suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             guest = _Guest(self, neighbourhood(address[0]), self._inner_port, self._closing)
             self._open.add(guest)
             self._empty.clear()
