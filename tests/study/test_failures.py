@@ -383,6 +383,15 @@ def test_an_interrupted_party_tells_the_others(trial):
         assert said.endswith(f"bank stopped the study: {NO_PART}") or "interrupted by its operator" in said
 
 
+@pytest.fixture
+def _heard():
+    """Children hear when a terminal closes, also where these tests were started by nohup, which they would inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_heard")
 def test_a_terminal_that_closes_gives_an_unsent_reservation_back(trial):
     study = trial()
     study.start("coordinator", "bank")
