@@ -10,9 +10,9 @@ from typing import Any, Self
 from colonnade.errors import CapacityError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, Event, Trust
-from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.calibrate import with_least_noise
-from colonnade.protocols.cost import WORD
+from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.task import Task
 
 LARGEST_MESSAGE = 2**27  # bytes
@@ -114,3 +114,67 @@ class InRounds(OnShares):
     def speaker(self) -> str:
         """Who opens numbers and sends them to the others: the first owner with a seat."""
         return next((name for name in self.trust.committee if name in self.owners), "")
+
+
+class InStages(OnShares):
+    """Several tasks, one after the other, that are planned and charged together; the last one gives the result."""
+
+    @property
+    @abstractmethod
+    def stages(self) -> tuple[OnShares, ...]:
+        """The tasks, with their noise; all have the same participants."""
+
+    @property
+    @abstractmethod
+    def last(self) -> OnShares:
+        """The last task, whatever its noise: what does not depend on noise is asked of it."""
+
+    @property
+    def trust(self) -> Trust:  # type: ignore[override]  # all have the same
+        """Who takes part."""
+        return self.last.trust
+
+    @property
+    def rows_at_most(self) -> int:  # type: ignore[override]
+        """The most rows for which the arithmetic is sized."""
+        return self.last.rows_at_most
+
+    @property
+    def law(self) -> Law:
+        """The law of all noise."""
+        return self.last.law
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that the result is about."""
+        return self.last.names
+
+    @property
+    def event(self) -> Event:
+        """What the last task reveals."""
+        return self.stages[-1].event
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What each of them reveals."""
+        return tuple(stage.event for stage in self.stages)
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """The openings of each of them."""
+        return {event: often for stage in self.stages for event, often in stage.openings.items()}
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of a number that any of them opens."""
+        return max(stage.bound for stage in self.stages)
+
+    @property
+    def noise_std(self) -> float:
+        """Deviation of the noise on a number of the last."""
+        return self.stages[-1].noise_std
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds and sends when opening, in all of them."""
+        each = [stage.cells(name, rows) for stage in self.stages]
+        return Cells(*(sum(getattr(cells, part) for cells in each) for part in ("dealt", "held", "opened")))

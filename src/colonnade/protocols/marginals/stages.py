@@ -22,14 +22,11 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.privacy import Event, Trust
-from colonnade.privacy.additive import NormalLaw
-from colonnade.protocols.cost import Cells
 from colonnade.protocols.marginals import programs
 from colonnade.protocols.marginals.merging import Merge, apply, merged_codes
 from colonnade.protocols.marginals.published import NoisyMarginals
 from colonnade.protocols.marginals.task import Asked, Coded, Marginals
-from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.on_shares import InStages
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
@@ -40,7 +37,7 @@ FIRST = "marginals of narrow bins"
 
 
 @dataclass(frozen=True)
-class StagedMarginals(OnShares):
+class StagedMarginals(InStages):
     """The public task. ``fine`` are the columns with their narrow codes, and ``merges`` says what becomes of each.
 
     ``second`` is what is asked of the merged columns; the noise in it does not count: ``noise`` is that of both stages.
@@ -82,6 +79,11 @@ class StagedMarginals(OnShares):
         first = tuple(max(1, math.isqrt(math.floor(price / sum(worth) / scale))) for scale in scales)
         return cls(fine, merges, first, second, second.noise)
 
+    @property
+    def last(self) -> Marginals:
+        """The task whose result it is."""
+        return self.second
+
     @cached_property
     def stages(self) -> tuple[Marginals, Marginals]:
         """Both releases, with the noise of this task."""
@@ -91,59 +93,14 @@ class StagedMarginals(OnShares):
         return replace(second, coded=self.fine, asked=asked, label=None, called=FIRST), second
 
     @property
-    def trust(self) -> Trust:  # type: ignore[override]  # both stages have the same
-        """Who takes part."""
-        return self.second.trust
-
-    @property
-    def rows_at_most(self) -> int:  # type: ignore[override]
-        """The most rows that the task allows."""
-        return self.second.rows_at_most
-
-    @property
-    def law(self) -> NormalLaw:
-        """The law of the noise of both stages."""
-        return self.second.law
-
-    @property
     def hidden(self) -> bool:
         """Whether nobody knows which people all owners hold."""
         return self.second.hidden
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The coded columns."""
-        return self.second.names
-
-    @property
-    def event(self) -> Event:
-        """The second release."""
-        return self.stages[1].event
-
-    @cached_property
-    def events(self) -> tuple[Event, ...]:
-        """Both releases."""
-        return tuple(stage.event for stage in self.stages)
-
-    @property
-    def openings(self) -> Mapping[Event, int]:
-        """Each part of either stage is one opening."""
-        return {event: often for stage in self.stages for event, often in stage.openings.items()}
 
     @cached_property
     def committee(self) -> Committee:
         """The seats, with as many primes as the larger bound needs."""
         return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
-
-    @property
-    def bound(self) -> int:
-        """The largest magnitude of an opened number of either stage."""
-        return max(stage.bound for stage in self.stages)
-
-    @property
-    def noise_std(self) -> float:
-        """The largest deviation of the noise on a cell of the second stage, in people."""
-        return self.stages[1].noise_std
 
     @property
     def rows_at_once(self) -> int:
@@ -154,11 +111,6 @@ class StagedMarginals(OnShares):
     def message_rounds(self) -> int:
         """How often participants wait for each other: the second stage begins with the comparison of rows again."""
         return sum(stage.message_rounds for stage in self.stages) - 2
-
-    def cells(self, name: str, rows: int) -> Cells:
-        """How many numbers a participant shares, holds and sends when opening, in both stages."""
-        one, other = (stage.cells(name, rows) for stage in self.stages)
-        return Cells(one.dealt + other.dealt, one.held + other.held, one.opened + other.opened)
 
     @property
     def agreement(self) -> dict[str, Any]:

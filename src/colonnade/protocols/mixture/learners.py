@@ -6,6 +6,7 @@ rows and for what is summed with the responsibilities as weights.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,7 +23,7 @@ from colonnade.protocols.mixture.learner import Linear
 from colonnade.protocols.mixture.model import Matrix, MixtureModel
 
 
-class _Learner:
+class _Learner(ABC):
     """What both have in common; ``owners`` are the names of the owners of ``model.owns``."""
 
     def __init__(self, owners: Sequence[str], model: MixtureModel) -> None:
@@ -36,14 +37,14 @@ class _Learner:
         return self._read[1]
 
     @property
+    @abstractmethod
     def parameters(self) -> Matrix:
         """Where the next sums are asked for."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def posterior(self) -> Posterior:
         """What is known after the rounds so far."""
-        raise NotImplementedError
 
     @property
     def log_weights(self) -> NDArray[np.float64]:

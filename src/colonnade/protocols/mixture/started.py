@@ -23,10 +23,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee
-from colonnade.privacy import Event, Trust
-from colonnade.privacy.additive import NormalLaw
 from colonnade.protocols.batches import COIN
-from colonnade.protocols.cost import Cells
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.marginals.published import NoisyMarginals
 from colonnade.protocols.marginals.task import Marginals
@@ -34,7 +31,7 @@ from colonnade.protocols.mixture import programs as rounds, vocabulary
 from colonnade.protocols.mixture.learner import Array
 from colonnade.protocols.mixture.programs import Fitted
 from colonnade.protocols.mixture.task import Mixture
-from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.on_shares import InStages
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
@@ -48,7 +45,7 @@ Make = Callable[[Array], Fitted]
 
 
 @dataclass(frozen=True)
-class StartedMixture(OnShares):
+class StartedMixture(InStages):
     """The public task. ``share`` is the part of the price that the marginals take, as far as noise is Gaussian.
 
     ``noise`` is that of the rounds, from which the noise of the marginals follows; the noise in ``first`` and in
@@ -74,6 +71,11 @@ class StartedMixture(OnShares):
         if self.first.rows_limit != self.second.rows_limit:
             raise StudyError("the marginals and the rounds allow the same number of people")
 
+    @property
+    def last(self) -> Mixture:
+        """The task whose result it is."""
+        return self.second
+
     @cached_property
     def stages(self) -> tuple[Marginals, Mixture]:
         """Both with their noise: the marginals have the least, in parts for all owners, that leaves them their share.
@@ -90,19 +92,9 @@ class StartedMixture(OnShares):
         return self.first.with_noise(max(1, math.ceil(wanted / parts)) * parts), second
 
     @property
-    def trust(self) -> Trust:  # type: ignore[override]  # both have the same
-        """Who takes part."""
-        return self.second.trust
-
-    @property
     def gamma(self) -> int:  # type: ignore[override]  # that of the rounds
         """An opened integer of a round divided by this number is a sum over people."""
         return self.second.gamma
-
-    @property
-    def rows_at_most(self) -> int:  # type: ignore[override]
-        """The most rows for which the arithmetic is sized."""
-        return self.second.rows_at_most
 
     @property
     def rows_limit(self) -> int:
@@ -114,55 +106,15 @@ class StartedMixture(OnShares):
         """About how many people there are, as everybody may know."""
         return self.second.rows_stated
 
-    @property
-    def law(self) -> NormalLaw:
-        """The law of all noise."""
-        return self.second.law
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The encoded columns of all owners."""
-        return self.second.names
-
-    @property
-    def event(self) -> Event:
-        """What all rounds reveal."""
-        return self.stages[1].event
-
-    @cached_property
-    def events(self) -> tuple[Event, ...]:
-        """The marginals, and all rounds."""
-        return tuple(stage.event for stage in self.stages)
-
-    @property
-    def openings(self) -> Mapping[Event, int]:
-        """Each part of the marginals is one opening, and each round."""
-        return {event: often for stage in self.stages for event, often in stage.openings.items()}
-
     @cached_property
     def committee(self) -> Committee:
         """The seats, with as many primes as the one that needs more."""
         return max((stage.committee for stage in self.stages), key=lambda found: len(found.system.primes))
 
     @property
-    def bound(self) -> int:
-        """The largest magnitude of an opened number of either."""
-        return max(stage.bound for stage in self.stages)
-
-    @property
-    def noise_std(self) -> float:
-        """Deviation of the noise on a sum of one round."""
-        return self.stages[1].noise_std
-
-    @property
     def message_rounds(self) -> int:
         """How often participants wait for each other: the rows are compared twice, and the start is told."""
         return sum(stage.message_rounds for stage in self.stages) - 1
-
-    def cells(self, name: str, rows: int) -> Cells:
-        """What a participant shares, holds and opens, in both."""
-        one, other = (stage.cells(name, rows) for stage in self.stages)
-        return Cells(one.dealt + other.dealt, one.held + other.held, one.opened + other.opened)
 
     @property
     def agreement(self) -> dict[str, Any]:
