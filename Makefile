@@ -48,9 +48,9 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn]"
 	touch $@
 
 $(BENCH): $(READY)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,bench]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,bench]"
 	touch $@
