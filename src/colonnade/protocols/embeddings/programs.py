@@ -227,9 +227,9 @@ def _check(name: str, encoding: Encoding | None, ids: Sequence[str], labels: Lab
         raise DataError(f"embeddings are told to {task.active}, which needs no encoder here, by everybody else")
     if encoding is not None and encoding.width != task.sender(name).width:
         raise DataError(f"the encoder of {name} gives embeddings of another width than the study says")
-    if task.training != "none" and encoding is not None:
-        if getattr(encoding, "parameters", 0) != task.sender(name).parameters:
-            raise DataError(f"the encoder of {name} learns another number of parameters than the study says")
+    learned = 0 if active or task.training == "none" else task.sender(name).parameters
+    if learned and getattr(encoding, "parameters", 0) != learned:
+        raise DataError(f"the encoder of {name} learns another number of parameters than the study says")
     if (active and task.new == "no") != (labels is not None):
         raise DataError(f"the label is held by {task.active}, and by nobody else")
     mine = len(ids)
