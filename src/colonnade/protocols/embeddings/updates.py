@@ -24,7 +24,9 @@ def noised_sum(learner: Learner, places: Places, slopes: Matrix, clip: float, dr
     """The noised sum over people of their gradients, each of norm at most ``clip``."""
     total = np.zeros(learner.parameters, dtype=np.int64)
     for each in learner.pull_back_each(places, slopes):
-        total += whole_within(each * (_RADIUS / clip), _RADIUS).sum(axis=0)
+        with np.errstate(over="ignore"):  # a gradient that no float can hold counts as none
+            scaled = each * (_RADIUS / clip)
+        total += whole_within(scaled, _RADIUS).sum(axis=0)
     return np.asarray((total + draw(len(total))) * (clip / _RADIUS))
 
 
