@@ -16,8 +16,9 @@ def within(rows: Matrix, radius: float) -> Matrix:
     finite = np.isfinite(rows).all(axis=1, keepdims=True)
     kept = np.where(finite, rows, 0.0)
     largest = np.maximum(np.abs(kept).max(axis=1, keepdims=True, initial=0.0), np.finfo(float).tiny)
-    norms = largest * np.linalg.norm(kept / largest, axis=1, keepdims=True)
-    return np.asarray(kept * np.minimum(1.0, radius / np.maximum(norms, np.finfo(float).tiny)))
+    with np.errstate(over="ignore"):  # a norm that no float can hold shortens its row to nothing
+        norms = largest * np.linalg.norm(kept / largest, axis=1, keepdims=True)
+    return np.asarray(kept * (radius / np.maximum(norms, radius)))
 
 
 def whole_within(rows: Matrix, radius: int) -> Integers:

@@ -61,7 +61,7 @@ def discriminant(
     away = means - centre
     within = (centred.T @ centred - (away * counts[:, None]).T @ away) / count
     spread = _without(within, known, count) + np.diag(_noise(query_variance, received.shape[1], rows.shape[1]))
-    weights: Matrix = np.linalg.solve(spread, means.T).T
+    weights = np.asarray(np.linalg.solve(spread, means.T).T, dtype=np.float64)
     intercept = np.log(counts / counts.sum()) - 0.5 * (weights * means).sum(axis=1)
     return Linear(weights, intercept)
 
