@@ -76,7 +76,7 @@ def test_the_verdicts_are_those_of_the_vectors(name: str) -> None:
     about, part, broken = OURS[name]
     found = twins(about) if broken else [("", game) for game in games(about)]
     (game,) = [game for what, game in found if what == broken and game.part == part]
-    assert judge(game, 40_000, seed=5).result.caught == AUDITS[name]["caught"]
+    assert judge(game, 10_000, seed=5).result.caught == AUDITS[name]["caught"]
 
 
 # --- the integers, whatever the encoder gives
@@ -113,7 +113,7 @@ def _claimed(task: Embeddings) -> Change:
     return Change(event.replace_l1, event.replace_l2_squared)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_embedding_moves_further_than_is_charged(data: st.DataObject) -> None:
     width = data.draw(st.integers(1, 5))
@@ -178,10 +178,19 @@ class Gradients:
         raise AssertionError("a sum moves nothing")
 
 
-def _summed(rows: Array, clip: float) -> Array:
+@dataclass(frozen=True)
+class Products(Gradients):
+    """A learner whose gradients are the products of these numbers with the slopes, and which says so."""
+
+    def factors(self, places: Array, slopes: Array, /) -> tuple[Array, Array]:
+        return self.rows[places], slopes
+
+
+def _summed(learner: Gradients, clip: float, slopes: Array | None = None) -> Array:
     """The sum of clipped gradients in steps of their grid."""
-    everybody, none = np.arange(len(rows)), lambda count: np.zeros(count, dtype=np.int64)
-    total = updates.noised_sum(Gradients(rows), everybody, np.ones((len(rows), 1)), clip, none)
+    everybody = np.arange(len(learner.rows))
+    given = np.ones((len(everybody), 1)) if slopes is None else slopes
+    total = updates.noised_sum(learner, everybody, given, clip, lambda count: np.zeros(count, dtype=np.int64))
     return np.rint(total * (RADIUS / clip)).astype(np.int64)
 
 
@@ -191,14 +200,28 @@ def _update_claimed() -> Change:
     return Change(event.replace_l1, event.replace_l2_squared)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_gradient_moves_a_sum_further_than_is_charged(data: st.DataObject) -> None:
     width, clip = data.draw(st.integers(1, 6)), data.draw(st.floats(1e-6, 1e6))
     before = np.array(data.draw(_anything(5, width)))
     after = before.copy()
     after[2] = data.draw(_anything(1, width))[0]
-    report = sensitivity_probe(lambda rows: _summed(rows, clip), [(before, after)], _update_claimed())
+    pair = [(Gradients(before), Gradients(after))]
+    report = sensitivity_probe(lambda learner: _summed(learner, clip), pair, _update_claimed())
+    assert report.largest.l2_squared <= report.claimed.l2_squared
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_product_of_two_vectors_moves_a_sum_further_than_is_charged(data: st.DataObject) -> None:
+    widths, clip = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 4))), data.draw(st.floats(1e-6, 1e6))
+    rows, slopes = (np.array(data.draw(_anything(5, width))) for width in widths)
+    other_rows, other_slopes = rows.copy(), slopes.copy()
+    other_rows[2] = data.draw(_anything(1, widths[0]))[0]
+    other_slopes[2] = data.draw(_anything(1, widths[1]))[0]
+    pair = [((Products(rows), slopes), (Products(other_rows), other_slopes))]
+    report = sensitivity_probe(lambda both: _summed(both[0], clip, both[1]), pair, _update_claimed())
     assert report.largest.l2_squared <= report.claimed.l2_squared
 
 
@@ -209,10 +232,11 @@ def test_opposite_gradients_move_a_sum_nearly_as_far_as_is_charged(width: int) -
     for row in (np.eye(width)[0], np.ones(width), *rng.normal(size=(5, width))):
         others = rng.normal(size=(3, width))
         pairs.append((np.vstack([others, 1e3 * row]), np.vstack([others, -1e3 * row])))
-    report = sensitivity_probe(lambda rows: _summed(rows, 0.5), pairs, _update_claimed())
-    assert report.largest.l2_squared <= report.claimed.l2_squared
-    assert report.l2_squared_ratio is not None
-    assert report.l2_squared_ratio > Fraction(99, 100) ** 2
+    for kind in (Gradients, Products):
+        report = sensitivity_probe(lambda rows, kind=kind: _summed(kind(rows), 0.5), pairs, _update_claimed())
+        assert report.largest.l2_squared <= report.claimed.l2_squared
+        assert report.l2_squared_ratio is not None
+        assert report.l2_squared_ratio > Fraction(99, 100) ** 2
 
 
 # --- the games
@@ -275,29 +299,43 @@ def test_what_cannot_be_broken_has_no_twin() -> None:
     assert "all epochs charged as one" not in [what for what, _ in twins("split-training", once)]
 
 
-WRONG: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "half the variance of embeddings": lambda patch: patch.setattr(
-        Passive, "_noised", lambda side, places, variance: REAL_NOISED(side, places, variance // 2)
+Break = Callable[[pytest.MonkeyPatch], None]
+WRONG: dict[str, tuple[str, int, Break]] = {
+    "half the variance of embeddings": (
+        "split-embeddings",
+        0,
+        lambda patch: patch.setattr(Passive, "_noised", lambda side, places, v: REAL_NOISED(side, places, v // 2)),
     ),
-    "nothing is clipped again": lambda patch: patch.setattr(
-        sides, "whole_within", lambda rows, radius: np.trunc(rows).astype(np.int64)
+    "nothing is clipped again": (
+        "split-embeddings",
+        0,
+        lambda patch: patch.setattr(sides, "whole_within", lambda rows, radius: np.trunc(rows).astype(np.int64)),
     ),
-    "gradients are not clipped": lambda patch: patch.setattr(
-        updates, "whole_within", lambda rows, radius: np.trunc(rows).astype(np.int64)
+    "gradients are not clipped": (
+        "split-training",
+        0,
+        lambda patch: patch.setattr(updates, "whole_sum", lambda *given: _unclipped(*given)),
     ),
-    "labels are told as they are": lambda patch: patch.setattr(
-        programs, "randomised_response", lambda labels, classes, odds, stream: labels
+    "labels are told as they are": (
+        "split-training",
+        1,
+        lambda patch: patch.setattr(programs, "randomised_response", lambda labels, *_: labels),
     ),
 }
 REAL_NOISED = Passive._noised
 
 
+def _unclipped(learner: Any, places: Array, slopes: Array, clip: float, radius: int) -> Array:
+    return np.trunc(learner.pull_back(places, slopes) * (radius / clip)).astype(np.int64)
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_wrong_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the audit is changed: only what parties of a study call."""
-    WRONG[wrong](monkeypatch)
-    verdicts = [judge(game, 60_000, seed=2).word for name in ("split-embeddings", "split-training") for game in games(name)]
-    assert "REFUTED" in verdicts
+    about, which, make_wrong = WRONG[wrong]
+    assert judge(games(about)[which], 60_000, seed=2).word == "holds"
+    make_wrong(monkeypatch)
+    assert judge(games(about)[which], 60_000, seed=2).word == "REFUTED"
 
 
 # --- a whole run
@@ -307,8 +345,8 @@ def test_what_is_wrong_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: p
 class WholeRun:
     """Training and embeddings of a party by the protocol's own program, in one place; what is seen are embeddings.
 
-    The encoder is linear and the one who changes is in a batch with three others. Afterwards two hundred others are
-    embedded, from which an observer learns the encoder, and so what the person's gradient was.
+    The encoder is linear, and the others' gradients cancel, so its step is that of the person who changes. Their
+    embeddings are all at the encoder's offset, which an observer learns from their mean.
     """
 
     task: Embeddings
@@ -328,8 +366,8 @@ class WholeRun:
             return next(drawn[variance])[:size] * (variance not in quiet)
 
         rows = np.zeros((task.rows, 1))
-        rows[0], rows[1:] = (50.0 if neighbour else -50.0), 0.2
-        labels = np.zeros(task.rows, dtype=np.int64)
+        rows[0] = 1.0 if neighbour else -1.0  # at its class's point, where nothing pulls, or opposite
+        labels = np.arange(task.rows) % 2  # the others' pulls cancel
         found = np.empty(count)
         for run in range(count):
             encoder = encoder_from({"kind": "linear", "width": 1}, 1, seed=1)
@@ -343,8 +381,8 @@ class WholeRun:
 @pytest.mark.parametrize("noisy", [True, False])
 def test_embeddings_of_others_tell_no_more_than_is_charged(noisy: bool) -> None:
     draft = _task(
-        senders=(Sender("b", 1, 1.0, 2),), rows=200, training="labels", epochs=1, label_odds=odds_for(1.0),
-        learning_rate=0.3, share=Fraction(9, 10),
+        senders=(Sender("b", 1, 1.0, 2),), rows=201, training="labels", epochs=1, label_odds=odds_for(1.0),
+        learning_rate=0.5, share=Fraction(9, 10),
     )  # fmt: skip
     task = draft.calibrated(parse_budgets(3.0, 1e-5, draft.trust))
     game = replace(games("split-training", task)[0], sampler=WholeRun(task, noisy))
@@ -356,6 +394,8 @@ def test_embeddings_of_others_tell_no_more_than_is_charged(noisy: bool) -> None:
 def test_noise_of_a_run_has_the_variance_of_its_event() -> None:
     task = _task(rows=4000, senders=(Sender("b", 2, 1.0),), noise=1 << 19)
     encoding = Given(np.zeros((4000, 2)))
-    told = Passive(encoding, "b", task, lambda n, v, c: own_noise(n, v).draw((c,), seeded(1))).embeddings(np.arange(4000))
+    told = Passive(encoding, "b", task, lambda n, v, c: own_noise(n, v).draw((c,), seeded(1))).embeddings(
+        np.arange(4000)
+    )
     event: Any = innermost(task.embedding_event("b"))
     assert math.isclose(float(np.var(told)), float(event.shares[0][1]), rel_tol=0.1)
