@@ -70,7 +70,7 @@ def _loss(h: Array, labels: Array, points: Array, margin: float, contrast: float
     apart = np.linalg.norm(h[:, None] - points, axis=2)
     own = np.arange(len(h)), labels
     push = np.maximum(0, margin - apart) ** 2
-    return float((apart[own] ** 2).sum() + contrast * (push.sum() - push[own].sum()))
+    return float((apart[own] ** 2).sum() + contrast * (push.sum() - push[own].sum())) / 2
 
 
 def test_contrastive_slopes_are_those_of_the_loss_and_push_classes_apart() -> None:

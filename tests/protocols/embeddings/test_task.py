@@ -176,7 +176,7 @@ def test_every_public_value_is_in_the_agreement() -> None:
     changed: dict[str, Any] = {
         "rows": 31, "classes": 4, "releases": 4, "stage": True, "training": "labels", "epochs": 1, "batches": 3,
         "share": Fraction(1, 2), "first_share": Fraction(1, 2), "label_odds": None, "learning_rate": 0.5,
-        "gradient_clip": 2.0, "margin": 2.0, "contrast": 0.0, "noise": 5, "bits": 19, "model": "x",
+        "gradient_clip": 2.0, "margin": 2.0, "contrast": 0.0, "stretch": 2.0, "noise": 5, "bits": 19, "model": "x",
         "senders": (Sender("shop", 2, 1.5, 6),),
     }  # fmt: skip
     for name, value in changed.items():

@@ -15,10 +15,10 @@ def within(rows: Matrix, radius: float) -> Matrix:
     """Rows of at most this norm: longer ones are scaled down, and what is not a number becomes zero."""
     finite = np.isfinite(rows).all(axis=1, keepdims=True)
     kept = np.where(finite, rows, 0.0)
-    largest = np.maximum(np.abs(kept).max(axis=1, keepdims=True, initial=0.0), np.finfo(float).tiny)
-    with np.errstate(over="ignore"):  # a norm that no float can hold shortens its row to nothing
-        norms = largest * np.linalg.norm(kept / largest, axis=1, keepdims=True)
-    return np.asarray(kept * (radius / np.maximum(norms, radius)))
+    largest = np.abs(kept).max(axis=1, keepdims=True, initial=0.0)
+    unit = kept / np.where(largest > 0, largest, 1.0)
+    norms = np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1.0)  # in units of the largest number
+    return np.asarray(np.where(largest > radius / norms, unit * (radius / norms), kept))
 
 
 def whole_within(rows: Matrix, radius: int) -> Integers:
