@@ -29,7 +29,7 @@ from colonnade.tables.places import Places
 Labels = NDArray[np.int64] | NDArray[np.float64]
 
 LENGTH = 1.0
-"""The length of every embedding. All noise grows with its square, so only ratios of lengths matter."""
+"""The length of every party's embeddings, where nobody says anything else."""
 
 # Parts of the length of a joint embedding. All entries have the same noise: a longer column is known more exactly.
 _CLASSES = 0.7
@@ -37,6 +37,8 @@ _NUMBER = 0.4
 _CONSTANT = 1 / 3
 _STEPS = 64  # weights are multiples of 1/64, so that scaling by them is exact
 GAMMA = 4096
+_ROWS = 10_000  # where nobody says how many people there are
+_NARROWEST, _WIDEST = 16, 400
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,14 @@ class Joint:
     """All parties' embeddings beside each other, and a label: everything that is public about them.
 
     ``widths`` are the parties, in order, and how many numbers each one's embedding has; the label's owner may have
-    none. ``classes`` is 0 where the label is a number between -1 and 1.
+    none. ``classes`` is 0 where the label is a number between -1 and 1. ``lengths`` are the parties' embeddings' own,
+    by default all the same: all noise grows with their squares, and a longer embedding is known more exactly.
     """
 
     widths: tuple[tuple[str, int], ...]
     label_party: str
     classes: int
+    lengths: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.label_party not in dict(self.widths):
@@ -61,6 +65,8 @@ class Joint:
             raise StudyError("no party has an embedding; a head needs at least one number to learn from")
         if self.classes < 0 or self.classes == 1:
             raise StudyError("a label has at least two classes, or is a number (classes = 0)")
+        if self.lengths and (len(self.lengths) != len(self.widths) or not all(0 < one < 2**20 for one in self.lengths)):
+            raise StudyError("embeddings have one length above 0 for each party")
 
     @property
     def width(self) -> int:
@@ -72,10 +78,15 @@ class Joint:
         """How many columns the label has: one for each class, or one for a number."""
         return self.classes or 1
 
+    def length_of(self, party: str) -> float:
+        """The length of a party's embeddings."""
+        lengths = self.lengths or (LENGTH,) * len(self.widths)
+        return dict(zip((name for name, _ in self.widths), lengths, strict=True))[party]
+
     @property
     def length(self) -> float:
         """The length of a joint embedding."""
-        return LENGTH * math.sqrt(sum(1 for _, width in self.widths if width))
+        return math.sqrt(math.fsum(self.length_of(party) ** 2 for party, width in self.widths if width))
 
     @property
     def weight(self) -> float:
@@ -88,7 +99,7 @@ class Joint:
         return tuple(self._block(party, width) for party, width in self.widths)
 
     def _block(self, party: str, width: int) -> Block:
-        columns, square = tuple(f"z{place}" for place in range(width)), LENGTH**2 if width else 0.0
+        columns, square = tuple(f"z{place}" for place in range(width)), self.length_of(party) ** 2 if width else 0.0
         if party == self.label_party:
             columns += tuple(f"label{place}" for place in range(self.outputs))
             square += self.weight**2
@@ -141,7 +152,7 @@ class Joint:
         return EmbeddedRows(self, party, features, encoder, labels)
 
     def finish(self, published: NoisyMoments, *, solver: str = "auto", ridge: float | str = "auto") -> Head:
-        """The head that the published moments give, for joint embeddings as :func:`embedded` makes them."""
+        """The head that the published moments give, for joint embeddings as :func:`scaled` makes them."""
         kept = self._order if self.classes else np.append(self._order, len(self._order))
         factors = np.ones(len(kept))
         factors[self.width : self.width + self.outputs] = 1 / self.weight
@@ -174,7 +185,7 @@ class EmbeddedRows:
         """The rows, some at a time."""
         start = 0
         for block in self.features.blocks(rows):
-            parts = [] if self.encoder is None else [embedded(self.encoder, block, self.party)]
+            parts = [] if self.encoder is None else [self._embedded(self.encoder, block)]
             if self.labels is not None:
                 parts.append(self._label(self.labels[start : start + len(block)]))
             start += len(block)
@@ -186,6 +197,9 @@ class EmbeddedRows:
         """All rows at once."""
         return np.vstack(list(self.blocks(8192)))
 
+    def _embedded(self, encoder: Encoder, block: Matrix) -> Matrix:
+        return scaled(encoder.embed(block), encoder.width, self.joint.length_of(self.party), self.party)
+
     def _label(self, labels: Labels) -> Matrix:
         weight = self.joint.weight
         if not self.joint.classes:
@@ -194,14 +208,27 @@ class EmbeddedRows:
         return flags
 
 
-def embedded(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matrix:
-    """Embeddings of one length; an embedding of zeros stays."""
-    found = np.asarray(encoder.embed(rows), dtype=np.float64)
-    if found.shape != (len(rows), encoder.width):
+def suggested_width(trust: Trust, budgets: Sequence[Budget], parties: int, rows: int | None = None) -> int:
+    """How wide each of so many parties' embeddings should be, from the budgets and about how many people there are.
+
+    With D numbers in all, the moments of unit rows have eigenvalues of about rows / D, and noise of f sqrt(D), where f
+    is the noise on one entry. More numbers describe people better until most eigenvalues sink into the noise; that is
+    where D^(3/2) = rows / f.
+    """
+    draft = Joint(tuple((owner, 1) for owner in trust.owners), trust.owners[0], 2).moments(trust, budgets)
+    each = draft.noise_std * draft.gamma**2 / draft.norm_squared
+    total = ((_ROWS if rows is None else rows) / each) ** (2 / 3)
+    return int(min(max(total / parties, _NARROWEST), _WIDEST)) // 8 * 8
+
+
+def scaled(embeddings: Matrix, width: int, length: float = LENGTH, party: str = "a party") -> Matrix:
+    """Embeddings of this length, as a head takes them; an embedding of zeros stays."""
+    found = np.asarray(embeddings, dtype=np.float64)
+    if found.ndim != 2 or found.shape[1] != width:
         raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says")
     if not np.isfinite(found).all():
         raise DataError(f"the encoder of {party} gave numbers that are not finite; check its weights")
     largest = np.abs(found).max(axis=1, keepdims=True, initial=0.0)
     found = found / np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found * (LENGTH / np.where(lengths > 0, lengths, 1.0)))
+    return np.asarray(found * (length / np.where(lengths > 0, lengths, 1.0)))
