@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models.split.committee import Joint, scaled, suggested_width
+from colonnade.models.split.committee import Joint, embedded, of_one_length, suggested_width
 from colonnade.models.split.encoders import encoder_from
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.protocols.moments import programs
@@ -73,9 +73,9 @@ def test_no_row_is_lost_to_the_bound_on_integers() -> None:
 
 
 def test_the_norm_of_a_row_is_that_of_embeddings_and_label() -> None:
-    joint = joint_of(lengths=(1.0, 0.5))
+    joint = joint_of()
     task = joint.moments(TRUST, parse_budgets(1.0, 1e-5, TRUST))
-    due = 1.0 + 0.25 + joint.weight**2
+    due = 1.0 + 1.0 + joint.weight**2
     assert due <= task.norm_squared / task.gamma**2 < 1.01 * due
     for observer in (Observer.analyst(), Observer.coordinator(), Observer.party("left"), Observer.party("right")):
         assert epsilon(views(task.events, observer, TRUST), 1e-5).epsilon <= 1.0
@@ -100,13 +100,13 @@ def test_the_secure_head_is_that_of_the_rows_in_one_place(hidden: bool) -> None:
     common = np.arange(10, 110) if hidden else np.arange(120)
     found = results[COORDINATOR]
     exact = replace(found, opened=found.opened - sum(drawn))
-    embedded = {name: scaled(made[name].embed(rows[name][common]), made[name].width) for name in rows}
+    parts = {name: embedded(made[name], rows[name][common]) for name in rows}
     flags = joint.weight * np.eye(3)[labels[common]]
-    whole = {"left": np.hstack([embedded["left"], flags]), "right": embedded["right"]}
+    whole = {"left": np.hstack([parts["left"], flags]), "right": parts["right"]}
     integers = {name: np.rint(each * task.gamma).astype(np.int64) for name, each in whole.items()}
     np.testing.assert_array_equal(exact.opened, programs.reference(integers, replace(task, hidden=False)))
     assert all((result.opened == found.opened).all() for result in results.values())
-    scores = joint.finish(exact).scores(np.hstack(list(embedded.values())))
+    scores = joint.finish(exact).scores(np.hstack(list(parts.values())))
     assert (scores.argmax(axis=1) == labels[common]).mean() > 0.6
 
 
@@ -117,7 +117,7 @@ def test_a_head_of_simulated_moments_predicts_new_people() -> None:
     held = {name: each.matrix() for name, each in brought(joint, rows, labels).items()}
     published = programs.simulate(held, task, Stream(bytes(32)))
     fresh, truth = people(1000, seed=4)
-    new = np.hstack([scaled(made[name].embed(fresh[name]), made[name].width) for name in fresh])
+    new = np.hstack([embedded(made[name], fresh[name]) for name in fresh])
     for solver in ("auto", "ridge", "logistic"):
         assert (joint.finish(published, solver=solver).scores(new).argmax(axis=1) == truth).mean() > 0.7
 
@@ -125,7 +125,7 @@ def test_a_head_of_simulated_moments_predicts_new_people() -> None:
 def test_a_number_is_learned_with_a_constant() -> None:
     rows, _ = people(3000)
     joint, made = joint_of(classes=0), encoders()
-    embeddings = np.hstack([scaled(made[name].embed(rows[name]), made[name].width) for name in rows])
+    embeddings = np.hstack([embedded(made[name], rows[name]) for name in rows])
     label = np.clip(embeddings[:, 0] + embeddings[:, 13] / 2, -1, 1)
     task = joint.moments(TRUST, parse_budgets({"analyst": 8.0}, 1e-5, TRUST))
     assert task.constant > 1
@@ -150,29 +150,29 @@ def test_embeddings_are_checked() -> None:
     with pytest.raises(StudyError, match="left brings the label"):
         joint.rows("right", kit.Rows(rows["right"]), made["right"], labels)
     with pytest.raises(DataError, match="not finite"):
-        scaled(np.full((2, 3), np.nan), 3, party="right")
+        of_one_length(np.full((2, 3), np.nan), "right")
+    made["left"].width = 11
     with pytest.raises(DataError, match="another shape"):
-        scaled(np.zeros((2, 4)), 3)
+        embedded(made["left"], rows["left"])
+    made["left"].width = 12
     with pytest.raises(DataError, match="another number of labels"):
         joint.rows("left", kit.Rows(rows["left"]), made["left"], np.append(labels, 0)).matrix()
-    assert not scaled(np.zeros((2, 3)), 3).any()
-    np.testing.assert_allclose(np.linalg.norm(scaled(np.diag([1e-200, 1e200, 3.0]), 3), axis=1), 1.0)
+    assert not of_one_length(np.zeros((2, 3))).any()
+    np.testing.assert_allclose(np.linalg.norm(of_one_length(np.diag([1e-200, 1e200, 3.0])), axis=1), 1.0)
 
 
 @pytest.mark.parametrize(
-    ("widths", "label", "classes", "lengths"),
+    ("widths", "label", "classes"),
     [
-        ((("left", 2), ("right", 0)), "left", 2, ()),
-        ((("left", 2), ("right", 2)), "middle", 2, ()),
-        ((("left", 2), ("right", 2)), "left", 1, ()),
-        ((("left", 0),), "left", 2, ()),
-        ((("left", 2), ("right", 2)), "left", 2, (1.0,)),
-        ((("left", 2), ("right", 2)), "left", 2, (1.0, 0.0)),
+        ((("left", 2), ("right", 0)), "left", 2),
+        ((("left", 2), ("right", 2)), "middle", 2),
+        ((("left", 2), ("right", 2)), "left", 1),
+        ((("left", 0),), "left", 2),
     ],
 )
-def test_layouts_that_make_no_sense_are_refused(widths: Any, label: str, classes: int, lengths: Any) -> None:
+def test_layouts_that_make_no_sense_are_refused(widths: Any, label: str, classes: int) -> None:
     with pytest.raises(StudyError):
-        Joint(widths, label, classes, lengths)
+        Joint(widths, label, classes)
 
 
 def test_more_people_and_larger_budgets_suggest_wider_embeddings() -> None:

@@ -29,7 +29,10 @@ from colonnade.tables.places import Places
 Labels = NDArray[np.int64] | NDArray[np.float64]
 
 LENGTH = 1.0
-"""The length of every party's embeddings, where nobody says anything else."""
+"""The length of every embedding. All noise grows with its square, so only ratios of lengths matter."""
+
+LABEL = "label"
+"""How the names of the label's columns begin."""
 
 # Parts of the length of a joint embedding. All entries have the same noise: a longer column is known more exactly.
 _CLASSES = 0.7
@@ -46,14 +49,12 @@ class Joint:
     """All parties' embeddings beside each other, and a label: everything that is public about them.
 
     ``widths`` are the parties, in order, and how many numbers each one's embedding has; the label's owner may have
-    none. ``classes`` is 0 where the label is a number between -1 and 1. ``lengths`` are the parties' embeddings' own,
-    by default all the same: all noise grows with their squares, and a longer embedding is known more exactly.
+    none. ``classes`` is 0 where the label is a number between -1 and 1.
     """
 
     widths: tuple[tuple[str, int], ...]
     label_party: str
     classes: int
-    lengths: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.label_party not in dict(self.widths):
@@ -65,8 +66,6 @@ class Joint:
             raise StudyError("no party has an embedding; a head needs at least one number to learn from")
         if self.classes < 0 or self.classes == 1:
             raise StudyError("a label has at least two classes, or is a number (classes = 0)")
-        if self.lengths and (len(self.lengths) != len(self.widths) or not all(0 < one < 2**20 for one in self.lengths)):
-            raise StudyError("embeddings have one length above 0 for each party")
 
     @property
     def width(self) -> int:
@@ -78,15 +77,10 @@ class Joint:
         """How many columns the label has: one for each class, or one for a number."""
         return self.classes or 1
 
-    def length_of(self, party: str) -> float:
-        """The length of a party's embeddings."""
-        lengths = self.lengths or (LENGTH,) * len(self.widths)
-        return dict(zip((name for name, _ in self.widths), lengths, strict=True))[party]
-
     @property
     def length(self) -> float:
         """The length of a joint embedding."""
-        return math.sqrt(math.fsum(self.length_of(party) ** 2 for party, width in self.widths if width))
+        return LENGTH * math.sqrt(sum(1 for _, width in self.widths if width))
 
     @property
     def weight(self) -> float:
@@ -99,9 +93,9 @@ class Joint:
         return tuple(self._block(party, width) for party, width in self.widths)
 
     def _block(self, party: str, width: int) -> Block:
-        columns, square = tuple(f"z{place}" for place in range(width)), self.length_of(party) ** 2 if width else 0.0
+        columns, square = tuple(f"z{place}" for place in range(width)), LENGTH**2 if width else 0.0
         if party == self.label_party:
-            columns += tuple(f"label{place}" for place in range(self.outputs))
+            columns += tuple(f"{LABEL}{place}" for place in range(self.outputs))
             square += self.weight**2
         return Block(party, columns, math.nextafter(math.sqrt(square), math.inf))
 
@@ -136,7 +130,7 @@ class Joint:
     def _order(self) -> NDArray[np.intp]:
         """Where the embeddings' columns stand among all, then the label's."""
         names = [column for block in self.blocks for column in block.columns]
-        label = np.array([name.startswith("label") for name in names])
+        label = np.array([name.startswith(LABEL) for name in names])
         return np.concatenate([np.flatnonzero(~label), np.flatnonzero(label)])
 
     def rows(self, party: str, features: Rows, encoder: Encoder | None, labels: Labels | None = None) -> EmbeddedRows:
@@ -152,7 +146,7 @@ class Joint:
         return EmbeddedRows(self, party, features, encoder, labels)
 
     def finish(self, published: NoisyMoments, *, solver: str = "auto", ridge: float | str = "auto") -> Head:
-        """The head that the published moments give, for joint embeddings as :func:`scaled` makes them."""
+        """The head that the published moments give, for joint embeddings as :func:`embedded` makes them."""
         kept = self._order if self.classes else np.append(self._order, len(self._order))
         factors = np.ones(len(kept))
         factors[self.width : self.width + self.outputs] = 1 / self.weight
@@ -185,7 +179,7 @@ class EmbeddedRows:
         """The rows, some at a time."""
         start = 0
         for block in self.features.blocks(rows):
-            parts = [] if self.encoder is None else [self._embedded(self.encoder, block)]
+            parts = [] if self.encoder is None else [embedded(self.encoder, block, self.party)]
             if self.labels is not None:
                 parts.append(self._label(self.labels[start : start + len(block)]))
             start += len(block)
@@ -196,9 +190,6 @@ class EmbeddedRows:
     def matrix(self) -> Matrix:
         """All rows at once."""
         return np.vstack(list(self.blocks(8192)))
-
-    def _embedded(self, encoder: Encoder, block: Matrix) -> Matrix:
-        return scaled(encoder.embed(block), encoder.width, self.joint.length_of(self.party), self.party)
 
     def _label(self, labels: Labels) -> Matrix:
         weight = self.joint.weight
@@ -221,14 +212,19 @@ def suggested_width(trust: Trust, budgets: Sequence[Budget], parties: int, rows:
     return int(min(max(total / parties, _NARROWEST), _WIDEST)) // 8 * 8
 
 
-def scaled(embeddings: Matrix, width: int, length: float = LENGTH, party: str = "a party") -> Matrix:
-    """Embeddings of this length, as a head takes them; an embedding of zeros stays."""
-    found = np.asarray(embeddings, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != width:
+def embedded(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matrix:
+    """Embeddings of one length."""
+    found = np.asarray(encoder.embed(rows), dtype=np.float64)
+    if found.shape != (len(rows), encoder.width):
         raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says")
+    return of_one_length(found, party)
+
+
+def of_one_length(found: Matrix, party: str = "a party") -> Matrix:
+    """Embeddings scaled to one length; an embedding of zeros stays."""
     if not np.isfinite(found).all():
         raise DataError(f"the encoder of {party} gave numbers that are not finite; check its weights")
     largest = np.abs(found).max(axis=1, keepdims=True, initial=0.0)
     found = found / np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found * (length / np.where(lengths > 0, lengths, 1.0)))
+    return np.asarray(found * (LENGTH / np.where(lengths > 0, lengths, 1.0)))
