@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.audit import Change, games, profile_audit, sensitivity_probe, subject, twins
 from colonnade.audit.embeddings import Columns
+from colonnade.audit.features import Features
 from colonnade.audit.verdict import judge
 from colonnade.models.split.encoders import OverRows, encoder_from
 from colonnade.privacy import Trust, parse_budgets
@@ -138,7 +140,7 @@ def test_opposite_embeddings_move_nearly_as_far_as_is_charged(width: int, clip: 
     for factor in (1.0, 1e6):
         for scaling in (Scaling.none(width), Scaling(np.full(width, 0.1 * clip), 50.0)):
             pairs = [(factor * clip * row, -factor * clip * row) for row in far]
-            report = sensitivity_probe(lambda rows, s=scaling: _told(rows, task, s), pairs, _claimed(task))
+            report = sensitivity_probe(partial(_told, task=task, scaling=scaling), pairs, _claimed(task))
             assert not report.violated
             assert report.l2_squared_ratio is not None
             assert report.l2_squared_ratio > Fraction(99, 100) ** 2
@@ -233,7 +235,8 @@ def test_opposite_gradients_move_a_sum_nearly_as_far_as_is_charged(width: int) -
         others = rng.normal(size=(3, width))
         pairs.append((np.vstack([others, 1e3 * row]), np.vstack([others, -1e3 * row])))
     for kind in (Gradients, Products):
-        report = sensitivity_probe(lambda rows, kind=kind: _summed(kind(rows), 0.5), pairs, _update_claimed())
+        learners = [(kind(before), kind(after)) for before, after in pairs]
+        report = sensitivity_probe(partial(_summed, clip=0.5), learners, _update_claimed())
         assert report.largest.l2_squared <= report.claimed.l2_squared
         assert report.l2_squared_ratio is not None
         assert report.l2_squared_ratio > Fraction(99, 100) ** 2
@@ -251,17 +254,29 @@ def test_the_games_use_nearly_all_that_is_charged() -> None:
     for game in (game for game in _games() if isinstance(game.sampler, Columns)):
         task, sampler = game.sampler.task, game.sampler
         for name in sampler.tellers:
-            about = [event for event in task.events if name in getattr(innermost(event), "about", ())]
-            charged = sum(
-                getattr(event, "times", 1) * event_.replace_l2_squared / event_.shares[0][1]
-                for event in about
-                if (event_ := innermost(event))
-            )
+            about: list[Any] = [event for event in task.events if name in getattr(innermost(event), "about", ())]
+            charged = 0.0
+            for event in about:
+                once: Any = innermost(event)
+                charged += getattr(event, "times", 1) * once.replace_l2_squared / float(once.shares[0][1])
             moved = [weights**2 for weights in sampler.weights[name]]
             shown = sum(
                 float(each.sum()) * variance for each, variance in zip(moved, sampler.variances(name), strict=True)
             )
             assert 0.99 * charged < shown <= charged, (game.name, name)
+
+
+def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
+    """Through the parties' encoders: rounded rows of the person, and what they add to the full matrix."""
+    for game in games("split-moments"):
+        sampler, bound = game.sampler, game.seen[0]
+        assert isinstance(sampler, Features)
+        task = sampler.study.task
+        first, second = (
+            np.column_stack([rows * task.gamma, np.full(len(rows), task.constant)]) for rows in sampler.embedded
+        )
+        change = second.T @ second - first.T @ first
+        assert 0.97 * bound.l2_squared < float((change**2).sum()) <= bound.l2_squared, game.name
 
 
 def test_games_are_about_what_the_study_does() -> None:
@@ -299,6 +314,7 @@ def test_what_cannot_be_broken_has_no_twin() -> None:
     assert "all epochs charged as one" not in [what for what, _ in twins("split-training", once)]
 
 
+REAL_NOISED: Any = Passive._noised
 Break = Callable[[pytest.MonkeyPatch], None]
 WRONG: dict[str, tuple[str, int, Break]] = {
     "half the variance of embeddings": (
@@ -322,11 +338,10 @@ WRONG: dict[str, tuple[str, int, Break]] = {
         lambda patch: patch.setattr(programs, "randomised_response", lambda labels, *_: labels),
     ),
 }
-REAL_NOISED = Passive._noised
 
 
 def _unclipped(learner: Any, places: Array, slopes: Array, clip: float, radius: int) -> Array:
-    return np.trunc(learner.pull_back(places, slopes) * (radius / clip)).astype(np.int64)
+    return np.asarray(np.trunc(learner.pull_back(places, slopes) * (radius / clip)), dtype=np.int64)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -363,7 +378,7 @@ class WholeRun:
         quiet = () if self.noisy else variances[:1]
 
         def draw(name: str, variance: int, size: int) -> Array:
-            return next(drawn[variance])[:size] * (variance not in quiet)
+            return np.asarray(next(drawn[variance])[:size] * (variance not in quiet))
 
         rows = np.zeros((task.rows, 1))
         rows[0] = 1.0 if neighbour else -1.0  # at its class's point, where nothing pulls, or opposite

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from colonnade.audit.embeddings import Columns, Floats, Integers, ToldLabels
+from colonnade.audit.features import Features, People, people_of
+from colonnade.models.split.encoders import Encoder, OverRows, Trainable
 from colonnade.protocols.adaptive.rescaling import Pairs, clip_rows, stretch
 from colonnade.protocols.embeddings.learner import Learner, Matrix, Places
 from colonnade.protocols.embeddings.task import GRADIENT_BITS
@@ -25,6 +27,8 @@ _PEOPLE = 8
 _NEAR = 0.02  # how far apart the others are, in parts of the clip
 _UNBOUNDED = 100
 _NEXT_TO_NOTHING = 1e-6
+_CROWD = 12
+_RATE = 50.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,31 @@ class TrueLabels(ToldLabels):
         return labels
 
 
+@dataclass(frozen=True)
+class TrainedInSecret(Features):
+    """Encoders that learn from the rows before these are embedded, without noise, and of which no event says so."""
+
+    def encoder(self, party: str, people: People) -> Encoder:
+        """The party's encoder, after a long step along the sum of its gradients."""
+        encoder = super().encoder(party, people)
+        if isinstance(encoder, Trainable):
+            rows, everybody = people.rows(party), np.arange(len(people.classes))
+            learner, slopes = OverRows(encoder, rows), np.repeat(rows[:, :1], encoder.width, axis=1)
+            learner.move(-_RATE * learner.pull_back(everybody, slopes))
+        return encoder
+
+
+def trained_in_secret(sampler: Features) -> Features:
+    """A crowd whose embeddings all turn around, because the encoder learns from one person more or less."""
+
+    def crowd(*more: float) -> People:
+        rows = np.array([[0.05, 0.0]] * _CROWD + [[each, 0.0] for each in more])
+        columns = {party: rows for party, _ in sampler.study.joint.widths}
+        return people_of(columns, [0] * len(rows))
+
+    return TrainedInSecret(sampler.study, (crowd(), crowd(-1.0)), sampler.noisy)
+
+
 def stretched(sampler: Columns) -> Columns:
     """The published rescaling in place of a public one."""
     return Stretched(sampler.task, sampler.tellers)
@@ -95,3 +124,9 @@ def twenty_times(sampler: Columns) -> Columns:
     """Twenty releases, each with the noise of one."""
     task = sampler.task
     return replace(sampler, task=replace(task, releases=20 * task.releases, noise=max(1, task.noise // 20)))
+
+
+def half_the_noise(sampler: Features) -> Features:
+    """Owners draw half the variance; the claim keeps its own."""
+    study = sampler.study
+    return replace(sampler, study=replace(study, task=study.task.with_noise(study.task.noise // 2)))
