@@ -150,6 +150,9 @@ def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
     clear = NewEmbeddings(trust, "bank", senders, 100, new="clear")
     assert [type(event) for event in clear.events] == [NonPrivate]
     assert clear.deviation("shop") == clear.noise_std == 0
+    assert noised.adjustable(None) == noised
+    with pytest.raises(StudyError, match="none to adjust"):
+        clear.adjustable(None)
     with pytest.raises(StudyError, match="told once"):
         NewEmbeddings(trust, "bank", senders, 100, releases=2)
 

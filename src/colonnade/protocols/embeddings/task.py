@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from colonnade.errors import StudyError
 from colonnade.privacy import Budget, Event
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.releases import NonPrivate, RandomisedResponse, Repeated
@@ -115,6 +116,12 @@ class Embeddings(Schedule):
         priced = with_least_noise(lambda noise: _EmbeddingsOnly(self.with_noise(noise)), self.trust, budgets, owners=1)
         _ = priced.task.bound
         return self.with_noise(priced.task.noise)
+
+    def adjustable(self, rows: int | None) -> Self:
+        """The task itself, unless it has no noise."""
+        if self.new == "clear":
+            raise StudyError("embeddings of new people are told without noise, so there is none to adjust")
+        return super().adjustable(rows)
 
     # --- what sessions, studies and records ask
 
