@@ -146,8 +146,8 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     for name, run in found.items():
         sent = ", ".join(f"{run['sent'][who] / 1e6:,.0f} MB" for who in (*OWNERS, COORDINATOR))
         lines.append(
-            f"| {name} | {run['rows']:,} | {run['width']:,} | {run['opened']:,} | **{run['seconds']:.1f}** | {run['cpu']:.1f} | {sent} | "
-            f"{run['memory'] / 1e6:,.0f} MB | {run['accuracy']:.3f} |"
+            f"| {name} | {run['rows']:,} | {run['width']:,} | {run['opened']:,} | **{run['seconds']:.1f}** | "
+            f"{run['cpu']:.1f} | {sent} | {run['memory'] / 1e6:,.0f} MB | {run['accuracy']:.3f} |"
         )
     lines += ["", f"Measured on {date.today()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}.", ""]
     return "\n".join(lines)
