@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.federation import Federation, Roster
-from colonnade.models.newcomers import Matrix, People, summed, table_of
+from colonnade.models.newcomers import Matrix, People, table_of
 from colonnade.models.parameters import check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, split_label
 from colonnade.models.saved import Saved, facts, numbers, size, texts, word
-from colonnade.models.split import given, kept as split_kept
-from colonnade.models.split.encoders import Encoder
-from colonnade.models.split.given import Given
+from colonnade.models.split import choice, given, kept as split_kept
+from colonnade.models.split.encoders import Encoder, runs_code
 from colonnade.models.split.own import own_encoder
 from colonnade.models.split.ways import Learned, Setting, Way, together
 from colonnade.privacy import Statement
@@ -33,7 +32,6 @@ from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred
 
 MOST_ROWS = 2**31
-HEADS = ("auto", "committee", "embeddings", "published")
 
 
 class SplitModel(Saved[Task, Learned]):
@@ -49,10 +47,17 @@ class SplitModel(Saved[Task, Learned]):
     head: str
     encoders: Mapping[str, Any] | None
     width: int | None
-    solver: str
     rows: int | None
     rows_at_most: int
-    label_epsilon: float | None
+    solver: str = "auto"
+    training: str = "none"
+    epochs: int | None = None
+    batches: int = 1
+    label_epsilon: float | None = None
+    per_release: float | None = None
+    unprotected: bool = False
+    rescale: bool = True
+    adjust: bool = True
 
     head_: str
     noise_std_: float
@@ -87,10 +92,7 @@ class SplitModel(Saved[Task, Learned]):
 
     def way(self, roster: Roster) -> Way:
         """Who learns the head from what: a committee where one can be had, unless another way was asked for."""
-        if self.head not in HEADS:
-            raise StudyError(f"head must be one of {', '.join(HEADS)}, not {self.head!r}")
-        seats = bool(roster.trust.committee)
-        return _way("committee" if seats else "embeddings") if self.head == "auto" else _way(self.head)
+        return choice.named(self.head, committee=bool(roster.trust.committee))
 
     def setting(self, roster: Roster) -> Setting:
         """What is public before a plan."""
@@ -121,7 +123,7 @@ class SplitModel(Saved[Task, Learned]):
 
     def details(self, task: Task, statement: Statement) -> Details:
         """What a pre-flight says about the chosen way."""
-        return _way_of(task).details(task, statement)
+        return choice.way_of(task).details(task, statement)
 
     # --- the joint computation
 
@@ -145,13 +147,13 @@ class SplitModel(Saved[Task, Learned]):
 
     def owner(self, me: Owner, table: Table, task: Task) -> Learned:
         """An owner's program: its encoder is made, or taken as it was supplied, and stays with it."""
-        way, ordered = way_of(task), table.sorted_by_id()
+        way, ordered = choice.way_of(task), table.sorted_by_id()
         encoder = self.encoder_of(me.name, ordered, way.width(task, me.name))
         return way.owner(self, me, encoder, ordered, task)
 
     def coordinator(self, me: Coordinator, task: Task) -> Learned:
         """The coordinator's program."""
-        return way_of(task).coordinator(self, me, task)
+        return choice.way_of(task).coordinator(self, me, task)
 
     def outcome(self, outcomes: Mapping[str, Any], task: Task) -> Learned:
         """What all participants ended with, where all of them run in one process."""
@@ -167,7 +169,7 @@ class SplitModel(Saved[Task, Learned]):
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Learned:
         """What all participants would end with; encoders that are drawn follow from the stream."""
-        way = way_of(task)
+        way = choice.way_of(task)
         found = {}
         for party in task.owners:
             seed = int(stream.uint64(1)[0])
@@ -179,7 +181,7 @@ class SplitModel(Saved[Task, Learned]):
 
     def conclude(self, roster: Roster, task: Task, result: Learned) -> Self:
         """Become the fitted model that a result describes."""
-        self.head_, self.noise_std_ = way_of(task).name, task.noise_std
+        self.head_, self.noise_std_ = choice.way_of(task).name, task.noise_std
         return super().conclude(roster, task, result)
 
     def finish(self, result: Learned) -> None:
@@ -201,9 +203,9 @@ class SplitModel(Saved[Task, Learned]):
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
-        if self.head_ not in HEADS[1:] or self.feature_names_in_ != self.design_.features:
+        if self.head_ not in choice.WAYS or self.feature_names_in_ != self.design_.features:
             raise ValueError("the model and its columns do not belong together")
-        ways.named(self.head_).check_restored(self)
+        choice.named(self.head_).check_restored(self)
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters for a file: of an encoder that was passed as an object, its width alone."""
@@ -264,7 +266,7 @@ class SplitModel(Saved[Task, Learned]):
 
     def _kept_of(self, party: str) -> bytes:
         own = self.own_ if party == self.design_.owner else None
-        training = ways.named(self.head_).trained(self)
+        training = choice.named(self.head_).trained(self)
         return split_kept.content(split_kept.Kept(party, self.digest, training, self.encoders_.get(party), own))
 
     # --- predictions
@@ -293,7 +295,7 @@ class SplitModel(Saved[Task, Learned]):
         parts = {party: self.embedded(party, tables[party]) for party in wanted}
         if len({len(part) for part in parts.values()}) > 1:
             raise DataError("the tables have different numbers of rows; a prediction needs the same people in each")
-        return ways.named(self.head_).scores(self, parts)
+        return choice.named(self.head_).scores(self, parts)
 
     def embedded(self, party: str, source: Any) -> Matrix:
         """One party's embeddings as the head takes them; the party's encoder must be in this process."""
@@ -306,7 +308,7 @@ class SplitModel(Saved[Task, Learned]):
                 f"the encoder that {party} kept is not in this process: load_kept reads it from {party}'s own file"
             )
         rows = Centred(schema).features(table_of(source, schema)).matrix()
-        return ways.named(self.head_).prepared(self, party, self.encoders_[party].embed(rows))
+        return choice.named(self.head_).prepared(self, party, self.encoders_[party].embed(rows))
 
     def feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""
@@ -324,3 +326,29 @@ class SplitModel(Saved[Task, Learned]):
         if not isinstance(tables, Mapping) or owner not in tables:
             raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner}")
         return table_of(tables[owner], self.schemas_[owner].select([column])).column(column)
+
+    # --- as text
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        widths = self.plan_["widths"]
+        wide = " + ".join(str(width) for width in widths.values() if width)
+        return f"{self.kind} of {self.label_} on embeddings of {wide} numbers, head by {self.plan_['how']}"
+
+    def summary(self) -> list[str]:
+        """What was learned and how; encoders that parties keep are not shown."""
+        self._check_fitted()
+        way = choice.named(self.head_)
+        lines = [self.in_short, "each party keeps its encoder, in its kept.npz and nowhere else"]
+        return [*lines, *way.summary(self)]
+
+
+def _plain(party: str, said: Any, design: Design | None) -> dict[str, Any]:
+    """An encoder for a file: a specification as it is; of anything else that its party brings it, and its width."""
+    if isinstance(said, Mapping) and not runs_code(said):
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
+    if design is None:
+        return {"kind": given.OWN}
+    columns = len(design.centred(party).feature_names)
+    return {"kind": given.OWN, "width": given.one(party, said, columns, 1).width}

@@ -86,7 +86,6 @@ class Way(ABC):
     """One way to a head."""
 
     name: ClassVar[str]
-    training: ClassVar[Training] = "none"
 
     @abstractmethod
     def plan(self, model: SplitModel, setting: Setting, rows: int | None) -> Task:
@@ -113,6 +112,21 @@ class Way(ABC):
     @abstractmethod
     def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
         """Scores, (rows, outputs), from the prepared embeddings of all parties."""
+
+    @abstractmethod
+    def width(self, task: Any, party: str) -> int:
+        """The width of a party's embeddings in a task; 0 where it has none."""
+
+    def check_restored(self, model: SplitModel) -> None:
+        """Raise an error unless the arrays and facts of a model that was read belong together."""
+
+    def trained(self, model: SplitModel) -> Training:
+        """Whether private rows trained the encoders of a fitted model."""
+        return "none"
+
+    def summary(self, model: SplitModel) -> list[str]:
+        """Further lines about a fitted model, for the terminal."""
+        return []
 
     def details(self, task: Any, statement: Statement) -> Details:
         """What a pre-flight says about this way in particular."""
