@@ -280,7 +280,10 @@ class Embeddings(OverMessages):
         """The exact number of people that the study states, or the most new people."""
         return self.rows
 
-    rows_stated = rows_limit
+    @property
+    def rows_stated(self) -> int | None:
+        """The same; of new people nobody knows how many there will be."""
+        return self.rows if self.rows_fixed else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -292,7 +295,7 @@ class Embeddings(OverMessages):
         """How often embeddings are told."""
         return self.releases + int(self.stage)
 
-    @property
+    @cached_property
     def bound(self) -> int:
         """The largest magnitude of a number that is told."""
         variances = [0 if self.new == "clear" else self.embedding_variance(owner) for owner in self.passives]
@@ -377,7 +380,6 @@ class NewEmbeddings(Embeddings):
 
     rows_fixed: ClassVar[bool] = False
     rows_key: ClassVar[str] = "rows_at_most"
-    rows_stated = None
 
 
 @dataclass(frozen=True)
