@@ -128,7 +128,10 @@ class ByEmbeddings(Way):
         received = np.hstack([found.received[name] for name in task.passives])
         own = None if encoder is None else encoder.embed(rows)
         noise = np.concatenate([np.full(s.width, task.received_variance(s.owner)) for s in task.senders])
-        fitted = heads.statistics(received, labels, noise, classes=task.classes, own=own)
+        if task.classes:
+            fitted = heads.of_classes(received, labels, noise, classes=task.classes, own=own)
+        else:
+            fitted = heads.of_numbers(received, labels, noise, own=own)
         encoders = {} if encoder is None else {task.active: encoder}
         return Learned(facts(task), encoders=encoders, own={task.active: fitted.arrays()})
 

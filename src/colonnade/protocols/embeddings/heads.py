@@ -9,10 +9,13 @@ have.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.protocols.embeddings.anchors import Labels
@@ -36,6 +39,81 @@ class Linear:
         return np.asarray(_joined(received, own) @ self.weights.T + self.intercept)
 
 
+@dataclass(frozen=True)
+class Statistics:
+    """All that heads need of the rows that were told: enough for new rows with any noise, and about nobody alone.
+
+    Of classes ``middles`` are their means and ``weights`` their shares. Of a number, ``middles`` has one row, how the
+    rows move with the number, and ``weights`` its mean.
+    """
+
+    spread: Matrix
+    """The covariance of the rows, or within classes, without the noise that they have."""
+    centre: Vector
+    middles: Matrix
+    weights: Vector
+    told: int
+    """How many columns were told; the others are the active party's own."""
+
+    def head(self, query_variance: Variance = 0.0, penalty: float = 0.0) -> Linear:
+        """The head for new rows with noise of this variance on the columns that are told."""
+        noise = _noise(query_variance, self.told, len(self.centre))
+        spread = self.spread + np.diag(noise) + np.diag(penalty * np.diag(self.spread))
+        slopes: Matrix = np.linalg.solve(spread, self.middles.T).T
+        if len(self.weights) == 1:
+            return Linear(slopes, self.weights - slopes @ self.centre)
+        return Linear(slopes, np.log(self.weights) - 0.5 * (slopes * self.middles).sum(axis=1))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The same as plain arrays, for a file."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Statistics:
+        """Statistics from such arrays; a ValueError unless they belong together."""
+        found = {name: np.asarray(arrays[name], dtype=np.float64) for name in ("spread", "centre", "middles", "weights")}
+        width, outputs, told = len(np.atleast_1d(found["centre"])), len(np.atleast_1d(found["weights"])), arrays["told"]
+        shapes = ((width, width), (width,), (outputs, width), (outputs,))
+        if tuple(each.shape for each in found.values()) != shapes or not 0 <= int(told) <= width:
+            raise ValueError("the arrays of a head do not belong together")
+        return cls(**found, told=int(told))
+
+
+def of_classes(
+    received: Matrix,
+    labels: Labels,
+    variance: Variance,
+    *,
+    classes: int,
+    own: Matrix | None = None,
+    odds: Fraction | None = None,
+) -> Statistics:
+    """What a discriminant needs of noised rows and their classes.
+
+    With ``odds``, labels are answers of randomised response; counts and sums of classes are then estimated through the
+    known chances of each answer.
+    """
+    rows = _joined(received, own)
+    count = len(rows)
+    counts, sums = _class_sums(rows, labels, classes, odds)
+    means, centre = sums / counts[:, None], rows.mean(axis=0)
+    centred, away = rows - centre, means - centre
+    within = (centred.T @ centred - (away * counts[:, None]).T @ away) / count
+    spread = _without(within, _noise(variance, received.shape[1], rows.shape[1]), count)
+    return Statistics(spread, centre, means, counts / counts.sum(), received.shape[1])
+
+
+def of_numbers(received: Matrix, target: Vector, variance: Variance, *, own: Matrix | None = None) -> Statistics:
+    """What least squares need of noised rows and a number."""
+    rows = _joined(received, own)
+    centre, middle = rows.mean(axis=0), float(target.mean())
+    centred = rows - centre
+    known = _noise(variance, received.shape[1], rows.shape[1])
+    spread = _without(centred.T @ centred / len(rows), known, len(rows))
+    moved = centred.T @ (target - middle) / len(rows)
+    return Statistics(spread, centre, moved[None, :], np.array([middle]), received.shape[1])
+
+
 def discriminant(
     received: Matrix,
     labels: Labels,
@@ -46,24 +124,8 @@ def discriminant(
     query_variance: Variance = 0.0,
     odds: Fraction | None = None,
 ) -> Linear:
-    """The linear discriminant of noised rows, for new rows with noise of ``query_variance``.
-
-    With ``odds``, labels are answers of randomised response; counts and sums of classes are then estimated through the
-    known chances of each answer.
-    """
-    rows = _joined(received, own)
-    known = _noise(variance, received.shape[1], rows.shape[1])
-    count = len(rows)
-    counts, sums = _class_sums(rows, labels, classes, odds)
-    means = sums / counts[:, None]
-    centre = rows.mean(axis=0)
-    centred = rows - centre
-    away = means - centre
-    within = (centred.T @ centred - (away * counts[:, None]).T @ away) / count
-    spread = _without(within, known, count) + np.diag(_noise(query_variance, received.shape[1], rows.shape[1]))
-    weights: Matrix = np.linalg.solve(spread, means.T).T
-    intercept = np.log(counts / counts.sum()) - 0.5 * (weights * means).sum(axis=1)
-    return Linear(weights, intercept)
+    """The linear discriminant of noised rows, for new rows with noise of ``query_variance``."""
+    return of_classes(received, labels, variance, classes=classes, own=own, odds=odds).head(query_variance)
 
 
 def ridge(
@@ -79,15 +141,7 @@ def ridge(
 
     ``penalty`` is added to each variance of the rows, in parts of that variance.
     """
-    rows = _joined(received, own)
-    known = _noise(variance, received.shape[1], rows.shape[1])
-    centre, middle = rows.mean(axis=0), float(target.mean())
-    centred = rows - centre
-    total = centred.T @ centred / len(rows)
-    spread = _without(total, known, len(rows)) + np.diag(_noise(query_variance, received.shape[1], rows.shape[1]))
-    spread += np.diag(penalty * np.diag(spread))
-    slope = np.linalg.solve(spread, centred.T @ (target - middle) / len(rows))
-    return Linear(slope[None, :], np.array([middle - slope @ centre]))
+    return of_numbers(received, target, variance, own=own).head(query_variance, penalty)
 
 
 def chances(classes: int, odds: Fraction) -> Matrix:
