@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ Arrays = dict[str, NDArray[Any]]
 class Encoder(ABC):
     """A map from encoded rows, (n, columns), to embeddings, (n, width); clipping is left to who releases them."""
 
-    kind: ClassVar[str]
+    kind: str
     columns: int
     width: int
 
@@ -64,6 +64,14 @@ class Trainable(Encoder):
     def move(self, step: Vector) -> None:
         """Add a step to the parameters."""
 
+    def factors(self, rows: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix] | None:
+        """Two vectors for each row, of which all products are its gradient, where the encoder is of that form."""
+        return None
+
+    def learned_part(self, rows: Matrix) -> tuple[Trainable, Matrix]:
+        """The part of this encoder that learns, and what it is given: what does not change is computed once."""
+        return self, self.check(rows)
+
 
 class OverRows:
     """An encoder and the rows of its party: what the protocols of split networks ask for, by places of rows.
@@ -72,7 +80,13 @@ class OverRows:
     """
 
     def __init__(self, encoder: Encoder, rows: Matrix) -> None:
-        self.encoder, self.rows = encoder, encoder.check(rows)
+        self.encoder = encoder
+        inner: Encoder
+        if isinstance(encoder, Trainable):
+            inner, given = encoder.learned_part(rows)
+        else:
+            inner, given = encoder, encoder.check(rows)
+        self._inner, self._given = inner, given
 
     @property
     def width(self) -> int:
@@ -81,20 +95,24 @@ class OverRows:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the encoder has."""
-        return self._trainable.parameters
+        """How many numbers the encoder learns; a frozen one learns none."""
+        return self._inner.parameters if isinstance(self._inner, Trainable) else 0
 
     def embed(self, places: Places, /) -> Matrix:
         """Embeddings of the rows at these places."""
-        return self.encoder.embed(self.rows[places])
+        return self._inner.embed(self._given[places])
 
     def pull_back(self, places: Places, slopes: Matrix, /) -> Vector:
         """How the parameters move a loss whose slopes at these rows' embeddings are given."""
-        return self._trainable.pull_back(self.rows[places], slopes)
+        return self._trainable.pull_back(self._given[places], slopes)
 
     def pull_back_each(self, places: Places, slopes: Matrix, /) -> Iterator[Matrix]:
         """The same for each row alone, in blocks of rows."""
-        return self._trainable.pull_back_each(self.rows[places], slopes)
+        return self._trainable.pull_back_each(self._given[places], slopes)
+
+    def factors(self, places: Places, slopes: Matrix, /) -> tuple[Matrix, Matrix] | None:
+        """Two vectors for each row, of which all products are its gradient, where the encoder is of that form."""
+        return self._trainable.factors(self._given[places], slopes)
 
     def move(self, step: Vector, /) -> None:
         """Add a step to the parameters."""
@@ -102,8 +120,8 @@ class OverRows:
 
     @property
     def _trainable(self) -> Trainable:
-        if isinstance(self.encoder, Trainable):
-            return self.encoder
+        if isinstance(self._inner, Trainable):
+            return self._inner
         raise StudyError(
             f"an encoder of kind {self.encoder.kind!r} has nothing to learn: leave it frozen, or choose linear, mlp, "
             "cnn or a module of your own"

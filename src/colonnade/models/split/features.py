@@ -1,9 +1,9 @@
-"""Random features and projections, in numpy: encoders that are drawn without looking at any row."""
+"""Random features, in numpy: encoders that are drawn without looking at any row."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.split.contract import Arrays, Encoder, Matrix, Trainable, Vector
+from colonnade.models.split.contract import Arrays, Encoder, Matrix, Vector
 from colonnade.models.split.options import WIDEST, Options, blocks, directions, expect, image_shape
 
 _SMALLEST = 1e-12
@@ -61,7 +61,7 @@ class Cosine(Encoder):
         """Features between -sqrt(2 / width) and sqrt(2 / width), so a row's norm is at most sqrt(2)."""
         found = self.check(rows)
         if self._options.normalise:
-            found = _normalised(found)
+            found = normalised(found)
         return math.sqrt(2 / self.width) * np.cos(found @ self._weights + self._offsets)
 
     def options(self) -> dict[str, Any]:
@@ -71,75 +71,6 @@ class Cosine(Encoder):
     def arrays(self) -> Arrays:
         """Directions and offsets."""
         return {"weights": self._weights, "offsets": self._offsets}
-
-
-@dataclass(frozen=True)
-class LinearOptions(Options):
-    """Without a width the rows are embedded as they are."""
-
-    width: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.width is not None:
-            self._whole("width", 1, WIDEST)
-
-
-class Linear(Trainable):
-    """A linear map x W + b: random orthogonal directions at first, or the rows as they are. It can learn."""
-
-    kind = "linear"
-
-    def __init__(self, columns: int, options: LinearOptions, weights: Matrix, offsets: Vector) -> None:
-        self.columns, self.width, self._options = columns, len(offsets), options
-        self._weights, self._offsets = weights, offsets
-
-    @classmethod
-    def draw(cls, columns: int, options: LinearOptions, random: np.random.Generator) -> Self:
-        """Random directions of length 1, orthogonal to each other if there are no more of them than columns."""
-        if options.width is None:
-            return cls(columns, options, np.eye(columns), np.zeros(columns))
-        found = directions(options.width, columns, random, orthogonal=True)
-        return cls(columns, options, found / np.linalg.norm(found, axis=0), np.zeros(options.width))
-
-    @classmethod
-    def restore(cls, columns: int, options: LinearOptions, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The encoder whose options and arrays these are."""
-        width = columns if options.width is None else options.width
-        found = expect(arrays, {"weights": (columns, width), "offsets": (width,)})
-        return cls(columns, options, found["weights"], found["offsets"])
-
-    def embed(self, rows: Matrix) -> Matrix:
-        """The linear map of the rows."""
-        return np.asarray(self.check(rows) @ self._weights + self._offsets)
-
-    def options(self) -> dict[str, Any]:
-        """The options of the specification."""
-        return self._options.plain()
-
-    def arrays(self) -> Arrays:
-        """The weights and what is added to their products."""
-        return {"weights": self._weights, "offsets": self._offsets}
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers the weights and the offsets have."""
-        return self._weights.size + self._offsets.size
-
-    def pull_back(self, rows: Matrix, slopes: Matrix) -> Vector:
-        """The sum of the rows' gradients."""
-        return np.concatenate([(self.check(rows).T @ slopes).ravel(), slopes.sum(axis=0)])
-
-    def pull_back_each(self, rows: Matrix, slopes: Matrix) -> Iterator[Matrix]:
-        """Each row's gradient: its outer product with its slope, then the slope."""
-        found = self.check(rows)
-        for block in blocks(len(found), self.parameters):
-            outer = found[block, :, None] * slopes[block, None, :]
-            yield np.hstack([outer.reshape(len(outer), -1), slopes[block]])
-
-    def move(self, step: Vector) -> None:
-        """Add a step to weights and offsets."""
-        self._weights = self._weights + step[: self._weights.size].reshape(self._weights.shape)
-        self._offsets = self._offsets + step[self._weights.size :]
 
 
 @dataclass(frozen=True)
@@ -221,7 +152,7 @@ class Convolution(Encoder):
             pooled[block] = self._pools(found[block].astype(np.float32), kernels)
         if "weights" not in self._arrays:
             return pooled
-        projected = _normalised(pooled) @ self._arrays["weights"]
+        projected = normalised(pooled) @ self._arrays["weights"]
         if "offsets" not in self._arrays:
             return np.asarray(projected)
         return math.sqrt(2 / self.width) * np.cos(projected + self._arrays["offsets"])
@@ -299,7 +230,7 @@ def _waves(size: int, channels: int) -> Matrix:
     return np.stack([np.kron(unit, plane) for plane in planes for unit in np.eye(channels)], axis=1)
 
 
-def _normalised(rows: Matrix) -> Matrix:
+def normalised(rows: Matrix) -> Matrix:
     """Rows of norm sqrt(columns); a row of zeros stays."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows * (math.sqrt(rows.shape[1]) / np.maximum(norms, _SMALLEST)))
