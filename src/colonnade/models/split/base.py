@@ -64,7 +64,7 @@ class SplitModel(Saved[Task, Learned]):
     plan_: dict[str, Any]
     encoders_: dict[str, Encoder]
     public_: dict[str, NDArray[Any]]
-    own_: dict[str, NDArray[Any]] | None
+    own_: dict[str, dict[str, NDArray[Any]]]
     _own: dict[str, Any]
 
     # --- planning
@@ -189,7 +189,7 @@ class SplitModel(Saved[Task, Learned]):
         self.feature_names_in_ = self.design_.features
         self.plan_ = dict(result.facts)
         self.public_, self.encoders_ = dict(result.public), dict(result.encoders)
-        self.own_ = None if result.own is None else dict(result.own)
+        self.own_ = {party: dict(arrays) for party, arrays in result.own.items() if arrays}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The part of the head that everybody has."""
@@ -199,7 +199,7 @@ class SplitModel(Saved[Task, Learned]):
         """Set what everybody has; encoders are in the files that their parties keep."""
         super().restore(learned)
         self.public_ = {name: numbers(array) for name, array in learned.get("arrays", {}).items()}
-        self.encoders_, self.own_ = {}, None
+        self.encoders_, self.own_ = {}, {}
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
@@ -227,10 +227,8 @@ class SplitModel(Saved[Task, Learned]):
 
     def kept(self) -> bytes:
         """This party's own encoder, and its head if it alone has one, as the content of a file."""
-        held = tuple(self.encoders_) or ((self.design_.owner,) if self.own_ is not None else ())
-        if len(held) != 1:
-            raise StudyError("a party of a study keeps its own encoder and nobody else's")
-        return self._kept_of(held[0])
+        (party,) = self.holders
+        return self._kept_of(party)
 
     def save_kept(self, path: str | Path, party: str | None = None) -> Path:
         """Write one party's encoder, and its head if it alone has one, to a file that only this user can read."""
@@ -254,19 +252,17 @@ class SplitModel(Saved[Task, Learned]):
             if (found.encoder.columns, found.encoder.width) != (columns, self.plan_["widths"][found.party]):
                 raise StudyError(f"{path} is damaged: its encoder does not belong to the columns of {found.party}")
             self.encoders_[found.party] = found.encoder
-        if found.own is not None:
-            self.own_ = dict(found.own)
+        if found.own:
+            self.own_[found.party] = dict(found.own)
         return found.party
 
     @property
     def holders(self) -> tuple[str, ...]:
         """The parties of whose encoders, or heads, this process has one."""
-        active = (self.design_.owner,) if self.own_ is not None else ()
-        return tuple(dict.fromkeys((*self.encoders_, *active)))
+        return tuple(party for party in self.schemas_ if party in self.encoders_ or party in self.own_)
 
     def _kept_of(self, party: str) -> bytes:
-        own = self.own_ if party == self.design_.owner else None
-        training = choice.named(self.head_).trained(self)
+        training, own = choice.named(self.head_).trained(self), self.own_.get(party, {})
         return split_kept.content(split_kept.Kept(party, self.digest, training, self.encoders_.get(party), own))
 
     # --- predictions

@@ -152,7 +152,7 @@ class ByEmbeddings(Way):
     def scores_of(self, model: SplitModel, parts: Mapping[str, Matrix], noise: Mapping[str, float]) -> Matrix:
         """Scores of people whose embeddings have noise of these variances."""
         active = model.design_.owner
-        kept = (model.own_ or {}).get(active)
+        kept = model.own_.get(active)
         if kept is None:
             raise StudyError(f"the head is kept by {active} and not in this process: load_kept reads it from its own file")
         told = [party for party in model.plan_["widths"] if party != active]
@@ -190,7 +190,7 @@ def facts(task: Embeddings) -> dict[str, Any]:
 
 def scaling_of(model: SplitModel, party: str) -> Scaling:
     """The public centre and scale by which a party's embeddings were told."""
-    kept: Arrays = (model.own_ or {}).get(party, {})
+    kept: Arrays = model.own_.get(party, {})
     if "centre" not in kept:
         return Scaling.none(int(model.plan_["widths"][party]))
     return Scaling(np.asarray(kept["centre"], dtype=np.float64), float(kept["scale"]))

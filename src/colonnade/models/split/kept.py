@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,7 +30,7 @@ class Kept:
     model: str
     training: Training
     encoder: Encoder | None
-    own: Mapping[str, NDArray[Any]] | None = None
+    own: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 def content(kept: Kept) -> bytes:
@@ -39,7 +39,7 @@ def content(kept: Kept) -> bytes:
     arrays: dict[str, NDArray[Any]] = {_ABOUT: np.array(json.dumps(about))}
     if kept.encoder is not None:
         arrays[_ENCODER] = np.frombuffer(to_bytes(kept.encoder), dtype=np.uint8)
-    for name, array in (kept.own or {}).items():
+    for name, array in kept.own.items():
         arrays[f"{_OWN}{name}"] = array
     held = io.BytesIO()
     np.savez(held, allow_pickle=False, **arrays)
@@ -69,7 +69,7 @@ def read(path: Path, model: str | None, module: Any = None) -> Kept:
         packed = arrays.pop(_ENCODER, None)
         encoder = None if packed is None else from_bytes(_bytes(packed), module)
         own = {name.removeprefix(_OWN): _finite(array) for name, array in arrays.items() if name.startswith(_OWN)}
-    return Kept(party, str(about["model"]), training, encoder, own or None)
+    return Kept(party, str(about["model"]), training, encoder, own)
 
 
 def is_kept(path: Path) -> bool:

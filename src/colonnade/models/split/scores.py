@@ -71,7 +71,7 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
     def bring(self, path: str | Path, party: str) -> None:
         """Read the encoder that one party kept, from its own file; this copy then has no encoder of other parties."""
         own = copy(self.scorer)
-        own.encoders_, own.own_ = {}, None
+        own.encoders_, own.own_ = {}, {}
         if (found := own.load_kept(path)) != party:
             raise StudyError(f"{path} holds the encoder of {found}, not that of {party}; use {party}'s own file")
         self._read = self.model, own

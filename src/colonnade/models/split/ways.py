@@ -66,19 +66,19 @@ class Learned:
     """What a participant ends with.
 
     ``public`` are arrays that everybody has, ``facts`` plain values that everybody may know, ``encoders`` those that
-    are in this process, and ``own`` the arrays of a head that one party alone has.
+    are in this process, and ``own`` the arrays that single parties have for themselves, such as a head.
     """
 
     facts: Mapping[str, Any]
     public: Arrays = field(default_factory=dict)
     encoders: Mapping[str, Encoder] = field(default_factory=dict)
-    own: Arrays | None = None
+    own: Mapping[str, Arrays] = field(default_factory=dict)
 
 
 def together(outcomes: Mapping[str, Learned], coordinator: Learned) -> Learned:
     """All that the participants ended with, where all of them run in one process."""
     encoders = {party: encoder for each in outcomes.values() for party, encoder in each.encoders.items()}
-    own = next((each.own for each in outcomes.values() if each.own is not None), None)
+    own = {party: arrays for each in outcomes.values() for party, arrays in each.own.items()}
     return Learned(coordinator.facts, coordinator.public, encoders, own)
 
 
