@@ -18,6 +18,7 @@ from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models.files import unpack_arrays
 from colonnade.models.split.contract import Encoder, Matrix, OverRows, Trainable
+from colonnade.models.split.edges import Edges, EdgesOptions
 from colonnade.models.split.features import Convolution, ConvolutionOptions, Cosine, CosineOptions
 from colonnade.models.split.layers import ConvolutionalNetwork, ConvolutionalOptions, Perceptron, PerceptronOptions
 from colonnade.models.split.library import load_torch
@@ -33,6 +34,7 @@ __all__ = ["KINDS", "Encoder", "Matrix", "OverRows", "Trainable", "encoder_from"
 _BUILT: dict[str, tuple[Any, type[Options]]] = {
     "cosine": (Cosine, CosineOptions),
     "convolution": (Convolution, ConvolutionOptions),
+    "edges": (Edges, EdgesOptions),
     "linear": (Linear, LinearOptions),
     "mlp": (Perceptron, PerceptronOptions),
     "cnn": (ConvolutionalNetwork, ConvolutionalOptions),

@@ -62,7 +62,7 @@ class Cosine(Encoder):
         found = self.check(rows)
         if self._options.normalise:
             found = normalised(found)
-        return math.sqrt(2 / self.width) * np.cos(found @ self._weights + self._offsets)
+        return cosines(found, self._weights, self._offsets)
 
     def options(self) -> dict[str, Any]:
         """The options of the specification."""
@@ -92,7 +92,7 @@ class ConvolutionOptions(Options):
     nonlinearity: str = "relu"
     normalise: bool = True
     finish: str = "cosine"
-    scale: float = 2.0
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         self._wholes("shape", (2, 3), 4096)
@@ -152,10 +152,9 @@ class Convolution(Encoder):
             pooled[block] = self._pools(found[block].astype(np.float32), kernels)
         if "weights" not in self._arrays:
             return pooled
-        projected = normalised(pooled) @ self._arrays["weights"]
         if "offsets" not in self._arrays:
-            return np.asarray(projected)
-        return math.sqrt(2 / self.width) * np.cos(projected + self._arrays["offsets"])
+            return np.asarray(normalised(pooled) @ self._arrays["weights"])
+        return cosines(normalised(pooled), self._arrays["weights"], self._arrays["offsets"])
 
     def options(self) -> dict[str, Any]:
         """The options of the specification."""
@@ -228,6 +227,11 @@ def _waves(size: int, channels: int) -> Matrix:
     order = sorted(((down, across) for down in range(size) for across in range(size)), key=sum)[1:]
     planes = [np.outer(waves[down], waves[across]).ravel() for down, across in order]
     return np.stack([np.kron(unit, plane) for plane in planes for unit in np.eye(channels)], axis=1)
+
+
+def cosines(rows: Matrix, weights: Matrix, offsets: Vector) -> Matrix:
+    """Cosines of random projections, each between -sqrt(2 / width) and sqrt(2 / width)."""
+    return np.asarray(math.sqrt(2 / len(offsets)) * np.cos(rows @ weights + offsets))
 
 
 def normalised(rows: Matrix) -> Matrix:
