@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
+from colonnade.models.split import by_embeddings
 from colonnade.models.split.base import SplitModel
+from colonnade.models.split.encoders import OverRows
 from colonnade.privacy import Trust
 from colonnade.protocols.embeddings import programs as telling
 from colonnade.protocols.embeddings.task import NewEmbeddings, Sender
@@ -79,7 +81,12 @@ def told(task: Scores | NewEmbeddings) -> str:
 def owner(me: Owner, model: SplitModel, table: Table, task: Scores | NewEmbeddings) -> Told | None:
     """An owner's program; it returns the scores at the entitled party and ``None`` at the others."""
     if isinstance(task, Scores):
-        return _summed(model, summing.owner(me, parts(model, me.name, table, task), task))
+        opened = summing.owner(me, parts(model, me.name, table, task), task)
+        return None if opened is None else _summed(model, opened)
+    if me.name == task.active:
+        found = telling.owner(me, None, table.ids, None, task)
+        return _received(model, table, found.received, task)
+    telling.owner(me, _encoding(model, me.name, table), table.ids, None, task, by_embeddings.scaling_of(model, me.name))
     return None
 
 
@@ -93,7 +100,14 @@ def coordinator(me: Coordinator, task: Scores | NewEmbeddings) -> None:
 
 def simulate(model: SplitModel, tables: Mapping[str, Table], task: Scores | NewEmbeddings, stream: Stream) -> Told:
     """What the entitled party would receive, computed in one place."""
-    raise NotImplementedError
+    if isinstance(task, Scores):
+        found = {party: parts(model, party, table, task) for party, table in tables.items()}
+        return _summed(model, summing.simulate(found, task, stream))
+    over = {party: _encoding(model, party, tables[party]) for party in task.passives}
+    scalings = {party: by_embeddings.scaling_of(model, party) for party in task.passives}
+    rows = tables[task.active].rows
+    told = telling.simulate(over, None, task, stream, rows=rows, scalings=scalings)
+    return _received(model, tables[task.active], told[task.active].received, task)
 
 
 def parts(model: SplitModel, party: str, table: Table, task: Scores) -> Parts:
@@ -104,5 +118,17 @@ def parts(model: SplitModel, party: str, table: Table, task: Scores) -> Parts:
     return Parts(table.ids, values, table.own_ids)
 
 
-def _summed(model: SplitModel, opened: OpenedScores | None) -> Told | None:
-    return None if opened is None else Told(opened.ids, opened.scores + model.public_["intercept"])
+def _encoding(model: SplitModel, party: str, table: Table) -> OverRows:
+    return OverRows(model.own_encoder(party), model.encoded_rows(party, table))
+
+
+def _summed(model: SplitModel, opened: OpenedScores) -> Told:
+    return Told(opened.ids, opened.scores + model.public_["intercept"])
+
+
+def _received(model: SplitModel, table: Table, received: Mapping[str, Matrix], task: NewEmbeddings) -> Told:
+    """Scores by the head that the active party kept, which takes the noise of these embeddings into account."""
+    own = {task.active: model.embedded(task.active, table)} if model.feature_schema(task.active) is not None else {}
+    noise = {party: task.received_variance(party) for party in task.passives}
+    scores = by_embeddings.ByEmbeddings().scores_of(model, {**received, **own}, noise)
+    return Told(tuple(table.own_ids), scores)

@@ -297,14 +297,22 @@ class SplitModel(Saved[Task, Learned]):
         """One party's embeddings as the head takes them; the party's encoder must be in this process."""
         self._check_fitted()
         self._check_party(party)
-        if (schema := self.feature_schema(party)) is None:
-            raise DataError(f"{party} holds the label and no other column, so it has no embeddings")
+        raw = self.own_encoder(party).embed(self.encoded_rows(party, source))
+        return choice.named(self.head_).prepared(self, party, raw)
+
+    def own_encoder(self, party: str) -> Encoder:
+        """The encoder that a party kept, where this process has it."""
         if party not in self.encoders_:
             raise StudyError(
                 f"the encoder that {party} kept is not in this process: load_kept reads it from {party}'s own file"
             )
-        rows = Centred(schema).features(table_of(source, schema)).matrix()
-        return choice.named(self.head_).prepared(self, party, self.encoders_[party].embed(rows))
+        return self.encoders_[party]
+
+    def encoded_rows(self, party: str, source: Any) -> Matrix:
+        """A party's rows as its encoder reads them: encoded, without the label, around public middles."""
+        if (schema := self.feature_schema(party)) is None:
+            raise DataError(f"{party} holds the label and no other column, so it has no embeddings")
+        return Centred(schema).features(table_of(source, schema)).matrix()
 
     def feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""
