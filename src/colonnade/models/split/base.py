@@ -23,7 +23,7 @@ from colonnade.models.saved import Saved, facts, numbers, size, texts, word
 from colonnade.models.split import choice, given, kept as split_kept
 from colonnade.models.split.encoders import Encoder, runs_code
 from colonnade.models.split.own import own_encoder
-from colonnade.models.split.ways import Learned, Setting, Way, together
+from colonnade.models.split.ways import Learned, Setting, Way, classes_of, together
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
@@ -96,10 +96,17 @@ class SplitModel(Saved[Task, Learned]):
 
     def setting(self, roster: Roster) -> Setting:
         """What is public before a plan."""
-        design = self.design(roster.schemas)
-        width = self.width if self.width is not None else self.way(roster).default_width(self, design, roster)
-        check_whole("width", width, 1, 2**16)
-        return Setting(design, roster, given.given(self.encoders, design, int(width)))
+        design, way = self.design(roster.schemas), self.way(roster)
+        if self.width is not None:
+            check_whole("width", self.width, 1, 2**16)
+
+        def width(columns: int, image: bool) -> int:
+            found = self.width
+            return (
+                way.default_width(self, columns, classes_of(design.declared), image=image) if found is None else found
+            )
+
+        return Setting(design, roster, given.given(self.encoders, design, width))
 
     def plan(self, roster: Roster) -> Task:
         """The public task of the chosen way, with the least noise that meets the budgets."""
@@ -219,7 +226,9 @@ class SplitModel(Saved[Task, Learned]):
     def digest(self) -> str:
         """SHA-256 of everything public about the fit; files of kept encoders hold it too."""
         schemas = {name: schema.digest for name, schema in self.schemas_.items()}
-        arrays = {name: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for name, a in self.public_.items()}
+        arrays = {
+            name: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for name, a in self.public_.items()
+        }
         public = [schemas, self.label_, self.head_, self.plan_, arrays]
         return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
 
@@ -243,7 +252,11 @@ class SplitModel(Saved[Task, Learned]):
         return split_kept.write(Path(path), party, self._kept_of(party))
 
     def load_kept(self, path: str | Path, module: Any = None) -> str:
-        """Read what :meth:`save_kept` wrote, and return whose it is; ``module`` is the module of an encoder of one's own."""
+        """Read what :meth:`save_kept` wrote, and return whose it is.
+
+        Of an encoder that is a module of its party's own the file holds the weights alone: ``module`` is the module, or
+        the function that makes it.
+        """
         self._check_fitted()
         found = split_kept.read(Path(path), self.digest, module)
         self._check_party(found.party)

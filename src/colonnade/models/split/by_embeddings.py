@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.errors import StudyError
-from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
-from colonnade.models.regression.design import Design
+from colonnade.models.saved import count, size
 from colonnade.models.split.encoders import Encoder, OverRows, Trainable
 from colonnade.models.split.given import OWN, Given
 from colonnade.models.split.labels import targets
@@ -40,16 +39,17 @@ class ByEmbeddings(Way):
 
     # --- planning
 
-    def default_width(self, model: SplitModel, design: Design, roster: Roster) -> int:
+    def default_width(self, model: SplitModel, columns: int, classes: int, *, image: bool) -> int:
         """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
-        classes = Setting(design, roster, {}).classes
         return max(1, classes - 1) if model.training != "none" else _FROZEN_WIDTH
 
     def plan(self, model: SplitModel, setting: Setting, rows: int | None) -> Embeddings:
         """Each other party tells one embedding a person, with the least noise that meets the budgets."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
-            raise StudyError("rows is missing: say how many people all parties hold, a public number that noise rests on")
+            raise StudyError(
+                "rows is missing: say how many people all parties hold, a public number that noise rests on"
+            )
         if model.epsilon is None:
             raise StudyError("say what the embeddings may cost, by epsilon")
         if model.label_epsilon is not None and model.training == "none":
@@ -91,9 +91,7 @@ class ByEmbeddings(Way):
 
     # --- the joint computation
 
-    def owner(
-        self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings
-    ) -> Learned:
+    def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings) -> Learned:
         """Passive parties tell embeddings; the active one receives them and fits its head."""
         rows = model.centred(me.name, table).features(table).matrix()
         if me.name != task.active:
@@ -121,9 +119,7 @@ class ByEmbeddings(Way):
         own = {party: _kept_scaling(found[party]) for party in task.passives} | dict(whole.own)
         return Learned(whole.facts, encoders=dict(encoders), own=own)
 
-    def _active(
-        self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings
-    ) -> Learned:
+    def _active(self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings) -> Learned:
         """The head: of classes a discriminant, of numbers least squares; the known noise is subtracted."""
         received = np.hstack([found.received[name] for name in task.passives])
         own = None if encoder is None else encoder.embed(rows)
@@ -143,7 +139,8 @@ class ByEmbeddings(Way):
             return raw
         clip, bits = model.plan_["clips"][party], model.plan_["bits"]
         scaled = np.ldexp(scaling_of(model, party).applied(within(raw, clip)), bits)
-        return np.ldexp(whole_within(scaled, int(np.floor(np.ldexp(clip, bits)))).astype(np.float64), -bits)
+        whole = whole_within(scaled, int(np.floor(np.ldexp(clip, bits))))
+        return np.asarray(np.ldexp(whole.astype(np.float64), -bits))
 
     def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
         """Scores of people whose embeddings are told without noise."""
@@ -154,11 +151,17 @@ class ByEmbeddings(Way):
         active = model.design_.owner
         kept = model.own_.get(active)
         if kept is None:
-            raise StudyError(f"the head is kept by {active} and not in this process: load_kept reads it from its own file")
+            raise StudyError(
+                f"the head is kept by {active} and not in this process: load_kept reads it from its own file"
+            )
         told = [party for party in model.plan_["widths"] if party != active]
         received = np.hstack([parts[party] for party in told])
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
+
+    def check_restored(self, model: SplitModel) -> None:
+        """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""
+        check_facts(model)
 
     def trained(self, model: SplitModel) -> Training:
         """Whether encoders learned; their updates are charged."""
@@ -167,6 +170,18 @@ class ByEmbeddings(Way):
     def summary(self, model: SplitModel) -> list[str]:
         """Who has the head."""
         return [f"{model.design_.owner} alone has the head; scores of new people are asked by kind split-scores"]
+
+
+def check_facts(model: SplitModel) -> None:
+    """Refuse a model whose plan speaks of other parties, or without the bounds that questions rest on."""
+    plan, active = model.plan_, model.design_.owner
+    others = set(model.schemas_) - {active}
+    if plan["active"] != active or set(plan["widths"]) != others or set(plan["clips"]) != others:
+        raise ValueError("the plan and the model do not belong together")
+    if model.public_ or not all(count(width) for width in plan["widths"].values()):
+        raise ValueError("embeddings have a width, and no head is public")
+    if not all(size(clip) > 0 for clip in plan["clips"].values()) or not 1 <= count(plan["bits"]) <= 62:
+        raise ValueError("embeddings have a largest norm above 0")
 
 
 def facts(task: Embeddings) -> dict[str, Any]:

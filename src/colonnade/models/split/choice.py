@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from colonnade.errors import StudyError
-from colonnade.models.split.as_published import AsPublished
 from colonnade.models.split.by_committee import ByCommittee
 from colonnade.models.split.by_embeddings import ByEmbeddings
 from colonnade.models.split.ways import Way
@@ -11,7 +10,7 @@ from colonnade.protocols.adaptive.task import Adaptive
 from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.protocols.task import Task
 
-WAYS: dict[str, Way] = {way.name: way for way in (ByCommittee(), ByEmbeddings(), AsPublished())}
+WAYS: dict[str, Way] = {way.name: way for way in (ByCommittee(), ByEmbeddings())}
 NAMES = ("auto", *WAYS)
 
 

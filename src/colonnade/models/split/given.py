@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import StudyError
-from colonnade.models.regression.design import Design
 from colonnade.models.parameters import check_whole
+from colonnade.models.regression.design import Design
 from colonnade.models.split.encoders import KINDS, Encoder, encoder_from, runs_code
 from colonnade.tables.wording import listed
 
@@ -68,13 +68,16 @@ class Given:
         found = encoder_from(source, self.columns, seed=self.spec.get("seed", seed))
         if found.width != self.width:
             raise StudyError(
-                f"the encoder of {self.party} gives embeddings of {found.width} numbers, and the study says {self.width}"
+                f"the encoder of {self.party} gives embeddings of {found.width} numbers, not of {self.width} as planned"
             )
         return found
 
 
-def given(encoders: Mapping[str, Any] | None, design: Design, width: int) -> dict[str, Given]:
-    """The encoder of every party that has a column besides the label; ``width`` is for those that name none."""
+def given(encoders: Mapping[str, Any] | None, design: Design, width: Callable[[int, bool], int]) -> dict[str, Given]:
+    """The encoder of every party that has a column besides the label.
+
+    ``width`` gives a width to those that name none, from their number of columns and whether these are an image.
+    """
     named = {} if encoders is None else encoders
     if not isinstance(named, Mapping):
         raise StudyError(
@@ -87,10 +90,14 @@ def given(encoders: Mapping[str, Any] | None, design: Design, width: int) -> dic
     for party in design.schemas:
         columns = len(design.centred(party).feature_names)
         if columns:
-            found[party] = one(party, named.get(party), columns, width)
+            found[party] = one(party, named.get(party), columns, width(columns, _is_image(named.get(party))))
         elif party in named:
             raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode")
     return found
+
+
+def _is_image(said: Any) -> bool:
+    return isinstance(said, Mapping) and "shape" in said
 
 
 def one(party: str, said: Any, columns: int, width: int) -> Given:
@@ -98,7 +105,7 @@ def one(party: str, said: Any, columns: int, width: int) -> Given:
     if said is None:
         said = {}
     if isinstance(said, Mapping):
-        kind = "convolution" if "shape" in said else "cosine"
+        kind = "edges" if _is_image(said) else "cosine"
         spec = {"kind": kind, **said}
         if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *_OURS}:
             raise StudyError(
@@ -133,6 +140,6 @@ def no_code(said: Any) -> None:
     """Refuse a study file that names a function of somebody else's machine."""
     if isinstance(said, Mapping) and any(runs_code(spec) for spec in said.values()):
         raise ValueError(
-            '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the function '
-            "under [encoder] in its party.toml"
+            '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the '
+            "function under [encoder] in its party.toml"
         )

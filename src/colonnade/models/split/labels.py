@@ -20,4 +20,4 @@ def targets(model: SplitModel, table: Table, classes: int) -> NDArray[Any]:
         return np.asarray(encoded[:, 0], dtype=np.float64)
     if encoded.shape[1] == 1:
         return np.asarray(encoded[:, 0] > 0.5, dtype=np.int64)
-    return encoded.argmax(axis=1).astype(np.int64)
+    return np.asarray(encoded.argmax(axis=1), dtype=np.int64)

@@ -125,7 +125,7 @@ class SplitClassifier(SplitModel):
         """Chances of the classes, by the scores as log-odds; of a head that was fitted by squares they are rough."""
         scores = self.scores(X)
         chances: Matrix = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return chances / chances.sum(axis=1, keepdims=True)
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def true_of(self, X: People) -> NDArray[Any]:
         """The classes of people, where X has a table with the label column."""

@@ -23,7 +23,7 @@ from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
-from colonnade.tables import Category, Number, Table
+from colonnade.tables import Category, Column, Number, Table
 
 if TYPE_CHECKING:
     from colonnade.models.split.base import SplitModel
@@ -50,15 +50,19 @@ class Setting:
     @property
     def classes(self) -> int:
         """How many classes the label has; 0 where it is a number."""
-        declared = self.design.declared
-        if isinstance(declared, Number):
-            return 0
-        return len(declared.values) if isinstance(declared, Category) else 2
+        return classes_of(self.design.declared)
 
     @property
     def widths(self) -> dict[str, int]:
         """The width of each party's embeddings; 0 where a party has nothing but the label."""
         return {party: self.encoders[party].width if party in self.encoders else 0 for party in self.design.schemas}
+
+
+def classes_of(declared: Column) -> int:
+    """How many classes a label has; 0 for a number."""
+    if isinstance(declared, Number):
+        return 0
+    return len(declared.values) if isinstance(declared, Category) else 2
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class Way(ABC):
     def width(self, task: Any, party: str) -> int:
         """The width of a party's embeddings in a task; 0 where it has none."""
 
+    @abstractmethod
     def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless the arrays and facts of a model that was read belong together."""
 
@@ -132,6 +137,6 @@ class Way(ABC):
         """What a pre-flight says about this way in particular."""
         return Details(self.name)
 
-    def default_width(self, model: SplitModel, design: Design, roster: Roster) -> int:
-        """The width of embeddings for which nobody named one, from public quantities."""
-        return 64
+    @abstractmethod
+    def default_width(self, model: SplitModel, columns: int, classes: int, *, image: bool) -> int:
+        """The width of embeddings of so many columns for which nobody named one, from public quantities."""

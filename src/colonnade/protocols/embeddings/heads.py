@@ -71,8 +71,9 @@ class Statistics:
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Statistics:
         """Statistics from such arrays; a ValueError unless they belong together."""
-        found = {name: np.asarray(arrays[name], dtype=np.float64) for name in ("spread", "centre", "middles", "weights")}
-        width, outputs, told = len(np.atleast_1d(found["centre"])), len(np.atleast_1d(found["weights"])), arrays["told"]
+        named = ("spread", "centre", "middles", "weights")
+        found = {name: np.asarray(arrays[name], dtype=np.float64) for name in named}
+        width, outputs, told = found["centre"].size, found["weights"].size, arrays["told"]
         shapes = ((width, width), (width,), (outputs, width), (outputs,))
         if tuple(each.shape for each in found.values()) != shapes or not 0 <= int(told) <= width:
             raise ValueError("the arrays of a head do not belong together")
