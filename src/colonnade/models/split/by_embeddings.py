@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
+from colonnade.models.regression.design import Design
 from colonnade.models.saved import count, size
 from colonnade.models.split.encoders import Encoder, OverRows, Trainable
 from colonnade.models.split.given import OWN, Given
 from colonnade.models.split.labels import targets
-from colonnade.models.split.ways import Arrays, Learned, Matrix, Setting, Training, Way
+from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way, classes_of
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.privacy.noise.response import odds_for
 from colonnade.protocols.embeddings import heads, programs
@@ -24,9 +26,6 @@ from colonnade.protocols.embeddings.task import Embeddings, Sender
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
-
-if TYPE_CHECKING:
-    from colonnade.models.split.base import SplitModel
 
 _EPOCHS = 20
 _FROZEN_WIDTH = 32
@@ -39,11 +38,11 @@ class ByEmbeddings(Way):
 
     # --- planning
 
-    def default_width(self, model: SplitModel, columns: int, classes: int, *, image: bool) -> int:
+    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
         """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
-        return max(1, classes - 1) if model.training != "none" else _FROZEN_WIDTH
+        return max(1, classes_of(design.declared) - 1) if model.training != "none" else _FROZEN_WIDTH
 
-    def plan(self, model: SplitModel, setting: Setting, rows: int | None) -> Embeddings:
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Embeddings:
         """Each other party tells one embedding a person, with the least noise that meets the budgets."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
@@ -91,7 +90,7 @@ class ByEmbeddings(Way):
 
     # --- the joint computation
 
-    def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings) -> Learned:
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings) -> Learned:
         """Passive parties tell embeddings; the active one receives them and fits its head."""
         rows = model.centred(me.name, table).features(table).matrix()
         if me.name != task.active:
@@ -102,13 +101,13 @@ class ByEmbeddings(Way):
         found = programs.owner(me, None, table.ids, labels, task)
         return self._active(encoder, rows, labels, found, task)
 
-    def coordinator(self, model: SplitModel, me: Coordinator, task: Embeddings) -> Learned:
+    def coordinator(self, model: Model, me: Coordinator, task: Embeddings) -> Learned:
         """The coordinator compares who is there, and learns nothing."""
         programs.coordinator(me, task)
         return Learned(facts(task))
 
     def simulated(
-        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> Learned:
         """The same in one place."""
         rows = {party: model.centred(party, table).features(table).matrix() for party, table in tables.items()}
@@ -133,7 +132,7 @@ class ByEmbeddings(Way):
 
     # --- new people
 
-    def prepared(self, model: SplitModel, party: str, raw: Matrix) -> Matrix:
+    def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
         """As they would be told, before noise; those of the active party as they are."""
         if party == model.design_.owner:
             return raw
@@ -142,11 +141,11 @@ class ByEmbeddings(Way):
         whole = whole_within(scaled, int(np.floor(np.ldexp(clip, bits))))
         return np.asarray(np.ldexp(whole.astype(np.float64), -bits))
 
-    def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
+    def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
         """Scores of people whose embeddings are told without noise."""
         return self.scores_of(model, parts, {})
 
-    def scores_of(self, model: SplitModel, parts: Mapping[str, Matrix], noise: Mapping[str, float]) -> Matrix:
+    def scores_of(self, model: Model, parts: Mapping[str, Matrix], noise: Mapping[str, float]) -> Matrix:
         """Scores of people whose embeddings have noise of these variances."""
         active = model.design_.owner
         kept = model.own_.get(active)
@@ -159,20 +158,20 @@ class ByEmbeddings(Way):
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
 
-    def check_restored(self, model: SplitModel) -> None:
+    def check_restored(self, model: Model) -> None:
         """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""
         check_facts(model)
 
-    def trained(self, model: SplitModel) -> Training:
+    def trained(self, model: Model) -> Training:
         """Whether encoders learned; their updates are charged."""
         return "none" if model.plan_["training"] == "none" else "charged"
 
-    def summary(self, model: SplitModel) -> list[str]:
+    def summary(self, model: Model) -> list[str]:
         """Who has the head."""
         return [f"{model.design_.owner} alone has the head; scores of new people are asked by kind split-scores"]
 
 
-def check_facts(model: SplitModel) -> None:
+def check_facts(model: Model) -> None:
     """Refuse a model whose plan speaks of other parties, or without the bounds that questions rest on."""
     plan, active = model.plan_, model.design_.owner
     others = set(model.schemas_) - {active}
@@ -203,7 +202,7 @@ def facts(task: Embeddings) -> dict[str, Any]:
     }
 
 
-def scaling_of(model: SplitModel, party: str) -> Scaling:
+def scaling_of(model: Model, party: str) -> Scaling:
     """The public centre and scale by which a party's embeddings were told."""
     kept: Arrays = model.own_.get(party, {})
     if "centre" not in kept:
