@@ -23,7 +23,7 @@ from colonnade.models.saved import Saved, facts, numbers, size, texts, word
 from colonnade.models.split import choice, given, kept as split_kept
 from colonnade.models.split.encoders import Encoder, runs_code
 from colonnade.models.split.own import own_encoder
-from colonnade.models.split.ways import Learned, Setting, Way, classes_of, together
+from colonnade.models.split.ways import Learned, Setting, Way, together
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
@@ -97,16 +97,9 @@ class SplitModel(Saved[Task, Learned]):
     def setting(self, roster: Roster) -> Setting:
         """What is public before a plan."""
         design, way = self.design(roster.schemas), self.way(roster)
-        if self.width is not None:
-            check_whole("width", self.width, 1, 2**16)
-
-        def width(columns: int, image: bool) -> int:
-            found = self.width
-            return (
-                way.default_width(self, columns, classes_of(design.declared), image=image) if found is None else found
-            )
-
-        return Setting(design, roster, given.given(self.encoders, design, width))
+        width = way.default_width(self, design, roster) if self.width is None else self.width
+        check_whole("width", width, 1, 2**16)
+        return Setting(design, roster, given.given(self.encoders, design, int(width)))
 
     def plan(self, roster: Roster) -> Task:
         """The public task of the chosen way, with the least noise that meets the budgets."""

@@ -36,7 +36,7 @@ class ByCommittee(Way):
     def default_width(self, model: Model, design: Design, roster: Roster) -> int:
         """More numbers say more, and sink into the noise: as many as budgets and people allow."""
         parties = sum(1 for party in design.schemas if design.centred(party).feature_names)
-        return committee.width_for(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
+        return committee.suggested_width(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
 
     def plan(self, model: Model, setting: Setting, rows: int | None) -> Moments:
         """One release, with the least noise that meets the budgets."""

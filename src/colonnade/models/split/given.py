@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +73,8 @@ class Given:
         return found
 
 
-def given(encoders: Mapping[str, Any] | None, design: Design, width: Callable[[int, bool], int]) -> dict[str, Given]:
-    """The encoder of every party that has a column besides the label.
-
-    ``width`` gives a width to those that name none, from their number of columns and whether these are an image.
-    """
+def given(encoders: Mapping[str, Any] | None, design: Design, width: int) -> dict[str, Given]:
+    """The encoder of every party that has a column besides the label; ``width`` is for those that name none."""
     named = {} if encoders is None else encoders
     if not isinstance(named, Mapping):
         raise StudyError(
@@ -90,14 +87,10 @@ def given(encoders: Mapping[str, Any] | None, design: Design, width: Callable[[i
     for party in design.schemas:
         columns = len(design.centred(party).feature_names)
         if columns:
-            found[party] = one(party, named.get(party), columns, width(columns, _is_image(named.get(party))))
+            found[party] = one(party, named.get(party), columns, width)
         elif party in named:
             raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode")
     return found
-
-
-def _is_image(said: Any) -> bool:
-    return isinstance(said, Mapping) and "shape" in said
 
 
 def one(party: str, said: Any, columns: int, width: int) -> Given:
@@ -105,7 +98,7 @@ def one(party: str, said: Any, columns: int, width: int) -> Given:
     if said is None:
         said = {}
     if isinstance(said, Mapping):
-        kind = "edges" if _is_image(said) else "cosine"
+        kind = "edges" if "shape" in said else "cosine"
         spec = {"kind": kind, **said}
         if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *_OURS}:
             raise StudyError(
