@@ -45,6 +45,11 @@ class ByCommittee(Way):
                 'training and label_epsilon are for head = "embeddings": a committee learns the head from moments of '
                 "encoders as they are, and no label leaves its party"
             )
+        if model.head_module is not None or model.per_release is not None or model.unprotected:
+            raise StudyError(
+                'head_module, per_release and unprotected have no meaning with head = "committee", whose head is linear '
+                "and follows from noisy moments: choose another head, or leave them out"
+            )
         if (trust := setting.roster.trust).committee == ():
             raise StudyError('head = "committee" needs seats that hold shares: name them, or use head = "embeddings"')
         joint = Joint(tuple(setting.widths.items()), setting.active, setting.classes)

@@ -12,6 +12,7 @@ from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
 from colonnade.models.saved import count, size
+from colonnade.models.split import modules
 from colonnade.models.split.encoders import Encoder, OverRows, Trainable
 from colonnade.models.split.given import OWN, Given
 from colonnade.models.split.labels import targets
@@ -29,6 +30,7 @@ from colonnade.tables import Table
 
 _EPOCHS = 20
 _FROZEN_WIDTH = 32
+_FEATURES = 200
 
 
 class ByEmbeddings(Way):
@@ -41,6 +43,14 @@ class ByEmbeddings(Way):
     def default_width(self, model: Model, design: Design, roster: Roster) -> int:
         """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
         return max(1, classes_of(design.declared) - 1) if model.training != "none" else _FROZEN_WIDTH
+
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """An encoder that learns is by default a linear map of frozen features, which few noisy updates can teach."""
+        if active or training == "none" or "kind" in said:
+            return super().completed(said, width, active=active, training=training)
+        rest = {key: value for key, value in said.items() if key != "shape"}
+        over = {"kind": "edges", "shape": said["shape"]} if "shape" in said else {"kind": "cosine", "width": _FEATURES}
+        return {"kind": "linear", "width": width, "over": over, **rest}
 
     def plan(self, model: Model, setting: Setting, rows: int | None) -> Embeddings:
         """Each other party tells one embedding a person, with the least noise that meets the budgets."""
@@ -70,7 +80,7 @@ class ByEmbeddings(Way):
             releases=epochs if model.training == "rounds" else 1,
             training=model.training,  # type: ignore[arg-type]  # a word that the constructor's annotation lists
             epochs=epochs,
-            batches=model.batches,
+            batches=model.batches or 1,
             label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
         )
         return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))
@@ -99,7 +109,7 @@ class ByEmbeddings(Way):
             return Learned(facts(task), encoders={me.name: encoder}, own={me.name: _kept_scaling(found)})
         labels = targets(model, table, task.classes)
         found = programs.owner(me, None, table.ids, labels, task)
-        return self._active(encoder, rows, labels, found, task)
+        return self._active(encoder, rows, labels, found, task, model.head_module)
 
     def coordinator(self, model: Model, me: Coordinator, task: Embeddings) -> Learned:
         """The coordinator compares who is there, and learns nothing."""
@@ -114,20 +124,26 @@ class ByEmbeddings(Way):
         over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
         labels = targets(model, tables[task.active], task.classes)
         found = programs.simulate(over, labels, task, stream)
-        whole = self._active(encoders.get(task.active), rows[task.active], labels, found[task.active], task)
+        whole = self._active(encoders.get(task.active), rows[task.active], labels, found[task.active], task, model.head_module)
         own = {party: _kept_scaling(found[party]) for party in task.passives} | dict(whole.own)
         return Learned(whole.facts, encoders=dict(encoders), own=own)
 
-    def _active(self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings) -> Learned:
+    def _active(
+        self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings, module: Any
+    ) -> Learned:
         """The head: of classes a discriminant, of numbers least squares; the known noise is subtracted."""
         received = np.hstack([found.received[name] for name in task.passives])
         own = None if encoder is None else encoder.embed(rows)
         noise = np.concatenate([np.full(s.width, task.received_variance(s.owner)) for s in task.senders])
+        encoders = {} if encoder is None else {task.active: encoder}
+        if module is not None:
+            rows = received if own is None else np.hstack([received, own])
+            arrays = modules.trained(rows, labels, task.classes, module)
+            return Learned(facts(task), encoders=encoders, own={task.active: arrays})
         if task.classes:
             fitted = heads.of_classes(received, labels, noise, classes=task.classes, own=own)
         else:
             fitted = heads.of_numbers(received, labels, noise, own=own)
-        encoders = {} if encoder is None else {task.active: encoder}
         return Learned(facts(task), encoders=encoders, own={task.active: fitted.arrays()})
 
     # --- new people
@@ -155,6 +171,9 @@ class ByEmbeddings(Way):
             )
         told = [party for party in model.plan_["widths"] if party != active]
         received = np.hstack([parts[party] for party in told])
+        if model.head_module is not None:
+            joint = received if active not in parts else np.hstack([received, parts[active]])
+            return modules.scores(joint, kept, model.plan_["classes"], model.head_module)
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
 

@@ -67,12 +67,14 @@ class Model(Protocol):
     solver: str
     training: str
     epochs: int | None
-    batches: int
+    batches: int | None
     label_epsilon: float | None
     per_release: float | None
     unprotected: bool
     rescale: bool
     adjust: bool
+    head_module: Any
+    watch: Any
     schemas_: dict[str, Schema]
     plan_: dict[str, Any]
     public_: dict[str, NDArray[Any]]
@@ -118,6 +120,10 @@ class Way(ABC):
     """One way to a head."""
 
     name: ClassVar[str]
+
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """A specification of an encoder, with what was left out of it; ``active`` is the party with the label."""
+        return {"kind": "edges" if "shape" in said else "cosine", "width": width, **said}
 
     @abstractmethod
     def plan(self, model: Model, setting: Setting, rows: int | None) -> Task:
