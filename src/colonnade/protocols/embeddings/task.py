@@ -23,8 +23,8 @@ from colonnade.protocols.messages import NOISE_UNIT, OverMessages, told_event
 PROTOCOL = "embeddings 1"
 THEOREM = "embedding-releases"
 RESPONSE = "randomised-response"
-GRADIENT_BITS = 20
-"""A clipped gradient is at most 2^20 steps of its own grid long."""
+GRADIENT_BITS = 30
+"""A clipped gradient is at most 2^30 steps of its own grid long."""
 LABELS_TOLD = "labels are told without protection: a label epsilon would randomise them"
 CLEAR = "embeddings of new people are told as they are, without noise"
 _MOST_TIMES = 10_000
@@ -302,7 +302,8 @@ class Embeddings(OverMessages):
         variances += [self.first_variance(owner) for owner in self.passives if self.stage]
         largest = max(sender.clip for sender in self.senders)
         if self.training != "none":
-            _ = self.bound_of((self.rows // self.batches + 1) << GRADIENT_BITS, self.update_variance, "raise epsilon")
+            steps = (self.rows // self.batches + 1) << GRADIENT_BITS
+            _ = self.bound_of(steps / (1 << self.bits), self.update_variance, "raise epsilon")
         return self.bound_of(largest, max(1, *variances), "raise epsilon, or tell embeddings less often")
 
     @property
