@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import count
 from typing import Any
 
@@ -39,6 +40,7 @@ from colonnade.wire import Room, codec
 
 from . import kit
 from .adaptive import stand_ins as adaptive_stand_ins
+from .embeddings import learners as embeddings
 from .mixture import learners as mixture_learners, starts as mixture_starts
 
 Program = Callable[[Any], Any]
@@ -281,6 +283,13 @@ def _adaptive() -> Scene:
     return Scene(task, {n: owner(n) for n in task.owners} | {COORDINATOR: lambda me: adaptive.coordinator(me, task)})
 
 
+def _embeddings(**how: Any) -> Scene:
+    task = embeddings.embeddings_task(("bank", "mid", "shop"), **how)
+    rng = np.random.default_rng(7)
+    tables = {name: rng.normal(size=(task.rows, 3)) for name in task.owners}
+    return Scene(task, kit.programs_of(embeddings, task, tables, embeddings.labels_of(task)))
+
+
 def _kept_scores() -> Scene:
     task, rng = kit.kept_scores_task(), np.random.default_rng(4)
     ids = [f"n{i}" for i in range(9)]
@@ -365,6 +374,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "exchange that may stop early": lambda: _exchange("gradient", patience=1),
     "kept scores": _kept_scores,
     "adaptive embeddings": _adaptive,
+    "embeddings": lambda: _embeddings(training="labels", stage=True),
+    "embeddings in rounds": lambda: _embeddings(training="rounds", label_odds=Fraction(3)),
     "alignment, dh": _align,
     "alignment, dh, padded": lambda: _align(pad_to=20),
     "alignment, dh, too few": lambda: _align(at_least=50),
