@@ -46,7 +46,7 @@ class AsPublished(Way):
         """The algorithm with the noise that the paper takes for one release, or with none."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
-            raise StudyError("rows is missing: say how many people all parties hold, a public number that batches rest on")
+            raise StudyError("rows is missing: say how many people all parties hold, which batches rest on")
         if model.epsilon is not None:
             raise StudyError(
                 'epsilon has no meaning with head = "published", about which nothing is proven: give per_release, the '
@@ -54,10 +54,12 @@ class AsPublished(Way):
             )
         if (model.per_release is None) == (not model.unprotected):
             raise StudyError(
-                'head = "published" takes either per_release, the epsilon of one release by itself, or unprotected = true'
+                'head = "published" takes per_release, the epsilon of one release by itself, or unprotected = true'
             )
         if model.training != "none" or model.label_epsilon is not None:
-            raise StudyError('training and label_epsilon are for head = "embeddings"; encoders always learn as published')
+            raise StudyError(
+                'training and label_epsilon are for head = "embeddings": as published, encoders always learn'
+            )
         noise = UNPROTECTED if model.per_release is None else Adaptive.published_noise(model.per_release, model.delta)
         owners = tuple(setting.roster.schemas)
         return Adaptive(
@@ -156,7 +158,9 @@ class AsPublished(Way):
         """By the head that the party with the label keeps."""
         active = model.design_.owner
         if active not in model.own_:
-            raise StudyError(f"the head is kept by {active} and not in this process: load_kept reads it from its own file")
+            raise StudyError(
+                f"the head that {active} keeps is not in this process: load_kept reads it from its own file"
+            )
         told = [parts[party] for party in model.schemas_ if party in parts and party != active]
         own = [parts[active]] if active in parts else []
         rows = np.hstack([*told, *own])

@@ -59,8 +59,8 @@ class Embeddings(OverMessages):
 
     ``noise / 2^20`` is 1 / mu^2 of all that is about one person's columns with one party: ``share`` of mu^2 is spent on
     embeddings, of that ``first_share`` on those of the stage, the rest on updates. Labels are told through randomised
-    response with ``label_odds``, or as they are where that is ``None``. Between the two clips embeddings are multiplied by
-    ``stretch`` until a scale is learned: above 1, more of them reach the clip, where noise matters least.
+    response with ``label_odds``, or as they are where that is ``None``. Between the two clips embeddings are multiplied
+    by ``stretch`` until a scale is learned: above 1, more of them reach the clip, where noise matters least.
     """
 
     trust: Trust
