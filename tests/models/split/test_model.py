@@ -121,7 +121,8 @@ def test_training_is_charged_and_labels_are_answered_at_random():
 
 def test_as_published_promises_nothing_and_says_so():
     model = classifier("published").simulate(tables(120, "default"), roster("default"), seeded(1))
-    assert math.isinf(model.privacy_.epsilon("bank")) and math.isinf(model.privacy_.epsilon("shop"))
+    assert math.isinf(model.privacy_.epsilon("bank"))
+    assert math.isinf(model.privacy_.epsilon("shop"))
     assert "as published, not proven: the encoder and the rescaling depend" in str(model.privacy_)
     assert any(line.startswith("as published, not proven: ") for line in model.summary())
     bare = classifier("unprotected").simulate(tables(120, "default"), roster("default"), seeded(1))
