@@ -49,8 +49,8 @@ def question(
         return Scores(parts, roster.trust, to, gamma, rows, names=tuple(model.feature_names_in_), model=model.digest)
     if model.head_ == "published":
         raise StudyError(
-            "a model as published answers no questions about new people, for which it promises nothing: predict where all "
-            "encoders are in one process, or learn the head by a committee or over embeddings"
+            "a model as published answers no questions about new people, for which it promises nothing: predict where "
+            "all encoders are in one process, or learn the head by a committee or over embeddings"
         )
     active = model.design_.owner
     if to != active:
