@@ -138,3 +138,11 @@ def test_a_plan_for_another_encoder_is_refused() -> None:
     learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.zeros((5, 4)))
     with pytest.raises(StudyError, match="has 15 parameters, and the plan is for 3"):
         train(learner, lambda places, found: found, PrivateTraining("bank", 5, 3, 1), seeded(0))
+
+
+def test_slopes_that_mix_people_are_refused() -> None:
+    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.random.default_rng(0).uniform(0, 1, (8, 4)))
+    plan = plan_for(learner, 8)
+    for wrong in (lambda _, found: found - found.mean(axis=0), lambda _, found: found[:, :2]):
+        with pytest.raises(StudyError, match="whoever stands beside it"):
+            train(learner, wrong, plan, seeded(0))

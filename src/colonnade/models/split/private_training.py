@@ -30,6 +30,7 @@ SlopesOf = Callable[[Places, Matrix], Matrix]
 """From places of rows and their embeddings to slopes, each from its own row, its own label and public numbers alone."""
 _RADIUS = 1 << GRADIENT_BITS
 _MOST_EPOCHS = 10_000
+_TRIED = 64
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def train(learner: Learner, slopes_of: SlopesOf, plan: PrivateTraining, stream: 
     """Train an encoder in place; nothing but noised sums of whole numbers reaches its parameters."""
     if learner.parameters != plan.parameters:
         raise StudyError(f"the encoder has {learner.parameters} parameters, and the plan is for {plan.parameters}")
+    _refuse_slopes_that_mix_people(learner, slopes_of, plan)
     velocity = np.zeros(plan.parameters)
     for _ in range(plan.epochs):
         for batch in range(plan.batches):
@@ -108,3 +110,13 @@ def train(learner: Learner, slopes_of: SlopesOf, plan: PrivateTraining, stream: 
 def draw(plan: PrivateTraining, count: int, stream: Stream) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """The noise of one sum; audits attack this function."""
     return discrete_gaussian(Fraction(plan.variance), (count,), stream)
+
+
+def _refuse_slopes_that_mix_people(learner: Learner, slopes_of: SlopesOf, plan: PrivateTraining) -> None:
+    """Try the function on some people together and apart: no proof, but most mistakes are found before they cost."""
+    places = np.arange(min(plan.rows, _TRIED), dtype=np.int64)
+    found, half = learner.embed(places), len(places) // 2
+    together = slopes_of(places, found)
+    apart = np.vstack([slopes_of(places[part], found[part]) for part in (slice(half), slice(half, None))])
+    if together.shape != found.shape or not np.allclose(together, apart):
+        raise StudyError("the slope of a person must follow from its own embedding and label, whoever stands beside it")
