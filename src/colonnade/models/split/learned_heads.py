@@ -140,7 +140,7 @@ class TorchHead:
 def fit(
     head: SoftmaxHead | TorchHead, embeddings: Matrix, *, epochs: int = 20, batch: int = 256, seed: int = 0
 ) -> float:
-    """Let a head learn from embeddings that do not change, in batches of a repeatable order; the last epoch's mean loss.
+    """Let a head learn from embeddings that do not change, in batches of a repeatable order; the mean loss at the end.
 
     At the party that holds the labels this is free where the embeddings are what others told it: nothing new leaves.
     """
