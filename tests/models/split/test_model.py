@@ -88,6 +88,17 @@ def test_numbers_are_predicted_within_their_bounds(head, tmp_path):
     assert np.array_equal(again.predict(others), model.predict(others))
 
 
+@pytest.mark.parametrize("label", ["default", "kind", "amount"])
+def test_together_is_better_than_the_party_with_the_label_alone(label):
+    people, others = federation(ROWS, label), federation(500, label, seed=1)
+    kind = SplitRegressor if label == "amount" else SplitClassifier
+    model = kind(label=f"bank.{label}", epsilon=40.0, width=24).fit(people)
+    alone = model.score_alone(people, others)
+    assert (0.2 if label == "amount" else 0.4) < alone < model.score(others)
+    with pytest.raises(DataError, match="a comparison with bank alone needs two tables of bank"):
+        model.score_alone({"shop": people.tables()["shop"]}, others)
+
+
 # --- who is promised what
 
 

@@ -20,7 +20,7 @@ from colonnade.models.parameters import check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, split_label
 from colonnade.models.saved import Saved, facts, numbers, size, texts, word
-from colonnade.models.split import choice, given, kept as split_kept
+from colonnade.models.split import alone, choice, given, kept as split_kept
 from colonnade.models.split.encoders import Encoder, runs_code
 from colonnade.models.split.own import own_encoder
 from colonnade.models.split.ways import Learned, Setting, Way, together
@@ -329,6 +329,35 @@ class SplitModel(Saved[Task, Learned]):
         if (schema := self.feature_schema(party)) is None:
             raise DataError(f"{party} holds the label and no other column, so it has no embeddings")
         return Centred(schema).features(table_of(source, schema)).matrix()
+
+    def score_alone(self, train: People, test: People) -> float:
+        """The score that the party with the label reaches on its own columns alone, for comparison.
+
+        Its own encoder and the same solver, without noise: what it knows already needs no protection against itself.
+        """
+        self._check_fitted()
+        active = self.design_.owner
+        tables = [X.tables() if isinstance(X, Federation) else X for X in (train, test)]
+        if not all(isinstance(held, Mapping) and active in held for held in tables):
+            raise DataError(
+                f"a comparison with {active} alone needs a table of {active} with the label, of both people"
+            )
+        schema, encoder = self.schemas_[active], self.own_encoder(active)
+        own = [table_of(held[active], schema) for held in tables]
+        scores = alone.head(self, encoder, own[0]).scores(alone.embedded(self, encoder, own[1]))
+        return self.score_of(self.true_of({active: own[1]}), self.answers(scores))
+
+    @abstractmethod
+    def true_of(self, X: People) -> NDArray[Any]:
+        """The labels of people, where X has a table with the label column."""
+
+    @abstractmethod
+    def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
+        """How good predictions are: the share that is right, or the part of the variance that is explained."""
+
+    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+        """How good predictions are: the share that is right, or R^2; ``y`` only where the label is not in X."""
+        return self.score_of(self.true_of(X) if y is None else np.asarray(y), self.predict(X))
 
     def feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""

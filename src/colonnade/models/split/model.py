@@ -25,6 +25,7 @@ from colonnade.models.parameters import (
 from colonnade.models.split.base import SplitModel
 from colonnade.models.split.given import no_code
 from colonnade.protocols.adaptive.task import Adaptive
+from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Category, Column, Number, decode_number
@@ -72,7 +73,7 @@ class SplitClassifier(SplitModel):
     """
 
     kind = "split-classifier"
-    tasks = (Moments, Embeddings, Adaptive)
+    tasks = (Moments, Directions, Embeddings, Adaptive)
     many_classes = True
 
     label: Label = None
@@ -137,10 +138,9 @@ class SplitClassifier(SplitModel):
         found: NDArray[Any] = self.classes_[chosen]
         return found
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
-        """The share of people whose class is predicted; ``y`` only where the label is not in X."""
-        true = self.true_of(X) if y is None else np.asarray(y)
-        return float(np.mean(true == self.predict(X)))
+    def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
+        """The share of people whose class is predicted."""
+        return float(np.mean(true == predicted))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -159,7 +159,7 @@ class SplitRegressor(SplitModel):
     """
 
     kind = "split-regressor"
-    tasks = (Moments, Embeddings)
+    tasks = (Moments, Directions, Embeddings)
 
     label: Label = None
     epsilon: float | Mapping[str, float] | None = None
@@ -194,8 +194,8 @@ class SplitRegressor(SplitModel):
         assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a fit refuses anything else
         return decode_number(self.label_of(X)[:, 0], declared)
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+    def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
         """The part of the variance that is explained, R^2."""
-        true = np.asarray(self.true_of(X) if y is None else y, dtype=np.float64)
-        left, whole = np.sum((true - self.predict(X)) ** 2), np.sum((true - true.mean()) ** 2)
+        known = np.asarray(true, dtype=np.float64)
+        left, whole = np.sum((known - predicted) ** 2), np.sum((known - known.mean()) ** 2)
         return float(1 - left / whole) if whole else 0.0
