@@ -17,8 +17,9 @@ def head(model: Model, encoder: Encoder, table: Table) -> Head:
     """The head over the party's own embeddings, by the solver of the model; nothing of it is published."""
     design = model.design_
     joint = Joint(((design.owner, encoder.width),), design.owner, classes_of(design.declared))
-    labels = targets(model, table, joint.classes)
-    rows = joint.rows(design.owner, model.centred(design.owner, table).features(table), encoder, labels).matrix()
+    centred = model.centred(design.owner, table)
+    labels = targets(centred, table, joint.classes)
+    rows = joint.rows(design.owner, centred.features(table), encoder, labels).matrix()
     constant = joint.constant(committee.GAMMA) / committee.GAMMA
     whole = np.hstack([rows, np.full((len(rows), 1), constant)])
     gram: Matrix = whole.T @ whole

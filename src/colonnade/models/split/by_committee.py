@@ -11,7 +11,7 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
-from colonnade.models.regression.design import Design
+from colonnade.models.regression.design import Design, split_label
 from colonnade.models.split import committee
 from colonnade.models.split.committee import Joint, Published, Task
 from colonnade.models.split.edges import EdgesOptions
@@ -104,8 +104,9 @@ class ByCommittee(Way):
 
     def _rows(self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Task) -> Any:
         joint = joint_of(model, task)
-        labels = targets(model, table, joint.classes) if party == joint.label_party else None
-        return joint.rows(party, model.centred(party, table).features(table), encoder, labels)
+        centred = model.centred(party, table)
+        labels = targets(centred, table, joint.classes) if party == joint.label_party else None
+        return joint.rows(party, centred.features(table), encoder, labels)
 
     def _learned(self, model: Model, published: Published, encoders: Mapping[str, Encoder]) -> Learned:
         """The head, which follows from what everybody received."""
@@ -153,7 +154,7 @@ class ByCommittee(Way):
 
 def joint_of(model: Model, task: Task) -> Joint:
     """The joint embeddings that a task is about."""
-    party = str(model.label).rpartition(".")[0]
+    party, _ = split_label(model.label, task.owners)
     outputs = sum(column.startswith(committee.LABEL) for column in task.block(party).columns)
     widths = tuple(
         (block.owner, sum(not c.startswith(committee.LABEL) for c in block.columns)) for block in task.blocks

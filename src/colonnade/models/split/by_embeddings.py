@@ -107,7 +107,7 @@ class ByEmbeddings(Way):
             assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
             found = programs.owner(me, OverRows(encoder, rows), table.ids, None, task)
             return Learned(facts(task), encoders={me.name: encoder}, own={me.name: _kept_scaling(found)})
-        labels = targets(model, table, task.classes)
+        labels = targets(model.centred(me.name, table), table, task.classes)
         found = programs.owner(me, None, table.ids, labels, task)
         return self._active(encoder, rows, labels, found, task, model.head_module)
 
@@ -122,7 +122,7 @@ class ByEmbeddings(Way):
         """The same in one place."""
         rows = {party: model.centred(party, table).features(table).matrix() for party, table in tables.items()}
         over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
-        labels = targets(model, tables[task.active], task.classes)
+        labels = targets(model.centred(task.active, tables[task.active]), tables[task.active], task.classes)
         found = programs.simulate(over, labels, task, stream)
         active = task.active
         whole = self._active(encoders.get(active), rows[active], labels, found[active], task, model.head_module)
