@@ -38,9 +38,8 @@ class SplitModel(FittedSplit):
         design, way = self.design(roster.schemas), self.way(roster)
         width = way.default_width(self, design, roster) if self.width is None else self.width
         check_whole("width", width, 1, 2**16)
-        return Setting(
-            design, roster, given.given(self.encoders, design, self._completed(way, design.owner, int(width)))
-        )
+        complete = self._completed(way, design.owner, int(width))
+        return Setting(design, roster, given.given(self.encoders, design, complete))
 
     def _completed(self, way: Way, active: str, width: int) -> given.Complete:
         """What the way adds to specifications that leave something out."""

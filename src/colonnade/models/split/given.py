@@ -10,11 +10,12 @@ from typing import Any
 from colonnade.errors import StudyError
 from colonnade.models.parameters import check_whole
 from colonnade.models.regression.design import Design
-from colonnade.models.split.encoders import KINDS, Encoder, encoder_from, runs_code
+from colonnade.models.split.encoders import KINDS, Encoder, Trainable, encoder_from, runs_code
 from colonnade.tables.wording import listed
 
 OWN = "own"
 """The kind of an encoder that its party brings itself; a study says nothing about it but its width."""
+_FEATURES = 200  # frozen ones, below a map that learns
 CLIP = 1.0
 """The largest norm of an embedding, where nobody names one."""
 USE = ("clip", "seed")
@@ -143,3 +144,27 @@ def no_code(said: Any) -> None:
             '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the '
             "function under [encoder] in its party.toml"
         )
+
+
+def linear_over(said: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """A linear map of frozen features of rows or of an image, which few noisy updates can teach."""
+    rest = {key: value for key, value in said.items() if key != "shape"}
+    over = {"kind": "edges", "shape": said["shape"]} if "shape" in said else {"kind": "cosine", "width": _FEATURES}
+    return {"kind": "linear", "width": width, "over": over, **rest}
+
+
+def learned(given: Given) -> int:
+    """How many parameters an encoder learns."""
+    if given.kind == OWN and given.held is None:
+        if not isinstance(count := given.spec.get("parameters"), int) or count < 1:
+            raise StudyError(
+                f"training needs to know how many parameters the encoder of {given.party} learns: add parameters"
+            )
+        return count
+    made = given.made(seed=0)
+    if not isinstance(made, Trainable):
+        raise StudyError(
+            f"an encoder of kind {made.kind!r} has nothing to learn: choose linear, mlp, cnn or a module for "
+            f'{given.party}, or training = "none"'
+        )
+    return made.parameters

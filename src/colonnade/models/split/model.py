@@ -27,6 +27,7 @@ from colonnade.models.split.given import no_code
 from colonnade.protocols.adaptive.task import Adaptive
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.embeddings.task import Embeddings
+from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Category, Column, Number, decode_number
 
@@ -59,8 +60,9 @@ class SplitClassifier(SplitModel):
         solver: of a committee's head: ``"ridge"``, ``"discriminant"``, ``"logistic"``, or ``"auto"``.
         rows: how many people all parties hold; ways without a committee need it, and ``fit`` counts them.
         rows_at_most: a public limit on the number of rows, for a committee.
-        training: of encoders, charged: ``"none"``, or ``"labels"``: labels are told once and every party trains alone;
-            or ``"rounds"``: slopes of a head come back in every epoch. For ``"embeddings"`` alone.
+        training: of encoders, charged. For a committee ``"own"``: the party with the label trains its encoder alone.
+            For ``"embeddings"`` ``"labels"``: labels are told once and every party trains alone; or ``"rounds"``:
+            slopes of a head come back in every epoch.
         epochs: of training, or of the published algorithm.
         batches: into which all rows are split: 1 in training that is charged, else of about 256 rows.
         label_epsilon: tell labels through randomised response at this epsilon; without it they are told as they are.
@@ -73,7 +75,7 @@ class SplitClassifier(SplitModel):
     """
 
     kind = "split-classifier"
-    tasks = (Moments, Directions, Embeddings, Adaptive)
+    tasks = (Moments, ChargedMoments, Directions, Embeddings, Adaptive)
     many_classes = True
 
     label: Label = None
@@ -85,7 +87,7 @@ class SplitClassifier(SplitModel):
     solver: Literal["auto", "ridge", "discriminant", "logistic"] = "auto"
     rows: Count | None = None
     rows_at_most: RowsAtMost = 2**24
-    training: Literal["none", "labels", "rounds"] = "none"
+    training: Literal["none", "own", "labels", "rounds"] = "none"
     epochs: Count | None = None
     batches: Count | None = None
     label_epsilon: Positive | None = None
