@@ -86,7 +86,7 @@ class AsPublished(Way):
 
     def details(self, task: Adaptive, statement: Statement) -> Details:
         """The one line about what is promised, and the honest sum of what the paper charges once."""
-        lines = [f"AS PUBLISHED: {task.reason}"]
+        lines = ["THE PUBLISHED ALGORITHM, which promises nothing", task.reason]
         facts: dict[str, Any] = {"guarantee": task.reason}
         if task.protected:
             facts["frozen_epsilon"] = frozen = task.frozen_epsilon(statement.delta)

@@ -255,6 +255,16 @@ class FittedSplit(Saved[Task, Learned]):
         """How good predictions are: the share that is right, or R^2; ``y`` only where the label is not in X."""
         return self.score_of(self.true_of(X) if y is None else np.asarray(y), self.predict(X))
 
+    def encoder_kind(self, party: str) -> str:
+        """The kind of a party's encoder, as everybody may know it; empty where the party has nothing to encode."""
+        if self.feature_schema(party) is None:
+            return ""
+        said = (self.parameters_["encoders"] or {}).get(party, {})
+        if not isinstance(said, Mapping) or runs_code(said):
+            return given.OWN
+        active, training = party == self.design_.owner, self.parameters_.get("training", "none")
+        return str(choice.named(self.head_).completed(said, 1, active=active, training=training)["kind"])
+
     def feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""
         schema = self.schemas_[party]
