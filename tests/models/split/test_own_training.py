@@ -17,7 +17,6 @@ from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.protocols.moments import programs
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-
 from tests.protocols import kit
 
 TRUST = kit.trust_of(("left", "right"))
