@@ -53,8 +53,8 @@ class Quality:
     """How well columns were recovered, on average over people.
 
     ``psnr`` in decibels; ``ssim`` of pictures alone; ``explained`` is the share of the columns' variance, 0 for the
-    mean of the auxiliary people; ``recognised`` the share of people of whom the guess is nearer to their own columns than to
-    those of anybody else among the attacked.
+    mean of the auxiliary people; ``recognised`` the share of people of whom the guess is nearer to their own columns
+    than to those of anybody else among the attacked.
     """
 
     psnr: float

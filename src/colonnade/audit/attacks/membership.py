@@ -94,7 +94,7 @@ class Membership:
             "needed": self.needed,
             "shadows": self.shadows,
             "offline": self.offline,
-            "model": None if self.one is None else self.one.to_dict(),
+            "this_model": None if self.one is None else self.one.to_dict(),
             "alike": self.alike.to_dict(),
             "promise": None if self.promise is None else self.promise.to_dict(rare),
         }
