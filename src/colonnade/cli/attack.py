@@ -64,6 +64,7 @@ def inversion(
     id: str | None,
     shape: str | None,
     decoder: Kind,
+    scores: bool,
     epochs: int,
     seed: int,
     out: Path,
@@ -77,7 +78,7 @@ def inversion(
     _prepare(out, "inversion")
     everyone, sizes = _people(model, {"people": people, "auxiliary": auxiliary}, id)
     asked = np.arange(sum(sizes.values())) < sizes["people"]
-    seen = seen_of(model, party, everyone, seed)
+    seen = seen_of(model, party, everyone, seed, scores=scores)
     views = Views(seen.numbers[~asked], seen.columns[~asked], seen.numbers[asked], seen.columns[asked], seen.what)
     result = invert(views, decoder, shape=arranged, epochs=epochs, seed=seed)
     _leave(out, "inversion", path, result, {"seed": seed, "party": party}, json)

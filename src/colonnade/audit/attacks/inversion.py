@@ -79,7 +79,7 @@ class Inversion:
     def needed(self) -> str:
         """What the attacker needed, in one sentence."""
         return (
-            f"the attacker needed the {self.what} of the person, the encoder that made them, and {self.auxiliary:,} "
+            f"the attacker needed the {self.what} of the person, what they were computed with, and {self.auxiliary:,} "
             "other people, of whom it had the columns and made the same."
         )
 

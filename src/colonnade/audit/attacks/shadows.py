@@ -13,6 +13,8 @@ from colonnade.audit.attacks.membership import Flags, Shadows
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
+from colonnade.models.split import choice
+from colonnade.models.split.base import SplitModel
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -78,9 +80,15 @@ def shadows_of(
     return shadow_models(fit, inside, progress)
 
 
-def fresh(model: Estimator) -> Estimator:
-    """A model with the parameters that this one was fitted with, not fitted."""
-    return type(model)(**model.parameters_)
+def fresh(model: Any) -> Any:
+    """A model with the parameters that this one was fitted with, not fitted.
+
+    Encoders that learned nothing from anybody are those of the model: whoever attacks may know them.
+    """
+    again = type(model)(**model.parameters_)
+    if isinstance(model, SplitModel) and model.encoders_ and choice.named(model.head_).trained(model) == "none":
+        again.encoders = {**(model.parameters_["encoders"] or {}), **model.encoders_}
+    return again
 
 
 def planned(model: Estimator, roster: Roster) -> Any:
