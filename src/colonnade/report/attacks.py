@@ -90,7 +90,9 @@ def _labels_in_words(found: LabelGuesses) -> str:
     )
     if found.most is None:
         return f"{said} Labels were not protected."
-    return f"{said} The promise about labels leaves at most {percent(found.most)} to somebody who knows nothing else of a person."
+    return (
+        f"{said} The promise about labels leaves at most {percent(found.most)} to who knows nothing else of a person."
+    )
 
 
 # --- sections

@@ -87,8 +87,16 @@ def fresh(model: Any) -> Any:
     """
     again = type(model)(**model.parameters_)
     if isinstance(model, SplitModel) and model.encoders_ and choice.named(model.head_).trained(model) == "none":
-        again.encoders = {**(model.parameters_["encoders"] or {}), **model.encoders_}
+        said = model.parameters_["encoders"] or {}
+        again.encoders = said | {
+            party: each for party, each in model.encoders_.items() if not _clipped(said.get(party))
+        }
     return again
+
+
+def _clipped(said: Any) -> bool:
+    """Whether a specification names a clip, which an encoder by itself would not."""
+    return isinstance(said, Mapping) and "clip" in said
 
 
 def planned(model: Estimator, roster: Roster) -> Any:
