@@ -23,7 +23,7 @@ from colonnade.models.saved import Saved, facts, numbers, size, texts, word
 from colonnade.models.split import choice, given, kept as split_kept
 from colonnade.models.split.encoders import Encoder, runs_code
 from colonnade.models.split.own import own_encoder
-from colonnade.models.split.ways import Learned, Setting, Way, classes_of, together
+from colonnade.models.split.ways import Learned, Setting, Way, together
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
@@ -52,12 +52,15 @@ class SplitModel(Saved[Task, Learned]):
     solver: str = "auto"
     training: str = "none"
     epochs: int | None = None
-    batches: int = 1
+    batches: int | None = None
     label_epsilon: float | None = None
     per_release: float | None = None
     unprotected: bool = False
     rescale: bool = True
     adjust: bool = True
+    head_module: Any = None
+    watch: Any = None
+    """Of a simulation as published: called with what parties tell each other."""
 
     head_: str
     noise_std_: float
@@ -97,16 +100,14 @@ class SplitModel(Saved[Task, Learned]):
     def setting(self, roster: Roster) -> Setting:
         """What is public before a plan."""
         design, way = self.design(roster.schemas), self.way(roster)
-        if self.width is not None:
-            check_whole("width", self.width, 1, 2**16)
+        width = way.default_width(self, design, roster) if self.width is None else self.width
+        check_whole("width", width, 1, 2**16)
+        return Setting(design, roster, given.given(self.encoders, design, self._completed(way, int(width))))
 
-        def width(columns: int, image: bool) -> int:
-            found = self.width
-            return (
-                way.default_width(self, columns, classes_of(design.declared), image=image) if found is None else found
-            )
-
-        return Setting(design, roster, given.given(self.encoders, design, width))
+    def _completed(self, way: Way, width: int) -> given.Complete:
+        """What the way adds to specifications that leave something out."""
+        active = str(self.label).rpartition(".")[0]
+        return lambda party, said: way.completed(said, width, active=party == active, training=self.training)
 
     def plan(self, roster: Roster) -> Task:
         """The public task of the chosen way, with the least noise that meets the budgets."""
@@ -138,12 +139,13 @@ class SplitModel(Saved[Task, Learned]):
         """Take the encoder that a party's own configuration names, for studies that leave it to the party."""
         self._own = {} if encoder is None else {party: encoder}
 
-    def encoder_of(self, party: str, table: Table, width: int, seed: int | None = None) -> Encoder | None:
+    def encoder_of(self, party: str, table: Table, task: Task, seed: int | None = None) -> Encoder | None:
         """A party's encoder, made anew or as it was supplied; ``None`` where the party has nothing to encode."""
         columns = len(self.centred(party, table).feature_names)
         if not columns:
             return None
-        found = given.one(party, (self.encoders or {}).get(party), columns, width)
+        way, said = choice.way_of(task), (self.encoders or {}).get(party)
+        found = given.one(party, said, columns, self._completed(way, way.width(task, party)))
         brought = getattr(self, "_own", {}).get(party) if found.supplied else None
         return deepcopy(found.made(None if brought is None else own_encoder(party, brought, columns), seed))
 
@@ -155,7 +157,7 @@ class SplitModel(Saved[Task, Learned]):
     def owner(self, me: Owner, table: Table, task: Task) -> Learned:
         """An owner's program: its encoder is made, or taken as it was supplied, and stays with it."""
         way, ordered = choice.way_of(task), table.sorted_by_id()
-        encoder = self.encoder_of(me.name, ordered, way.width(task, me.name))
+        encoder = self.encoder_of(me.name, ordered, task)
         return way.owner(self, me, encoder, ordered, task)
 
     def coordinator(self, me: Coordinator, task: Task) -> Learned:
@@ -180,7 +182,7 @@ class SplitModel(Saved[Task, Learned]):
         found = {}
         for party in task.owners:
             seed = int(stream.uint64(1)[0])
-            if (encoder := self.encoder_of(party, tables[party], way.width(task, party), seed)) is not None:
+            if (encoder := self.encoder_of(party, tables[party], task, seed)) is not None:
                 found[party] = encoder
         return way.simulated(self, found, tables, task, stream)
 
@@ -216,11 +218,11 @@ class SplitModel(Saved[Task, Learned]):
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters for a file: of an encoder that was passed as an object, its width alone."""
-        said = given["encoders"]
+        said, plain = given["encoders"], dict(given) | ({"head_module": None} if "head_module" in given else {})
         if said is None:
-            return dict(given)
+            return plain
         design = self.design(self.schemas_, given["label"]) if hasattr(self, "schemas_") else None
-        return dict(given) | {"encoders": {party: _plain(party, each, design) for party, each in said.items()}}
+        return plain | {"encoders": {party: _plain(party, each, design) for party, each in said.items()}}
 
     @property
     def digest(self) -> str:
@@ -262,7 +264,8 @@ class SplitModel(Saved[Task, Learned]):
         self._check_party(found.party)
         columns = len(self.design_.centred(found.party).feature_names)
         if found.encoder is not None:
-            if (found.encoder.columns, found.encoder.width) != (columns, self.plan_["widths"][found.party]):
+            width = self.plan_["widths"].get(found.party, found.encoder.width)
+            if (found.encoder.columns, found.encoder.width) != (columns, width):
                 raise StudyError(f"{path} is damaged: its encoder does not belong to the columns of {found.party}")
             self.encoders_[found.party] = found.encoder
         if found.own:
@@ -368,4 +371,4 @@ def _plain(party: str, said: Any, design: Design | None) -> dict[str, Any]:
     if design is None:
         return {"kind": given.OWN}
     columns = len(design.centred(party).feature_names)
-    return {"kind": given.OWN, "width": given.one(party, said, columns, 1).width}
+    return {"kind": given.OWN, "width": given.one(party, said, columns, lambda _, spec: dict(spec)).width}

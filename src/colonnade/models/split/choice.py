@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from colonnade.errors import StudyError
+from colonnade.models.split.as_published import AsPublished
 from colonnade.models.split.by_committee import ByCommittee
 from colonnade.models.split.by_embeddings import ByEmbeddings
 from colonnade.models.split.ways import Way
@@ -10,7 +11,7 @@ from colonnade.protocols.adaptive.task import Adaptive
 from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.protocols.task import Task
 
-WAYS: dict[str, Way] = {way.name: way for way in (ByCommittee(), ByEmbeddings())}
+WAYS: dict[str, Way] = {way.name: way for way in (ByCommittee(), ByEmbeddings(), AsPublished())}
 NAMES = ("auto", *WAYS)
 
 

@@ -40,6 +40,8 @@ _NUMBER = 0.4
 _CONSTANT = 1 / 3
 _STEPS = 64  # weights are multiples of 1/64, so that scaling by them is exact
 GAMMA = 4096
+_ROWS = 10_000  # where nobody says how many people there are
+_NARROWEST, _WIDEST = 16, 400
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,19 @@ class EmbeddedRows:
             return weight * np.clip(np.asarray(labels, dtype=np.float64), -1.0, 1.0)[:, None]
         flags: Matrix = weight * (np.arange(self.joint.classes) == np.asarray(labels)[:, None])
         return flags
+
+
+def suggested_width(trust: Trust, budgets: Sequence[Budget], parties: int, rows: int | None = None) -> int:
+    """How wide each of so many parties' embeddings should be, from the budgets and about how many people there are.
+
+    With D numbers in all, the moments of unit rows have eigenvalues of about rows / D, and noise of f sqrt(D), where f
+    is the noise on one entry. More numbers describe people better until most eigenvalues sink into the noise; that is
+    where D^(3/2) = rows / f.
+    """
+    draft = Joint(tuple((owner, 1) for owner in trust.owners), trust.owners[0], 2).moments(trust, budgets)
+    each = draft.noise_std * draft.gamma**2 / draft.norm_squared
+    total = ((_ROWS if rows is None else rows) / each) ** (2 / 3)
+    return int(min(max(total / parties, _NARROWEST), _WIDEST)) // 8 * 8
 
 
 def embedded(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matrix:

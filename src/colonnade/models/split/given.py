@@ -73,11 +73,12 @@ class Given:
         return found
 
 
-def given(encoders: Mapping[str, Any] | None, design: Design, width: Callable[[int, bool], int]) -> dict[str, Given]:
-    """The encoder of every party that has a column besides the label.
+Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""Adds to what was said of a party's encoder what was left out."""
 
-    ``width`` gives a width to those that name none, from their number of columns and whether these are an image.
-    """
+
+def given(encoders: Mapping[str, Any] | None, design: Design, complete: Complete) -> dict[str, Given]:
+    """The encoder of every party that has a column besides the label."""
     named = {} if encoders is None else encoders
     if not isinstance(named, Mapping):
         raise StudyError(
@@ -90,23 +91,18 @@ def given(encoders: Mapping[str, Any] | None, design: Design, width: Callable[[i
     for party in design.schemas:
         columns = len(design.centred(party).feature_names)
         if columns:
-            found[party] = one(party, named.get(party), columns, width(columns, _is_image(named.get(party))))
+            found[party] = one(party, named.get(party), columns, complete)
         elif party in named:
             raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode")
     return found
 
 
-def _is_image(said: Any) -> bool:
-    return isinstance(said, Mapping) and "shape" in said
-
-
-def one(party: str, said: Any, columns: int, width: int) -> Given:
-    """The encoder of one party, as a user says it; ``width`` is used where nothing says how wide it is."""
+def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
+    """The encoder of one party, as a user says it."""
     if said is None:
         said = {}
     if isinstance(said, Mapping):
-        kind = "edges" if _is_image(said) else "cosine"
-        spec = {"kind": kind, **said}
+        spec = complete(party, said)
         if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *_OURS}:
             raise StudyError(
                 f'of an encoder that {party} brings itself (kind = "own") a study says nothing but its width, its clip '
@@ -120,7 +116,6 @@ def one(party: str, said: Any, columns: int, width: int) -> Given:
         if runs_code(spec):
             made = encoder_from({key: value for key, value in spec.items() if key not in _OURS}, columns)
             return Given(party, columns, spec | {"kind": OWN, "width": made.width}, held=made)
-        spec.setdefault("width", width)
         _check(party, spec)
         return Given(party, columns, spec)
     encoder = encoder_from(said, columns)

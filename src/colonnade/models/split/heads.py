@@ -100,7 +100,7 @@ def head_from(
 
 
 def _discriminant(sums: Sums, ridge: float | str) -> Head:
-    """Log-probabilities of classes that are normal with one covariance, that of the rows around their class's mean."""
+    """Log-probabilities of classes that are normal around their means, all with the same covariance."""
     gram, cross, sizes, noise = _parts(sums)
     rows = float(sizes.sum())
     means = cross / sizes

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.models.split.ways import Model
 from colonnade.tables import Table
 
-if TYPE_CHECKING:
-    from colonnade.models.split.base import SplitModel
 
-
-def targets(model: SplitModel, table: Table, classes: int) -> NDArray[Any]:
+def targets(model: Model, table: Table, classes: int) -> NDArray[Any]:
     """The labels in a table of the party that holds them: classes as 0, 1, 2, ..., or encoded numbers."""
     encoded = model.centred(str(model.label).rpartition(".")[0], table).labels(table)
     if not classes:
