@@ -11,7 +11,7 @@ import numpy as np
 
 from colonnade.audit.attacks.confidence import confidence
 from colonnade.audit.attacks.decoders import Kind
-from colonnade.audit.attacks.inversion import Views, invert
+from colonnade.audit.attacks.inversion import invert
 from colonnade.audit.attacks.labels import infer_labels
 from colonnade.audit.attacks.membership import infer_membership
 from colonnade.audit.attacks.shadows import shadows_of
@@ -79,8 +79,7 @@ def inversion(
     everyone, sizes = _people(model, {"people": people, "auxiliary": auxiliary}, id)
     asked = np.arange(sum(sizes.values())) < sizes["people"]
     seen = seen_of(model, party, everyone, seed, scores=scores)
-    views = Views(seen.numbers[~asked], seen.columns[~asked], seen.numbers[asked], seen.columns[asked], seen.what)
-    result = invert(views, decoder, shape=arranged, epochs=epochs, seed=seed)
+    result = invert(seen.split(asked), decoder, shape=arranged, epochs=epochs, seed=seed)
     _leave(out, "inversion", path, result, {"seed": seed, "party": party}, json)
 
 

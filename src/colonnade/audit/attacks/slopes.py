@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.audit.attacks.labels import Codes, Matrix, Returned
 from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
 from colonnade.models.split.encoders import OverRows
 from colonnade.models.split.labels import targets
 from colonnade.privacy.noise.response import randomised_response
@@ -63,15 +64,26 @@ def told_about_labels(
     """What the first passive party learns about everybody's label while encoders learn from these people."""
     labels = targets(model, people[task.active], task.classes)
     event = task.labels_event
-    protected = isinstance(event, RandomisedResponse)
     told = labels if task.label_odds is None else randomised_response(labels, task.classes, task.label_odds, stream)
     slopes: Matrix = np.eye(task.classes)[told]
     if task.training == "none":
         raise StudyError("encoders do not learn in this model, so nothing about labels leaves the party that has them")
     if task.training == "rounds":
         slopes = _taught(model, people, told, task, stream).of(task.passives[0])
-    epsilon = event.epsilon if protected and isinstance(event, RandomisedResponse) else None
+    epsilon = event.epsilon if isinstance(event, RandomisedResponse) else None
     return Returned(slopes, np.asarray(labels, dtype=np.intp), known, task.classes, epsilon)
+
+
+def returned_slopes(
+    model: Any, people: Mapping[str, Table], roster: Roster, known: NDArray[np.intp], stream: Stream
+) -> Returned:
+    """What the first passive party gets back while encoders and head learn together as published."""
+    seen = Transcript(next(iter(people.values())).rows)
+    model.watch = seen.watch
+    model.simulate(people, roster, stream)
+    labels = targets(model, people[model.design_.owner], model.plan_["classes"])
+    slopes = seen.of(next(iter(seen.slopes)))
+    return Returned(slopes, np.asarray(labels, dtype=np.intp), known, model.plan_["classes"])
 
 
 def _taught(model: Any, people: Mapping[str, Table], told: Codes, task: Embeddings, stream: Stream) -> Transcript:

@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.audit.attacks.inversion import Views
 from colonnade.audit.attacks.labels import Returned
 from colonnade.audit.attacks.promises import Promise
 from colonnade.audit.attacks.shadows import fresh
-from colonnade.audit.attacks.slopes import told_about_labels
+from colonnade.audit.attacks.slopes import returned_slopes, told_about_labels
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.split.base import SplitModel
 from colonnade.models.split.committee import Joint
+from colonnade.protocols.adaptive.task import Adaptive
 from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -35,11 +37,27 @@ _NO_SLOPES = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What is seen of each person, the columns behind it as the party encodes them, and a name for what is seen."""
+    """What is seen of each person, and the columns behind it as the party encodes them.
+
+    ``what`` is a name for what is seen, and ``needs`` what an attacker must have to see it.
+    """
 
     numbers: Matrix
     columns: Matrix
     what: str
+    needs: str = ""
+
+    def split(self, attacked: NDArray[np.bool_]) -> Views:
+        """For an attack on some of the people, by means of the others."""
+        known = ~attacked
+        return Views(
+            self.numbers[known],
+            self.columns[known],
+            self.numbers[attacked],
+            self.columns[attacked],
+            self.what,
+            self.needs,
+        )
 
 
 def seen_of(model: Any, party: str, people: Mapping[str, Table], seed: int = 0, *, scores: bool = False) -> Seen:
@@ -53,22 +71,23 @@ def seen_of(model: Any, party: str, people: Mapping[str, Table], seed: int = 0, 
     columns = _columns(model, party, people[party])
     if scores or not isinstance(model, SplitModel):
         return Seen(np.asarray(model.scores(people)), columns, "exact scores")
-    factor, deviation, what = _told(model, party)
+    factor, deviation, what, needs = _told(model, party)
     told = factor * np.asarray(model.embedded(party, people[party]))
     noise = np.random.default_rng(seed).normal(size=told.shape)
-    return Seen(told + deviation * noise, columns, what)
+    return Seen(told + deviation * noise, columns, what, needs)
 
 
-def _told(model: SplitModel, party: str) -> tuple[float, float, str]:
-    """A factor and a deviation of noise, under which embeddings of a party can be seen, and what that is."""
+def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
+    """A factor and a deviation of noise, under which embeddings of a party can be seen, what that is, what it needs."""
     if model.head_ == "committee":
         plan = model.plan_
         joint = Joint(tuple(plan["widths"].items()), plan["active"], plan["classes"])
         # Who knows everybody else subtracts them: left is one row, of which the products with its label are a copy.
-        return joint.weight, model.noise_std_, "published sums, less everybody else's,"
+        needs = "the published sums, the embeddings of everybody else that are in them, the person's label"
+        return joint.weight, model.noise_std_, "published sums", needs
     if (deviation := model.plan_.get("deviations", {}).get(party)) is None:
         raise StudyError(f"{party} tells nobody anything about single people, so there is nothing to invert")
-    return 1.0, float(deviation), "noised embeddings" if deviation else "embeddings, told without noise,"
+    return 1.0, float(deviation), "noised embeddings" if deviation else "unprotected embeddings", ""
 
 
 def with_kept(model: Any, paths: Iterable[Path]) -> Any:
@@ -93,10 +112,13 @@ def returned_by(model: Any, people: Mapping[str, Table], known: int, seed: int =
         raise StudyError(_NO_SLOPES)
     again = fresh(model)
     rows = next(iter(people.values())).rows
-    task = again.planned(Roster(dict(model.schemas_), model.privacy_.trust), rows)
+    roster = Roster(dict(model.schemas_), model.privacy_.trust)
+    task = again.planned(roster, rows)
+    places = np.random.default_rng(seed).permutation(rows)[:known]
+    if isinstance(task, Adaptive) and task.classes:
+        return returned_slopes(again, people, roster, places, Stream.fresh())
     if not isinstance(task, Embeddings) or task.training == "none":
         raise StudyError(_NO_SLOPES)
-    places = np.random.default_rng(seed).permutation(rows)[:known]
     return told_about_labels(again, people, task, places, Stream.fresh())
 
 
