@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.attacks.confidence import confidence
 from colonnade.audit.attacks.decoders import Kind
 from colonnade.audit.attacks.inversion import invert
 from colonnade.audit.attacks.labels import infer_labels
 from colonnade.audit.attacks.membership import infer_membership
+from colonnade.audit.attacks.odds import confidence
 from colonnade.audit.attacks.shadows import shadows_of
 from colonnade.audit.attacks.views import promised, returned_by, seen_of, with_kept
 from colonnade.cli.audit import prepare

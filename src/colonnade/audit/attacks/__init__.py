@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
-    from colonnade.audit.attacks.confidence import confidence as confidence
     from colonnade.audit.attacks.inversion import Inversion as Inversion, Views as Views, invert as invert
     from colonnade.audit.attacks.labels import (
         LabelGuesses as LabelGuesses,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         infer_membership as infer_membership,
         likelihood_ratios as likelihood_ratios,
     )
+    from colonnade.audit.attacks.odds import confidence as confidence
     from colonnade.audit.attacks.pictures import psnr as psnr, ssim as ssim
     from colonnade.audit.attacks.promises import Promise as Promise, label_accuracy as label_accuracy
     from colonnade.audit.attacks.rates import Rates as Rates
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
-        "confidence": "confidence",
+        "odds": "confidence",
         "inversion": "Inversion Views invert",
         "labels": "LabelGuesses Returned infer_labels",
         "membership": "Membership Shadows infer_membership likelihood_ratios",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.confidence import confidence
 from colonnade.audit.attacks.membership import Flags, Shadows
+from colonnade.audit.attacks.odds import confidence
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
