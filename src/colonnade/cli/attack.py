@@ -41,7 +41,8 @@ def membership(
     json: bool,
 ) -> None:
     """Fit shadow models to members and others, and attack the model by them."""
-    model = with_kept(Estimator.load(path), kept)
+    model = Estimator.load(path)
+    with_kept(model, kept, model.schemas_)
     _prepare(out, "membership")
     pool, sizes = _people(model, {"members": members, "others": others}, id)
     size, everybody = sizes["members"], sum(sizes.values())
@@ -71,9 +72,10 @@ def inversion(
     json: bool,
 ) -> None:
     """Train a decoder on the auxiliary people, and recover the columns of the others."""
-    model = with_kept(Estimator.load(path), kept)
+    model: Any = Estimator.load(path)
     if party not in model.schemas_:
         raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)}")
+    with_kept(model, kept, model.schemas_ if scores else (party,))
     arranged = _shape(shape)
     _prepare(out, "inversion")
     everyone, sizes = _people(model, {"people": people, "auxiliary": auxiliary}, id)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from colonnade.audit.attacks.labels import Codes, Matrix, Returned
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
+from colonnade.models.split.base import SplitModel
 from colonnade.models.split.encoders import OverRows
 from colonnade.models.split.labels import targets
 from colonnade.privacy.noise.response import randomised_response
@@ -59,7 +60,7 @@ class Transcript:
 
 
 def told_about_labels(
-    model: Any, people: Mapping[str, Table], task: Embeddings, known: NDArray[np.intp], stream: Stream
+    model: SplitModel, people: Mapping[str, Table], task: Embeddings, known: NDArray[np.intp], stream: Stream
 ) -> Returned:
     """What the first passive party learns about everybody's label while encoders learn from these people."""
     labels = targets(model, people[task.active], task.classes)
@@ -75,7 +76,7 @@ def told_about_labels(
 
 
 def returned_slopes(
-    model: Any, people: Mapping[str, Table], roster: Roster, known: NDArray[np.intp], stream: Stream
+    model: SplitModel, people: Mapping[str, Table], roster: Roster, known: NDArray[np.intp], stream: Stream
 ) -> Returned:
     """What the first passive party gets back while encoders and head learn together as published."""
     seen = Transcript(next(iter(people.values())).rows)
@@ -86,12 +87,15 @@ def returned_slopes(
     return Returned(slopes, np.asarray(labels, dtype=np.intp), known, model.plan_["classes"])
 
 
-def _taught(model: Any, people: Mapping[str, Table], told: Codes, task: Embeddings, stream: Stream) -> Transcript:
+def _taught(
+    model: SplitModel, people: Mapping[str, Table], told: Codes, task: Embeddings, stream: Stream
+) -> Transcript:
     """The rounds of the first epochs, as the parties play them."""
     sides = {}
     for party in task.passives:
         rows = model.centred(party, people[party]).features(people[party]).matrix()
-        encoder = model.encoder_of(party, people[party], task.sender(party).width, int(stream.uint64(1)[0]))
+        encoder = model.encoder_of(party, people[party], task, int(stream.uint64(1)[0]))
+        assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
         sides[party] = Passive(
             OverRows(encoder, rows), party, task, lambda name, size, count: own_noise(name, size).draw((count,), stream)
         )

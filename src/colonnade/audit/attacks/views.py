@@ -90,12 +90,21 @@ def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
     return 1.0, float(deviation), "noised embeddings" if deviation else "unprotected embeddings", ""
 
 
-def with_kept(model: Any, paths: Iterable[Path]) -> Any:
-    """The model with what parties keep of it, such as their encoders: an attacker may have these too."""
+def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> Any:
+    """The model with what parties keep of it, such as their encoders: an attacker may have these too.
+
+    ``needed`` are parties without whose encoders an attack cannot begin.
+    """
     for path in paths:
         if not hasattr(model, "load_kept"):
             raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use")
         model.load_kept(path)
+    if isinstance(model, SplitModel):
+        encoded = [party for party in needed if model.feature_schema(party) is not None]
+        if missing := [party for party in encoded if party not in model.encoders_]:
+            raise StudyError(
+                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept file by --kept"
+            )
     return model
 
 
@@ -106,20 +115,25 @@ def promised(model: Any) -> Promise | None:
     return Promise.of(model.privacy_, model.recipient or "analyst")
 
 
-def returned_by(model: Any, people: Mapping[str, Table], known: int, seed: int = 0) -> Returned:
-    """What is told about labels while a model like this one is learned from these people; some labels are known."""
+def returned_by(
+    model: Any, people: Mapping[str, Table], known: int, seed: int = 0, *, stream: Stream | None = None
+) -> Returned:
+    """What is told about labels while a model like this one is learned from these people; some labels are known.
+
+    ``seed`` says whose; noise and encoders come from ``stream``, a fresh one unless it is given.
+    """
     if not isinstance(model, SplitModel):
         raise StudyError(_NO_SLOPES)
-    again = fresh(model)
+    again, coins = fresh(model), stream or Stream.fresh()
     rows = next(iter(people.values())).rows
     roster = Roster(dict(model.schemas_), model.privacy_.trust)
     task = again.planned(roster, rows)
     places = np.random.default_rng(seed).permutation(rows)[:known]
     if isinstance(task, Adaptive) and task.classes:
-        return returned_slopes(again, people, roster, places, Stream.fresh())
+        return returned_slopes(again, people, roster, places, coins)
     if not isinstance(task, Embeddings) or task.training == "none":
         raise StudyError(_NO_SLOPES)
-    return told_about_labels(again, people, task, places, Stream.fresh())
+    return told_about_labels(again, people, task, places, coins)
 
 
 def _columns(model: Any, party: str, table: Table) -> Matrix:
