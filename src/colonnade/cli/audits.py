@@ -66,7 +66,7 @@ def games(
     command.audit(name, samples, with_twins, seed, out, json)
 
 
-@audit_app.command()
+@audit_app.command("membership")
 def membership(
     model: Model,
     members: Members,
@@ -92,7 +92,7 @@ def membership(
     attack.membership(model, members, others, kept or [], id, shadows, offline, seed, out, json)
 
 
-@audit_app.command()
+@audit_app.command("inversion")
 def inversion(
     model: Model,
     party: Annotated[str, typer.Option("--party", help="Whose columns to recover.")],
@@ -125,7 +125,7 @@ def inversion(
     attack.inversion(model, party, people, auxiliary, kept or [], id, shape, decoder, scores, epochs, seed, out, json)
 
 
-@audit_app.command()
+@audit_app.command("labels")
 def labels(
     model: Model,
     members: Members,
