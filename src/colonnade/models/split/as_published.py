@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -104,15 +105,15 @@ class AsPublished(Way):
         encoders = {} if encoder is None else {me.name: encoder}
         if me.name != task.active:
             programs.owner(me, over, features, task)
-            return Learned(facts(task), encoders=encoders)
+            return Learned(facts(task, model.delta), encoders=encoders)
         head = self._head(model, targets(model, table, task.classes), encoder, task)
         programs.owner(me, over, features, task, head)
-        return Learned(facts(task), encoders=encoders, own={me.name: head.arrays()})
+        return Learned(facts(task, model.delta), encoders=encoders, own={me.name: head.arrays()})
 
     def coordinator(self, model: Model, me: Coordinator, task: Adaptive) -> Learned:
         """The coordinator compares who is there, and learns nothing."""
         programs.coordinator(me, task)
-        return Learned(facts(task))
+        return Learned(facts(task, model.delta))
 
     def simulated(
         self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
@@ -125,7 +126,7 @@ class AsPublished(Way):
         labels = targets(model, tables[task.active], task.classes)
         head = self._head(model, labels, encoders.get(task.active), task)
         programs.simulate(over, head, task, stream, model.watch)
-        return Learned(facts(task), encoders=encoders, own={task.active: head.arrays()})
+        return Learned(facts(task, model.delta), encoders=encoders, own={task.active: head.arrays()})
 
     def _head(self, model: Model, labels: Any, encoder: Encoder | None, task: Adaptive) -> modules.Learning:
         width = sum(sender.width for sender in task.senders) + (0 if encoder is None else encoder.width)
@@ -181,9 +182,10 @@ class AsPublished(Way):
         return [f"{model.design_.owner} alone has the head", str(model.plan_["guarantee"])]
 
 
-def facts(task: Adaptive) -> dict[str, Any]:
+def facts(task: Adaptive, delta: float) -> dict[str, Any]:
     """What everybody may know of the fit."""
     known = {sender.owner: sender for sender in task.senders}
+    frozen = task.frozen_epsilon(delta)
     return {
         "how": "the published algorithm",
         "active": task.active,
@@ -198,6 +200,7 @@ def facts(task: Adaptive) -> dict[str, Any]:
         "rescale": task.rescale,
         "adjust": task.adjust,
         "guarantee": task.reason,
+        "frozen_epsilon": frozen if math.isfinite(frozen) else None,
         "training": "as published",
         "deviations": {party: task.deviation_of(task.variance(party)) for party in task.passives},
     }
