@@ -62,7 +62,7 @@ def test_pictures_with_channels_come_back_in_the_order_of_their_columns():
     colours = draw.random((300, 3))  # each picture is of one colour, brighter to the right
     rows = (colours[:, None, None, :] * np.linspace(0.2, 1, 7)[:, None]).repeat(5, axis=1).reshape(300, -1)
     found = invert(Views(colours[:250], rows[:250], colours[250:], rows[250:]), "cnn", shape=shape, epochs=25, width=32)
-    assert found.found.explained > 0.6
+    assert found.found.explained > 0.4  # of mixed channels it would be nothing
 
 
 def test_the_best_decoder_is_chosen_on_people_held_out():
