@@ -187,7 +187,7 @@ def _prepare(out: Path, name: str) -> None:
 def _leave(out: Path, name: str, model: Path, result: Any, more: Mapping[str, Any], json: bool) -> None:
     """Write the page and the figures, both for this user alone, and say what was found."""
     facts = {"model": str(model), **more, **result.to_dict()}
-    target = page.write_attack(out / f"{name}.html", model.parent.name or model.name, result)
+    target = page.write_attack(out / f"{name}.html", model.resolve().parent.name, result)
     files.replace_private(out / f"{name}.json", (plain_json.dumps(facts, indent=1) + "\n").encode())
     if json:
         emit(facts | {"out": str(out)})

@@ -106,7 +106,7 @@ def _membership(found: Membership) -> Sequence[Html]:
     if found.promise is not None:
         items.append(Curve("the most that the statement leaves", _most(found.promise)))
     spoken = "; ".join(item.name for item in items)
-    axes = {"x": "false alarms: others who are taken for members", "y": "members who are found"}
+    axes = {"x": "others taken for members", "y": "members found"}
     whole = figure(
         "roc", lambda key, width: curves(key, width, items, **axes, title="Members found", description=spoken)
     )

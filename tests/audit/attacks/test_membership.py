@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import sklearn.linear_model
 
-from colonnade import PCA, LinearRegression, LogisticRegression
+from colonnade import GLM, PCA, LinearRegression, LogisticRegression
 from colonnade.audit.attacks import (
     Promise,
     Shadows,
@@ -15,6 +15,7 @@ from colonnade.audit.attacks import (
     drawn,
     infer_membership,
     likelihood_ratios,
+    promised,
     shadow_models,
     shadows_of,
 )
@@ -202,6 +203,15 @@ def test_of_a_regression_the_distance_to_the_label_is_seen(stream):
     model = LinearRegression(epsilon=10.0, label="shop.ill").simulate(first(pool, 20), roster, stream)
     assert confidence(model, pool) == pytest.approx(-abs(model.scores(pool) - model.label_of(pool))[:, 0])
     assert shadows_of(model, pool, 20, 8, seed=1, stream=stream).seen.shape == (8, 40)
+
+
+@pytest.mark.parametrize("release", [True, False])
+def test_only_released_weights_are_covered_by_a_promise(stream, release):
+    pool, roster = people(40, width=4)
+    model = GLM(label="shop.ill", epsilon=3.0, release=release).simulate(first(pool, 20), roster, stream)
+    found = infer_membership(shadows_of(model, pool, 20, 8, seed=1, stream=stream), promise=promised(model))
+    assert (found.promise is not None) == release
+    assert found.alike.members == 160
 
 
 def test_a_model_that_says_nothing_about_a_person_is_refused(stream):
