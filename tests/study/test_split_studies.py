@@ -156,7 +156,7 @@ def test_as_published_is_refused_until_a_party_says_otherwise(place):
         place.edit(name, "analyst = 30.0, party = 30.0", "analyst = 30.0, coordinator = 30.0")
         place.config(name).check(study)
     shown = show.preflight(preflight(study))
-    assert "AS PUBLISHED: as published, not proven: " in shown
+    assert "THE PUBLISHED ALGORITHM, which promises nothing\nas published, not proven: " in shown
     assert "2 releases together would be epsilon" in shown
     models = play(study, out)
     publish(study, out, {name: folder_of(out, name) for name in models})

@@ -38,7 +38,8 @@ def result(model: SplitModel, run: Run, owners: Sequence[str]) -> Html:
 
 def _lead(model: SplitModel) -> Html:
     rows = number(model.plan_.get("rows"))
-    people = f"From about {rows:,.0f} people, a" if rows else "A"
+    about = "about " if model.head_ == "committee" else ""  # where it is no noisy count it is in the study
+    people = f"From {about}{rows:,.0f} people, a" if rows else "A"
     active = str(model.plan_.get("active"))
     has = "everybody has it" if model.head_ == "committee" else f"{active} alone has it"
     return tag(
@@ -81,18 +82,13 @@ def _facts(model: SplitModel) -> Html | None:
 
 def _parties(model: SplitModel, owners: Sequence[str]) -> Html:
     widths, clips = mapping(model.plan_.get("widths")), mapping(model.plan_.get("clips"))
-    noise = mapping(model.plan_.get("deviations"))
-    said = mapping(model.encoders)
-    committee = model.head_ == "committee"
+    noise, committee = mapping(model.plan_.get("deviations")), model.head_ == "committee"
     rows = []
     for name in owners:
-        spec = mapping(said.get(name))
-        kind = str(spec.get("kind") or ("edges" if "shape" in spec else "cosine"))
-        if name not in widths or not widths[name]:
-            rows.append((name, "–", "–", "–", "nothing" if committee else "the head"))
-            continue
-        told = "shares alone" if committee else _plain(noise.get(name)) or "–"
-        rows.append((name, kind, _plain(widths[name]) or "–", _plain(clips.get(name)) or "–", told))
+        kind = model.encoder_kind(name)
+        told = "shares alone" if committee else _plain(noise.get(name)) or "not told"
+        width, clip = (_plain(each.get(name)) or "–" for each in (widths, clips))
+        rows.append((name, kind or "none: it has nothing but the label", width if kind else "–", clip, told))
     heads = ("Party", "Encoder", "Numbers of an embedding", "Within", "Left the party as" if committee else "Noise")
     caption = (
         "Embeddings were scaled to one public length before they were shared."

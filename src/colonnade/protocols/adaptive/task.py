@@ -64,7 +64,7 @@ class Adaptive(OverMessages):
 
     rows_fixed: ClassVar[bool] = True
     rows_key: ClassVar[str] = "rows"
-    error_on = "embedding's number"
+    error_on = "number of an embedding"
     why_no_rounds = "has as many rounds as it has batches"
 
     def __post_init__(self) -> None:
