@@ -63,7 +63,7 @@ def told_about_labels(
     model: SplitModel, people: Mapping[str, Table], task: Embeddings, known: NDArray[np.intp], stream: Stream
 ) -> Returned:
     """What the first passive party learns about everybody's label while encoders learn from these people."""
-    labels = targets(model, people[task.active], task.classes)
+    labels = _labels(model, people, task.active, task.classes)
     event = task.labels_event
     told = labels if task.label_odds is None else randomised_response(labels, task.classes, task.label_odds, stream)
     slopes: Matrix = np.eye(task.classes)[told]
@@ -82,9 +82,14 @@ def returned_slopes(
     seen = Transcript(next(iter(people.values())).rows)
     model.watch = seen.watch
     model.simulate(people, roster, stream)
-    labels = targets(model, people[model.design_.owner], model.plan_["classes"])
+    labels = _labels(model, people, model.design_.owner, model.plan_["classes"])
     slopes = seen.of(next(iter(seen.slopes)))
     return Returned(slopes, np.asarray(labels, dtype=np.intp), known, model.plan_["classes"])
+
+
+def _labels(model: SplitModel, people: Mapping[str, Table], active: str, classes: int) -> NDArray[np.int64]:
+    """The numbers of everybody's class."""
+    return np.asarray(targets(model.centred(active, people[active]), people[active], classes), dtype=np.int64)
 
 
 def _taught(

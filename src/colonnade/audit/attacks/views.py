@@ -23,6 +23,8 @@ from colonnade.audit.attacks.shadows import See, fresh
 from colonnade.audit.attacks.slopes import returned_slopes, told_about_labels
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
+from colonnade.models.regression.design import split_label
+from colonnade.models.split import choice
 from colonnade.models.split.base import SplitModel
 from colonnade.models.split.committee import Joint
 from colonnade.protocols.adaptive.task import Adaptive
@@ -131,6 +133,8 @@ def promised(model: Any) -> Promise | None:
     """What is proven against whoever has what the model published; ``None`` where scores need more than that."""
     if not getattr(model, "has_public_weights", True):
         return None
+    if isinstance(model, SplitModel) and choice.named(model.head_).trained(model) != "none":
+        return None  # scores need encoders that learned, and these stay with their parties
     return Promise.of(model.privacy_, model.recipient or "analyst")
 
 
@@ -157,5 +161,5 @@ def returned_by(
 
 def _columns(model: Any, party: str, table: Table) -> Matrix:
     """A party's encoded columns without the label."""
-    owner, _, column = str(getattr(model, "label_", None)).rpartition(".")
+    owner, column = split_label(model.label_, tuple(model.schemas_))
     return (table.without([column]) if party == owner else table).unclipped().matrix()
