@@ -74,6 +74,7 @@ def inversion(
     shape: str | None,
     decoder: Kind,
     scores: bool,
+    releases: int,
     epochs: int,
     seed: int,
     out: Path,
@@ -87,7 +88,7 @@ def inversion(
     _prepare(out, "inversion")
     everyone, sizes = _people(model, {"people": people, "auxiliary": auxiliary}, id)
     asked = np.arange(sum(sizes.values())) < sizes["people"]
-    seen = seen_of(model, party, everyone, seed, scores=scores)
+    seen = seen_of(model, party, everyone, seed, scores=scores, releases=releases)
     result = invert(seen.split(asked), decoder, shape=arranged, epochs=epochs, seed=seed)
     _leave(out, "inversion", path, result, {"seed": seed, "party": party}, json)
 

@@ -118,6 +118,9 @@ def inversion(
     scores: Annotated[
         bool, typer.Option("--scores", help="The attacker has exact scores of these people, and nothing else of them.")
     ] = False,
+    releases: Annotated[
+        int, typer.Option("--releases", min=1, help="Average embeddings that were told so often, and their noise.")
+    ] = 1,
     epochs: Annotated[int, typer.Option("--epochs", min=1, max=10_000, help="Of training, at most.")] = 60,
     seed: Seed = 0,
     out: Out = _OUT,
@@ -126,7 +129,9 @@ def inversion(
     """Recover a party's columns from what leaves it."""
     from colonnade.cli import attack
 
-    attack.inversion(model, party, people, auxiliary, kept or [], id, shape, decoder, scores, epochs, seed, out, json)
+    attack.inversion(
+        model, party, people, auxiliary, kept or [], id, shape, decoder, scores, releases, epochs, seed, out, json
+    )
 
 
 @audit_app.command("labels")

@@ -96,6 +96,19 @@ def test_exact_scores_tell_more_than_the_sums_they_follow_from(stream):
     assert invert(seen.split(attacked), "ridge").found.explained > 0.05
 
 
+def test_embeddings_that_are_told_in_every_epoch_lose_their_noise(stream):
+    model = fitted(stream, "published", per_release=2.0, epochs=9, batches=5)
+    everyone = people(200)
+    exact = model.embedded("bank", everyone["bank"])
+    once, often = (seen_of(model, "bank", everyone, releases=times) for times in (1, 9))
+    assert np.std(often.numbers - exact) == pytest.approx(np.std(once.numbers - exact) / 3)
+    assert "averaged over 9 releases" in often.what
+    with pytest.raises(StudyError, match="told 9 times"):
+        seen_of(model, "bank", everyone, releases=10)
+    with pytest.raises(StudyError, match="told 1 times"):
+        seen_of(fitted(stream, "embeddings", epsilon=1.0), "bank", everyone, releases=2)
+
+
 def test_the_party_with_the_label_tells_nobody_its_embeddings(stream):
     model = fitted(stream, "embeddings", epsilon=1.0)
     with pytest.raises(StudyError, match="shop tells nobody"):

@@ -6,6 +6,7 @@ scores. Slopes come back only where encoders learn together with the party that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -64,11 +65,20 @@ class Seen:
         )
 
 
-def seen_of(model: Any, party: str, people: Mapping[str, Table], seed: int = 0, *, scores: bool = False) -> Seen:
+def seen_of(
+    model: Any,
+    party: str,
+    people: Mapping[str, Table],
+    seed: int = 0,
+    *,
+    scores: bool = False,
+    releases: int = 1,
+) -> Seen:
     """What an attacker sees of a party's columns: what left the party about each person, or exact scores of them.
 
     Of a split network that is what it tells, or the sums that a committee published; of other models, and with
-    ``scores``, it is the answer to a question about the person.
+    ``scores``, it is the answer to a question about the person. An embedding that was told in many epochs by an encoder
+    that hardly changed is averaged over as many ``releases``, and so is its noise.
     """
     if not hasattr(model, "scores"):
         raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert")
@@ -78,6 +88,11 @@ def seen_of(model: Any, party: str, people: Mapping[str, Table], seed: int = 0, 
     factor, deviation, what, needs = _told(model, party)
     told = factor * np.asarray(model.embedded(party, people[party]))
     noise = np.random.default_rng(seed).normal(size=told.shape)
+    if releases > 1:
+        most = int(model.plan_.get("epochs", 0)) or 1 if model.head_ == "published" else 1
+        if releases > most:
+            raise StudyError(f"embeddings were told {most} times in this model, so no more can be averaged")
+        deviation, what = deviation / math.sqrt(releases), f"{what}, averaged over {releases} releases,"
     return Seen(told + deviation * noise, columns, what, needs)
 
 
