@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -38,7 +39,9 @@ def _counts(value: object) -> bool:
 def need_library() -> tuple[Any, Any]:
     """The two modules that make linkage keys, or an error that says what to install."""
     try:
-        from clkhash import clk, schema
+        with warnings.catch_warnings():  # it asks for its own version in a way that is on its way out
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from clkhash import clk, schema
     except ImportError as error:
         raise StudyError("fuzzy alignment needs a package that is not installed: install colonnade[fuzzy]") from error
     return clk, schema
