@@ -227,7 +227,7 @@ class Joint:
     def _explored(self, published: NoisyProducts, solver: str, ridge: float | str) -> Head:
         """The head within the directions that were asked for; it gives no weight to any other."""
         seen = Explored(published.task, published.asked, published.opened)
-        sums = self._unweighted(*seen.sums())
+        sums = replace(self._unweighted(*seen.sums()), sought=True)
         found = head_from(sums, classes=self.classes, constant=published.constant, solver=solver, ridge=ridge)
         facts = {**found.facts, "directions": float(seen.basis.shape[1])}
         return replace(found, weights=found.weights @ seen.basis.T, facts=facts)
