@@ -18,11 +18,11 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.audit import Change, games, profile_audit, sensitivity_probe, subject, twins
 from colonnade.audit.embeddings import Columns
-from colonnade.audit.features import Features
+from colonnade.audit.features import Trained
 from colonnade.audit.verdict import judge
 from colonnade.errors import StudyError
 from colonnade.models import Roster
-from colonnade.models.split.encoders import OverRows, encoder_from
+from colonnade.models.split.encoders import OverRows, Trainable, encoder_from
 from colonnade.models.split.model import SplitClassifier
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.events import innermost
@@ -246,6 +246,33 @@ def test_opposite_gradients_move_a_sum_nearly_as_far_as_is_charged(width: int) -
         assert report.l2_squared_ratio > Fraction(99, 100) ** 2
 
 
+ENCODERS: dict[str, dict[str, Any]] = {
+    "cosine": {"width": 40},
+    "linear": {"width": 7},
+    "convolution": {"shape": [12, 10], "width": 20, "filters": 8},
+    "edges": {"shape": [12, 10]},
+    "mlp": {"width": 5},
+    "cnn": {"shape": [12, 10], "width": 5},
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_another_row_beside_it_changes_no_bit_of_an_embedding(kind: str) -> None:
+    """What every bound rests on: an embedding, and a gradient, depends on its own row alone."""
+    rows = np.random.default_rng(1).normal(size=(301, 120))
+    turned = rows.copy()
+    turned[17] *= -50.0
+    others, encoder = np.arange(301) != 17, encoder_from({"kind": kind, **ENCODERS[kind]}, 120, seed=3)
+    first, second = encoder.embed(rows), encoder.embed(turned)
+    assert np.array_equal(first[others], second[others])
+    assert not np.array_equal(first[17], second[17])
+    if isinstance(encoder, Trainable):
+        slopes = np.random.default_rng(2).normal(size=(301, encoder.width))
+        found, other = (np.vstack(list(encoder.pull_back_each(each, slopes))) for each in (rows, turned))
+        assert np.array_equal(found[others], other[others])
+        assert not np.array_equal(found[17], other[17])
+
+
 # --- the games
 
 
@@ -273,8 +300,8 @@ def test_the_games_use_nearly_all_that_is_charged() -> None:
 def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
     """Through the parties' encoders: rounded rows of the person, and what they add to the full matrix."""
     for game in games("split-moments"):
-        sampler, bound = game.sampler, game.seen[0]
-        assert isinstance(sampler, Features)
+        bound = game.seen[0]
+        sampler: Any = game.sampler.features if isinstance(game.sampler, Trained) else game.sampler
         task = sampler.study.task
         first, second = (
             np.column_stack([rows * task.gamma, np.full(len(rows), task.constant)]) for rows in sampler.embedded

@@ -7,7 +7,7 @@ is in both tables. Of many ways in which one more person can differ, that is tak
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,9 +16,14 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.models import Roster
 from colonnade.models.split.committee import Joint
-from colonnade.models.split.encoders import Encoder, encoder_from
+from colonnade.models.split.encoders import Encoder, OverRows, encoder_from
+from colonnade.models.split.own_training import moments_after, planned
+from colonnade.models.split.private_training import PrivateTraining, draw
 from colonnade.privacy import Observer, parse_budgets
+from colonnade.protocols.embeddings.task import GRADIENT_BITS
+from colonnade.protocols.embeddings.updates import Drawn, noised_sum
 from colonnade.protocols.moments import integers
+from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
@@ -27,6 +32,9 @@ Matrix = NDArray[np.float64]
 _COLUMNS = 2
 _OTHERS = 1
 _TRIED = 100
+_TINY = 1e-6
+_FAR = 1e3
+_EPOCHS = 3
 
 
 @dataclass(frozen=True)
@@ -107,11 +115,20 @@ class Features:
     @cached_property
     def moves(self) -> Matrix:
         """How much each entry of the full matrix moves, scaled to at most one; too small a move counts as none."""
+        change = self._change / np.abs(self._change).max()
+        return np.asarray(np.where(np.abs(change) > _TINY, change, 0.0))
+
+    @property
+    def weight(self) -> float:
+        """What makes of the weighed sum the logarithm of a likelihood ratio, if the noise were Gaussian."""
         task = self.study.task
-        first, second = (_with_constant(rows, task) for rows in self.embedded)
-        change = second.T @ second - first.T @ first
-        change /= np.abs(change).max()
-        return np.asarray(np.where(np.abs(change) > 1e-6, change, 0.0))
+        variance = task.additive.unit * task.noise * len(self.noisy) / len(task.owners)
+        return float(np.abs(self._change).max() * task.gamma**2 / variance)
+
+    @cached_property
+    def _change(self) -> Matrix:
+        first, second = (_with_constant(rows, self.study.task) for rows in self.embedded)
+        return np.asarray(second.T @ second - first.T @ first)
 
     def _embedded(self, people: People) -> Matrix:
         joint, parts = self.study.joint, []
@@ -129,6 +146,43 @@ class Features:
             for owner in task.owners
         ]
         return np.hstack([*parts, np.full((count, 1), float(task.constant))]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The likelihood ratio of two tables, from the moments and from the training of the label owner's encoder before.
+
+    Sums of gradients are not told to anybody, but are charged as if they were; so the observer is shown them. Its
+    gradient is at one end or the other, or is there or not, like the person.
+    """
+
+    features: Features
+    plan: PrivateTraining
+    ends: tuple[float, float]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
+        """Log-likelihood ratios of ``count`` runs, up to a constant."""
+        total = self.features(neighbour, count, stream) * self.features.weight
+
+        def drawn(numbers: int) -> NDArray[np.int64]:
+            return draw(self.plan, count * numbers, stream).reshape(count, numbers)
+
+        for _ in range(self.plan.epochs):
+            total += self._summed(self.ends[neighbour], drawn) @ self._weights
+        return total
+
+    @cached_property
+    def _weights(self) -> Matrix:
+        """How far each number of a sum moves over the variance of its noise."""
+        first, second = (self._summed(end, lambda numbers: np.zeros(numbers, dtype=np.int64)) for end in self.ends)
+        step = self.plan.clip / (1 << GRADIENT_BITS)
+        return np.asarray((second - first) / (self.plan.variance * step**2))
+
+    def _summed(self, end: float, noise: Drawn) -> Matrix:
+        """The noised sum of gradients of a linear encoder: one person's, if it is there, and another's."""
+        rows = np.array([[0.5], *([[end * _FAR * self.plan.clip]] if end else [])])
+        learner = OverRows(encoder_from({"kind": "linear", "width": 1}, 1, seed=1), rows)
+        return noised_sum(learner, np.arange(len(rows)), np.ones((len(rows), 1)), self.plan.clip, noise)
 
 
 def _with_constant(rows: Matrix, task: Moments) -> Matrix:
@@ -189,6 +243,14 @@ def _example() -> Study:
     return Study(joint, task, (("left", "cosine"), ("right", "linear")))
 
 
+def _charged(study: Study) -> tuple[ChargedMoments, PrivateTraining]:
+    """The same with training of the label owner's encoder before, which takes most of an epsilon of 1."""
+    trust = study.task.trust
+    budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
+    plan = planned(study.joint, 2, 400, trust, budgets, epochs=_EPOCHS, share=0.8)
+    return moments_after(study.joint, plan, trust, budgets, rows_at_most=2**20), plan
+
+
 @register("split-moments", "moments of embeddings and labels, opened once", _example)
 def feature_games(study: Study) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
@@ -196,3 +258,11 @@ def feature_games(study: Study) -> Iterator[Game]:
         sampler = furthest(study, observer, noisy)
         story = f"{two_tables(observer)} through everybody's encoders; the opened entries that move"
         yield Game("split-moments", observer, story, study.task.events, study.task.trust, sampler)
+    task, plan = _charged(study)
+    for observer, noisy in observers(task):
+        if plan.owner not in observer.names:
+            analyst = observer == Observer.analyst()
+            sampler = furthest(replace(study, task=task), observer, noisy)
+            story = f"{two_tables(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
+            trained = Trained(sampler, plan, (0.0 if analyst else -1.0, 1.0))
+            yield Game("split-moments", observer, story, task.events, task.trust, trained, "trained")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from colonnade.audit.embeddings import Columns, Floats, Integers, ToldLabels
-from colonnade.audit.features import Features, People, people_of
+from colonnade.audit.features import Features, People, Trained, people_of
+from colonnade.audit.registry import Game
 from colonnade.models.split.encoders import Encoder, OverRows, Trainable
 from colonnade.protocols.adaptive.rescaling import Pairs, clip_rows, stretch
 from colonnade.protocols.embeddings.learner import Learner, Matrix, Places
@@ -134,3 +135,10 @@ def half_the_noise(sampler: Features) -> Features:
     """Owners draw half the variance; the claim keeps its own."""
     study = sampler.study
     return replace(sampler, study=replace(study, task=study.task.with_noise(study.task.noise // 2)))
+
+
+def only_moments(game: Game) -> Game:
+    """An encoder's training that is in no event."""
+    if not isinstance(game.sampler, Trained):
+        raise TypeError(f"{game.name} does not draw by Trained")
+    return replace(game, events=game.events[:1])

@@ -311,17 +311,20 @@ def test_people_who_cannot_be_predicted_are_refused():
         classifier().predict(arrow(3))
 
 
-def test_an_encoder_that_was_trained_without_a_charge_is_refused_elsewhere(tmp_path):
-    published = classifier("published").simulate(tables(200, "default"), roster("default"), seeded(2))
-    path = published.save_kept(tmp_path / "shop.npz", "shop")
+def test_an_encoder_that_was_trained_on_private_rows_is_refused_elsewhere(tmp_path):
+    """Charged or not: whoever sees the result of another study is not whom the first one charged."""
     model = classifier(encoders={"shop": {"kind": "own", "width": 2}})
+    for head in ("published", "rounds"):
+        trained = classifier(head).simulate(tables(200, "default"), roster("default"), seeded(2))
+        path = trained.save_kept(tmp_path / f"{head}.npz", "shop")
+        model.equip("shop", {"make": None, "weights": path, "shape": None})
+        with pytest.raises(StudyError, match="an earlier study trained on private rows"):
+            model.fit(federation(100, "default"))
+    frozen = classifier(width=2).simulate(tables(200, "default"), roster("default"), seeded(2))
+    path = frozen.save_kept(tmp_path / "frozen.npz", "shop")
     model.equip("shop", {"make": None, "weights": path, "shape": None})
-    with pytest.raises(StudyError, match="was trained on private rows without a charge"):
-        model.fit(federation(100, "default"))
-    charged = classifier("rounds").simulate(tables(200, "default"), roster("default"), seeded(2))
-    model.equip("shop", {"make": None, "weights": charged.save_kept(tmp_path / "b.npz", "shop"), "shape": None})
     fitted = model.fit(federation(300, "default"))
-    assert np.array_equal(fitted.encoders_["shop"].arrays()["weights"], charged.encoders_["shop"].arrays()["weights"])
+    assert np.array_equal(fitted.encoders_["shop"].arrays()["weights"], frozen.encoders_["shop"].arrays()["weights"])
 
 
 def test_widths_and_columns_are_known():

@@ -165,7 +165,7 @@ class ByCommittee(Way):
 
     def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
         """Embeddings of one length."""
-        return committee.of_one_length(raw, party)
+        return committee.of_one_length(raw)
 
     def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
         """The public head of all embeddings beside each other."""

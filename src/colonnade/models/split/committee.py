@@ -227,7 +227,7 @@ class Joint:
     def _explored(self, published: NoisyProducts, solver: str, ridge: float | str) -> Head:
         """The head within the directions that were asked for; it gives no weight to any other."""
         seen = Explored(published.task, published.asked, published.opened)
-        sums = self._unweighted(*seen.sums())
+        sums = replace(self._unweighted(*seen.sums()), sought=True)
         found = head_from(sums, classes=self.classes, constant=published.constant, solver=solver, ridge=ridge)
         facts = {**found.facts, "directions": float(seen.basis.shape[1])}
         return replace(found, weights=found.weights @ seen.basis.T, facts=facts)
@@ -328,13 +328,12 @@ def embedded(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matrix:
     found = np.asarray(encoder.embed(rows), dtype=np.float64)
     if found.shape != (len(rows), encoder.width):
         raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says")
-    return of_one_length(found, party)
+    return of_one_length(found)
 
 
-def of_one_length(found: Matrix, party: str = "a party") -> Matrix:
-    """Embeddings scaled to one length; an embedding of zeros stays."""
-    if not np.isfinite(found).all():
-        raise DataError(f"the encoder of {party} gave numbers that are not finite; check its weights")
+def of_one_length(found: Matrix) -> Matrix:
+    """Embeddings scaled to one length; zeros stay, and what is not a number counts as zeros: no row stops a study."""
+    found = np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
     largest = np.abs(found).max(axis=1, keepdims=True, initial=0.0)
     found = found / np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
     lengths = np.linalg.norm(found, axis=1, keepdims=True)

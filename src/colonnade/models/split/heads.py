@@ -31,7 +31,7 @@ SOLVERS: tuple[Solver, ...] = get_args(Solver)
 
 # Parts of the noise's norm; measured on digits, photographs and census rows, at epsilon 1 and 8.
 _FLOOR = 1 / 3
-_RIDGE = 1 / 4
+_RIDGE = {False: 1 / 4, True: 1.0}
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,14 @@ class Sums:
 
     ``matrix`` is (D + outputs, D + outputs). Of classes, the label's columns are flags, exactly one of which is 1, so
     that they tell the number of rows and the means as well. Of a number, ``matrix`` has one more column, a constant.
+    Features that are few directions, ``sought`` for by noisy answers, all matter to the label, and so does noise in
+    each of them: least squares then needs a larger ridge.
     """
 
     matrix: Matrix
     deviations: Matrix
     outputs: int
+    sought: bool = False
 
     def __post_init__(self) -> None:
         if self.matrix.shape != self.deviations.shape or self.matrix.ndim != 2 or len(set(self.matrix.shape)) != 1:
@@ -127,7 +130,7 @@ def _least_squares(sums: Sums, ridge: float | str, *, steep: bool) -> Head:
         rows=rows,
         feature_means=mean,
         label_means=sizes / rows,
-        noise=_RIDGE * noise,
+        noise=_RIDGE[sums.sought] * noise,
         cross_deviations=sums.deviations[:width, width:],
     )
     found = quadratic.solve(given, ridge)

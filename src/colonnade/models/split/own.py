@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models.split import kept
-from colonnade.models.split.encoders import Encoder, encoder_from, from_bytes
+from colonnade.models.split.encoders import Encoder, encoder_from, load_encoder
 
-UNCHARGED = "uncharged"
+UNTRAINED = "none"
 
 
 def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
     """The encoder that a party's configuration names: ``make`` and ``weights``, at least one of them.
 
     A party states that it was made without the table of the study. That cannot be checked, but a file that says
-    otherwise, because a study trained it on private rows and charged nothing for it, is refused.
+    otherwise is refused: an encoder that an earlier study trained on private rows tells of them whoever sees what is
+    made with it, and the earlier study charged nobody for it, or those who saw *its* result.
     """
     make, weights = given.get("make"), given.get("weights")
     if make is not None:
@@ -29,16 +29,12 @@ def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
     path = Path(weights)
     if kept.is_kept(path):
         found = kept.read(path, None)
-        if found.training == UNCHARGED:
+        if found.training != UNTRAINED:
             raise StudyError(
-                f"{path} holds an encoder that was trained on private rows without a charge, so nothing would be "
-                "proven about a study that uses it: train it again with a charge, or bring another encoder"
+                f"{path} holds an encoder that an earlier study trained on private rows, and no event of this study "
+                "would say so: bring an encoder that was made without the table, or train it in this study"
             )
         if found.encoder is None:
             raise StudyError(f"{path} holds no encoder")
         return encoder_from(found.encoder, columns)
-    try:
-        content = reading.read_bytes(path, reading.LEARNED)
-    except reading.Unreadable as error:
-        raise StudyError(f"the encoder {path} cannot be read: {error}") from None
-    return encoder_from(from_bytes(content), columns)
+    return encoder_from(load_encoder(path), columns)

@@ -22,6 +22,7 @@ from colonnade.protocols.directions.task import Directions
 Matrix = NDArray[np.float64]
 Asked = tuple[NDArray[np.int32], ...]
 Opened = tuple[NDArray[np.int64], ...]
+_INDEPENDENT = 1e-3
 
 
 def beginning(task: Directions) -> Matrix:
@@ -67,10 +68,11 @@ class Explored:
         chosen = directions[np.ix_(self._features, there)]
         if not len(there):
             return chosen, answers[:, there]
-        try:
-            back = np.linalg.inv(np.linalg.cholesky(chosen.T @ chosen)).T  # they are nearly orthogonal already
-        except np.linalg.LinAlgError:
-            raise ProtocolError(f"{self.task.speaker} asked for the same directions again") from None
+        # They are nearly orthogonal already, and all about as long as the reach, if everybody is honest.
+        values = np.linalg.eigvalsh(inner := chosen.T @ chosen)
+        if values[0] < _INDEPENDENT * values[-1]:
+            raise ProtocolError(f"{self.task.speaker} asked for the same directions again")
+        back = np.linalg.inv(np.linalg.cholesky(inner)).T
         return chosen @ back, answers[:, there] @ back
 
     @property
