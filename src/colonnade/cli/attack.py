@@ -23,7 +23,7 @@ from colonnade.models import files
 from colonnade.models.base import Estimator
 from colonnade.models.newcomers import same_people
 from colonnade.report import attacks as page
-from colonnade.tables import Table
+from colonnade.tables import Table, read_table
 from colonnade.tables.arrow import pa
 from colonnade.tables.files import read_columns
 
@@ -134,7 +134,11 @@ def _people(
         joined = {party: pa.concat_tables(_alike(some, model, party, id)) for party, some in parts.items()}
     except pa.ArrowInvalid:
         raise DataError("two files of one party have columns of different types: give files of one format") from None
-    return same_people(joined, model.schemas_, id, "an attack"), sizes
+    read_in = {
+        party: read_table(cells, model.schemas_[party], id=id, name=f"the files of {party}")
+        for party, cells in joined.items()
+    }
+    return same_people(read_in, model.schemas_, id, "an attack"), sizes
 
 
 def _by_party(group: str, given: Sequence[str], parties: Sequence[str]) -> dict[str, Path]:

@@ -128,6 +128,15 @@ def test_mistakes_are_one_sentence(colonnade, there, words, said, code):
     assert "Traceback" not in text
 
 
+def test_a_cell_that_does_not_fit_is_found_in_its_party(colonnade, there):
+    wrong = (there / "others.csv").read_text(encoding="utf-8").replace('"no"', '"perhaps"', 1)
+    (there / "others.csv").write_text(wrong, encoding="utf-8")
+    words = ("--members", "members.csv", "--others", "others.csv")
+    text = colonnade("audit", "membership", "model.json", *words, *FEW, code=DataError.exit_code)
+    assert "the files of shop" in text
+    assert "perhaps" not in text
+
+
 def test_every_attack_has_help(colonnade):
     for name in ("membership", "inversion", "labels"):
         assert "--json" in colonnade("audit", name, "--help")

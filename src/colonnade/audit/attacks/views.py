@@ -146,10 +146,13 @@ def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> 
 
 def promised(model: Any) -> Promise | None:
     """What is proven against whoever has what the model published; ``None`` where scores need more than that."""
-    if not getattr(model, "has_public_weights", True):
+    if isinstance(model, SplitModel):
+        # Encoders that were drawn without the table tell nothing of it; those that learned stay with their parties.
+        published = choice.named(model.head_).trained(model) == "none"
+    else:
+        published = getattr(model, "has_public_weights", True)
+    if not published:
         return None
-    if isinstance(model, SplitModel) and choice.named(model.head_).trained(model) != "none":
-        return None  # scores need encoders that learned, and these stay with their parties
     return Promise.of(model.privacy_, model.recipient or "analyst")
 
 

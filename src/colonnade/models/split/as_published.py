@@ -16,7 +16,7 @@ from colonnade.models.split import modules
 from colonnade.models.split.by_embeddings import check_facts
 from colonnade.models.split.encoders import Encoder, OverRows
 from colonnade.models.split.labels import targets
-from colonnade.models.split.ways import Learned, Matrix, Model, Setting, Training, Way
+from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
 from colonnade.privacy import Statement, Trust
 from colonnade.protocols.adaptive import programs
 from colonnade.protocols.adaptive.sides import shaped
@@ -166,6 +166,18 @@ class AsPublished(Way):
         own = [parts[active]] if active in parts else []
         rows = np.hstack([*told, *own])
         return modules.scores(rows, model.own_[active], model.plan_["classes"], model.head_module)
+
+    def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
+        """Raise an error unless a linear head has the right shape; a module checks its own weights."""
+        if party != model.design_.owner:
+            super().check_kept(model, party, own, encoder)
+        elif set(own) == {"weights", "offsets"}:
+            width = sum(model.plan_["widths"].values()) + (0 if encoder is None else encoder.width)
+            if (
+                own["weights"].shape != (width, model.plan_["classes"])
+                or own["offsets"].shape != own["weights"].shape[1:]
+            ):
+                raise ValueError("the head takes embeddings of other widths")
 
     def check_restored(self, model: Model) -> None:
         """Raise an error unless what is known of embeddings is that of these parties."""

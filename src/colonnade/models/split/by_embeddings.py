@@ -177,6 +177,22 @@ class ByEmbeddings(Way):
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
 
+    def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
+        """Raise an error unless a head, or a centre and a scale, have the right shapes."""
+        if party != model.design_.owner:
+            width = model.plan_["widths"][party]
+            if encoder is None or own["centre"].shape != (width,) or own["scale"].shape != () or own["scale"] <= 0:
+                raise ValueError("a centre and a scale of embeddings are expected")
+            return
+        if model.head_module is None and "spread" in own:
+            told = sum(model.plan_["widths"].values())
+            width = told + (0 if encoder is None else encoder.width)
+            found = heads.Statistics.of(own)
+            if (found.told, found.centre.shape) != (told, (width,)):
+                raise ValueError("the head takes embeddings of other widths")
+            if len(found.weights) != (model.plan_["classes"] or 1):
+                raise ValueError("the head is about other classes")
+
     def check_restored(self, model: Model) -> None:
         """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""
         check_facts(model)
