@@ -25,7 +25,7 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-_EPOCHS, _BATCH, _WIDTH = 20, 256, 16
+_EPOCHS, _BATCH, _WIDTH, _RATE = 20, 256, 16, 1e-3
 
 
 class AsPublished(Way):
@@ -76,6 +76,7 @@ class AsPublished(Way):
             epochs=model.epochs or _EPOCHS,
             batches=model.batches or max(1, rows // _BATCH),
             noise=noise,
+            rate=model.learning_rate or _RATE,
             rescale=model.rescale and noise != UNPROTECTED,
             adjust=model.adjust and noise != UNPROTECTED,
         )
@@ -130,7 +131,7 @@ class AsPublished(Way):
 
     def _head(self, model: Model, labels: Any, encoder: Encoder | None, task: Adaptive) -> modules.Learning:
         width = sum(sender.width for sender in task.senders) + (0 if encoder is None else encoder.width)
-        return modules.learning(labels, width, task.classes, model.head_module)
+        return modules.learning(labels, width, task.classes, model.head_module, model.learning_rate)
 
     # --- new people
 

@@ -28,7 +28,7 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-_EPOCHS = 40
+_EPOCHS, _RATE = 40, 0.02
 _FROZEN_WIDTH = 32
 
 
@@ -80,6 +80,7 @@ class ByEmbeddings(Way):
             training=model.training,  # type: ignore[arg-type]  # a word that the constructor's annotation lists
             epochs=epochs,
             batches=model.batches or 1,
+            learning_rate=model.learning_rate or _RATE,
             label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
         )
         return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))

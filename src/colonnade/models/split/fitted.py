@@ -45,6 +45,7 @@ class FittedSplit(Saved[Task, Learned]):
     training: str = "none"
     epochs: int | None = None
     batches: int | None = None
+    learning_rate: float | None = None
     label_epsilon: float | None = None
     per_release: float | None = None
     unprotected: bool = False

@@ -68,6 +68,7 @@ class Model(Protocol):
     training: str
     epochs: int | None
     batches: int | None
+    learning_rate: float | None
     label_epsilon: float | None
     per_release: float | None
     unprotected: bool
