@@ -15,6 +15,9 @@ if TYPE_CHECKING:
         LogisticRegression as LogisticRegression,
         Party as Party,
         PolynomialSum as PolynomialSum,
+        SplitClassifier as SplitClassifier,
+        SplitRegressor as SplitRegressor,
+        SplitScores as SplitScores,
         Synthesizer as Synthesizer,
         cross_validate as cross_validate,
         evaluate_synthetic as evaluate_synthetic,
@@ -45,7 +48,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "errors": "ColonnadeError",
         "models": "GLM PCA Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
-        "Synthesizer cross_validate evaluate_synthetic joint_scores polynomial_sum",
+        "SplitClassifier SplitRegressor SplitScores Synthesizer cross_validate evaluate_synthetic joint_scores polynomial_sum",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
         "tables": "Key KeyColumn Schema Table category flag number read_table",

@@ -44,7 +44,9 @@ REVEALS = {("protocols/roles.py", "def reveal(")} | {
     for name in ("moments", "marginals", "gradients", "mixture", "polynomial", "directions", "scores")
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("protocols/exchange/programs.py", "me.tell("): 3} | {
-    ("protocols/kept_scores/programs.py", "me.tell("): 1
+    ("protocols/kept_scores/programs.py", "me.tell("): 1,
+    ("protocols/embeddings/programs.py", "me.tell("): 4,
+    ("protocols/adaptive/programs.py", "me.tell("): 2,
 }
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -240,7 +240,7 @@ def party(
     from colonnade.cli.lean import without_pandas
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
-    from colonnade.study.record import KEPT, read_facts
+    from colonnade.study.record import read_facts
 
     without_pandas()
     speak_json(json or pipe)
@@ -256,7 +256,7 @@ def party(
     if not pipe:
         record = read_facts(folder)
         told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
-        own_file = folder / KEPT
+        own_file = folder / model.kept_file
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
         done.append(f"done; the record is in {folder}")

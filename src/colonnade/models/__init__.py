@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from colonnade.models.prediction import JointPrediction as JointPrediction, joint_scores as joint_scores
     from colonnade.models.regression.linear import LinearRegression as LinearRegression
     from colonnade.models.regression.logistic import LogisticRegression as LogisticRegression
+    from colonnade.models.split.encoders import Encoder as Encoder, encoder_from as encoder_from
+    from colonnade.models.split.model import SplitClassifier as SplitClassifier, SplitRegressor as SplitRegressor
+    from colonnade.models.split.scores import SplitScores as SplitScores
     from colonnade.models.synthesis.model import Synthesizer as Synthesizer
     from colonnade.models.synthesis.quality import (
         SyntheticQuality as SyntheticQuality,
@@ -38,6 +41,9 @@ __all__, __getattr__, __dir__ = exports(
         "prediction": "JointPrediction joint_scores",
         "regression.linear": "LinearRegression",
         "regression.logistic": "LogisticRegression",
+        "split.encoders": "Encoder encoder_from",
+        "split.model": "SplitClassifier SplitRegressor",
+        "split.scores": "SplitScores",
         "synthesis.model": "Synthesizer",
         "synthesis.quality": "SyntheticQuality evaluate_synthetic",
     },

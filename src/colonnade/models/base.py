@@ -46,6 +46,8 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     """One word for what each party keeps for itself after a run; see :meth:`keep`. ``None``: nothing is kept."""
     brings: ClassVar[str | None] = None
     """One word for what each party must bring from an earlier study; see :meth:`bring`. ``None``: nothing."""
+    kept_file: ClassVar[str] = "kept.json"
+    """The name of the file in a run directory that holds what a party keeps."""
 
     @abstractmethod
     def owner(self, me: Owner, table: Table, task: RunTask) -> Any:
@@ -94,6 +96,9 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def bring(self, path: Path, party: str) -> None:
         """Read what a party kept of an earlier study; see ``brings``."""
         raise StudyError(f"a {type(self).__name__} needs nothing that {party} kept of an earlier study")
+
+    def equip(self, party: str, encoder: Mapping[str, Any] | None) -> None:
+        """Take what a party's own configuration gives it for every study, its encoder; most kinds need none."""
 
     @classmethod
     def lacking(cls) -> list[str]:
@@ -159,7 +164,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def conclude(self, roster: Roster, task: RunTask, result: Result) -> Self:
         """Make this model a fitted one, from the published result of a task."""
         self.parameters_ = self.get_params()
-        self.privacy_ = _statement(tuple(task.events), task.trust, self.parameters_["delta"], roster.assumptions)
+        self.privacy_ = _statement(tuple(task.events), task.trust, self.parameters_["delta"], self.assumptions(roster))
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.task import Adjustable, Priced
 
 if TYPE_CHECKING:
@@ -61,6 +62,15 @@ class Planner(ABC, Generic[AnyTask]):
     def adjustable(self, roster: Roster, rows: int | None) -> Adjustable | None:
         """The task as one whose noise can be set freely; ``None`` where this is not possible."""
         return self.plan(roster).adjustable(rows)
+
+    def supposed(self, roster: Roster) -> tuple[str, ...]:
+        """Sentences about what the promises of such a study rest on, besides what every statement says."""
+        return ()
+
+    def assumptions(self, roster: Roster) -> tuple[str, ...]:
+        """All sentences that a privacy statement adds: how people were matched, and what the kind supposes."""
+        supposed = self.supposed(roster)
+        return (*(roster.assumptions or (UNMATCHED,)), *supposed) if supposed else roster.assumptions
 
     def details(self, task: AnyTask, statement: Statement) -> Details:
         """What a pre-flight says about this task in particular."""

@@ -45,7 +45,7 @@ def bring(model: Estimator, party: str, kept: Path | None, config: Path) -> None
     if kept is None:
         raise StudyError(
             f"{config.name} of {party} names no kept {model.brings}, which this study is about: add "
-            f'kept = "PATH", the kept.json that {party} wrote when the model was fitted'
+            f'kept = "PATH", the {model.kept_file} that {party} wrote when the model was fitted'
         )
     model.bring(kept, party)
     if os.name == "posix" and kept.stat().st_mode & 0o077:

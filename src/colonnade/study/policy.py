@@ -19,6 +19,7 @@ from colonnade.privacy.ledger.caps import MOST_DAYS, Period
 from colonnade.privacy.ledger.early import EarlyEnds
 from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.align import Mode
+from colonnade.study.encoder import EncoderPart
 from colonnade.study.given import bring
 from colonnade.study.keys import Part, checked_path
 from colonnade.study.sections import BudgetPart
@@ -115,6 +116,7 @@ class PartyFile(Part):
     key: str
     ledger: str
     kept: str | None = None
+    encoder: EncoderPart | None = Field(default=None, exclude=True)
     policy: PolicyPart
 
     @field_validator("data", "key", "ledger", "kept")
@@ -257,6 +259,8 @@ class PartyConfig:
     def estimator(self, study: Study) -> Estimator:
         """The study's model, with this party's own weights if the study needs them; checked before anything is sent."""
         model = study.estimator()
+        own = self.content.encoder
+        model.equip(self.name, None if own is None else own.found(self.path))
         bring(model, self.name, self.kept, self.path)
         return model
 
@@ -362,10 +366,12 @@ class PartyConfig:
     def _check_exact(self, study: Study) -> None:
         """Raise an error for exact answers to a party that the policy does not name: no epsilon covers them."""
         exact = [event for event in self.charged(study) if isinstance(event, NonPrivate)]
-        told = {name for event in exact for name in event.audience or ("everyone",)}
-        if beyond := sorted(told - set(self.content.policy.exact)):
+        told = {name: event for event in exact for name in event.audience or ("everyone",)}
+        if beyond := sorted(set(told) - set(self.content.policy.exact)):
+            why = told[beyond[0]].reason
+            what = "exact answers, without noise" if "exact" in why else f"what no epsilon bounds ({why})"
             raise PolicyError(
-                f"study {study.name!r} tells {', '.join(beyond)} exact answers, without noise, and {self.name}'s "
+                f"study {study.name!r} tells {', '.join(beyond)} {what}, and {self.name}'s "
                 f"policy does not allow that: name them under `exact` in {self.path.name}, and in no cap, if you agree"
             )
 

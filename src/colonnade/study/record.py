@@ -4,7 +4,7 @@
 ``events.jsonl`` (a line for each thing that happened), the model, what it publishes for readers (named in
 ``run.json``), and ``report.html``. Sizes and times tell the number of rows, so a reader of the coordinator's directory
 learns as much as the coordinator, more than the analyst. A party's directory is for that party alone; weights that it
-keeps are in ``kept.json``. Only the user who runs it can read these files, also where the directory was there before,
+keeps are in ``kept.json`` or ``kept.npz``. Only the user who runs it can read these files, also where the directory was there before,
 except the statement, and a model that is for everybody with what it publishes.
 """
 
@@ -27,9 +27,10 @@ from colonnade.harmless import harmless
 from colonnade.models import files
 from colonnade.privacy import Statement
 
-KEPT = "kept.json"
+KEPT = ("kept.json", "kept.npz")
+"""What a party keeps for itself, by the kind of model."""
 _LONGEST = 2000
-FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "model.npz", KEPT, "report.html")
+FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "model.npz", *KEPT, "report.html")
 
 
 class RunRecord:

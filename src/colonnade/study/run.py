@@ -20,7 +20,7 @@ from colonnade.protocols.session import play
 from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.given import check_folder
 from colonnade.study.policy import Approve, PartyConfig
-from colonnade.study.record import KEPT, RunRecord
+from colonnade.study.record import RunRecord
 from colonnade.study.spec import Study
 from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
@@ -219,14 +219,14 @@ def _keep(model: Estimator, record: RunRecord) -> None:
     """Write what this party keeps for itself, before the ledger records that the study succeeded."""
     if model.keeps is None:
         return
-    target = record.folder / KEPT
+    target = record.folder / model.kept_file
     try:
         replace_private(target, model.kept())
     except (StudyError, StorageError) as error:
         why = str(error).removeprefix(f"{target} cannot be written: ")
         again = f"run the study, and pay for it, again: nobody else has these {model.keeps}"
         raise _lost(model, target, why, again) from None
-    record.note(f"own {model.keeps} kept", file=KEPT)
+    record.note(f"own {model.keeps} kept", file=model.kept_file)
 
 
 def _lost(model: Estimator, target: Path, why: str, elsewhere: str) -> StorageError:

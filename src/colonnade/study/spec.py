@@ -181,7 +181,7 @@ class Study:
 
     def stated(self, task: Priced) -> Statement:
         """The privacy statement of this study with another task."""
-        delta, also = self.content.budget.delta, self.roster.assumptions
+        delta, also = self.content.budget.delta, self.planner.assumptions(self.roster)
         return Statement.of(task.events, task.trust, delta, clipped=task.clipped, also=also)
 
     @cached_property

@@ -1,0 +1,218 @@
+"""A head that the party with the label learns from embeddings with noise, told once and used for ever (AFE-R)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
+from colonnade.models.planner import Details
+from colonnade.models.regression.design import Design
+from colonnade.models.split.encoders import Encoder, OverRows, Trainable
+from colonnade.models.split.given import OWN, Given
+from colonnade.models.split.labels import targets
+from colonnade.models.split.ways import Arrays, Learned, Matrix, Setting, Training, Way
+from colonnade.privacy import Statement, Trust, parse_budgets
+from colonnade.privacy.noise.response import odds_for
+from colonnade.protocols.embeddings import heads, programs
+from colonnade.protocols.embeddings.clipping import whole_within, within
+from colonnade.protocols.embeddings.programs import Outcome
+from colonnade.protocols.embeddings.scaling import Scaling
+from colonnade.protocols.embeddings.task import Embeddings, Sender
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+
+if TYPE_CHECKING:
+    from colonnade.models.split.base import SplitModel
+
+_EPOCHS = 20
+_FROZEN_WIDTH = 32
+
+
+class ByEmbeddings(Way):
+    """Embeddings with noise are told to the party with the label, which keeps a head of its own."""
+
+    name = "embeddings"
+
+    # --- planning
+
+    def default_width(self, model: SplitModel, design: Design, roster: Roster) -> int:
+        """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
+        classes = Setting(design, roster, {}).classes
+        return max(1, classes - 1) if model.training != "none" else _FROZEN_WIDTH
+
+    def plan(self, model: SplitModel, setting: Setting, rows: int | None) -> Embeddings:
+        """Each other party tells one embedding a person, with the least noise that meets the budgets."""
+        setting.roster.require_known_members("a head over embeddings")
+        if rows is None:
+            raise StudyError("rows is missing: say how many people all parties hold, a public number that noise rests on")
+        if model.epsilon is None:
+            raise StudyError("say what the embeddings may cost, by epsilon")
+        if model.label_epsilon is not None and model.training == "none":
+            raise StudyError("label_epsilon is for training: without it no label leaves its party")
+        learning = model.training != "none"
+        owners = tuple(setting.roster.schemas)
+        senders = tuple(
+            Sender(each.party, each.width, each.clip, _learned(each) if learning else 0)
+            for party, each in setting.encoders.items()
+            if party != setting.active
+        )
+        epochs = (model.epochs or _EPOCHS) if learning else 0
+        draft = Embeddings(
+            trust=Trust(owners, (), 0),
+            active=setting.active,
+            senders=senders,
+            rows=rows,
+            classes=setting.classes,
+            releases=epochs if model.training == "rounds" else 1,
+            training=model.training,  # type: ignore[arg-type]  # a word that the constructor's annotation lists
+            epochs=epochs,
+            batches=model.batches,
+            label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
+        )
+        return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))
+
+    def width(self, task: Embeddings, party: str) -> int:
+        """Of a party that tells embeddings what the task says; the others keep theirs to themselves."""
+        return task.sender(party).width if party in task.passives else _FROZEN_WIDTH
+
+    def details(self, task: Embeddings, statement: Statement) -> Details:
+        """Who tells what, with which noise, and what becomes of labels."""
+        lines = [f"EMBEDDINGS told to {task.active}, which keeps the head", "  party   numbers  within  noise"]
+        for sender in task.senders:
+            lines.append(f"  {sender.owner:<7} {sender.width:<8} {sender.clip:<7g} {task.deviation(sender.owner):.3g}")
+        labels = task.facts["labels"]
+        lines.append(f"noise is the deviation on each number of an embedding; labels: {labels}")
+        return Details(self.name, {"head": task.facts}, section=tuple(lines))
+
+    # --- the joint computation
+
+    def owner(
+        self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings
+    ) -> Learned:
+        """Passive parties tell embeddings; the active one receives them and fits its head."""
+        rows = model.centred(me.name, table).features(table).matrix()
+        if me.name != task.active:
+            assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
+            found = programs.owner(me, OverRows(encoder, rows), table.ids, None, task)
+            return Learned(facts(task), encoders={me.name: encoder}, own={me.name: _kept_scaling(found)})
+        labels = targets(model, table, task.classes)
+        found = programs.owner(me, None, table.ids, labels, task)
+        return self._active(encoder, rows, labels, found, task)
+
+    def coordinator(self, model: SplitModel, me: Coordinator, task: Embeddings) -> Learned:
+        """The coordinator compares who is there, and learns nothing."""
+        programs.coordinator(me, task)
+        return Learned(facts(task))
+
+    def simulated(
+        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+    ) -> Learned:
+        """The same in one place."""
+        rows = {party: model.centred(party, table).features(table).matrix() for party, table in tables.items()}
+        over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
+        labels = targets(model, tables[task.active], task.classes)
+        found = programs.simulate(over, labels, task, stream)
+        whole = self._active(encoders.get(task.active), rows[task.active], labels, found[task.active], task)
+        own = {party: _kept_scaling(found[party]) for party in task.passives} | dict(whole.own)
+        return Learned(whole.facts, encoders=dict(encoders), own=own)
+
+    def _active(
+        self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings
+    ) -> Learned:
+        """The head: of classes a discriminant, of numbers least squares; the known noise is subtracted."""
+        received = np.hstack([found.received[name] for name in task.passives])
+        own = None if encoder is None else encoder.embed(rows)
+        noise = np.concatenate([np.full(s.width, task.received_variance(s.owner)) for s in task.senders])
+        if task.classes:
+            fitted = heads.of_classes(received, labels, noise, classes=task.classes, own=own)
+        else:
+            fitted = heads.of_numbers(received, labels, noise, own=own)
+        encoders = {} if encoder is None else {task.active: encoder}
+        return Learned(facts(task), encoders=encoders, own={task.active: fitted.arrays()})
+
+    # --- new people
+
+    def prepared(self, model: SplitModel, party: str, raw: Matrix) -> Matrix:
+        """As they would be told, before noise; those of the active party as they are."""
+        if party == model.design_.owner:
+            return raw
+        clip, bits = model.plan_["clips"][party], model.plan_["bits"]
+        scaled = np.ldexp(scaling_of(model, party).applied(within(raw, clip)), bits)
+        return np.ldexp(whole_within(scaled, int(np.floor(np.ldexp(clip, bits)))).astype(np.float64), -bits)
+
+    def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
+        """Scores of people whose embeddings are told without noise."""
+        return self.scores_of(model, parts, {})
+
+    def scores_of(self, model: SplitModel, parts: Mapping[str, Matrix], noise: Mapping[str, float]) -> Matrix:
+        """Scores of people whose embeddings have noise of these variances."""
+        active = model.design_.owner
+        kept = model.own_.get(active)
+        if kept is None:
+            raise StudyError(f"the head is kept by {active} and not in this process: load_kept reads it from its own file")
+        told = [party for party in model.plan_["widths"] if party != active]
+        received = np.hstack([parts[party] for party in told])
+        each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
+        return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
+
+    def trained(self, model: SplitModel) -> Training:
+        """Whether encoders learned; their updates are charged."""
+        return "none" if model.plan_["training"] == "none" else "charged"
+
+    def summary(self, model: SplitModel) -> list[str]:
+        """Who has the head."""
+        return [f"{model.design_.owner} alone has the head; scores of new people are asked by kind split-scores"]
+
+
+def facts(task: Embeddings) -> dict[str, Any]:
+    """What everybody may know of the fit."""
+    how = f"embeddings told to {task.active}"
+    known = {sender.owner: sender for sender in task.senders}
+    return {
+        "how": how,
+        "active": task.active,
+        "widths": {party: known[party].width for party in task.passives},
+        "clips": {party: float(known[party].clip) for party in task.passives},
+        "bits": task.bits,
+        "rows": task.rows,
+        "classes": task.classes,
+        "training": task.training,
+        "epochs": task.epochs,
+        "labels": task.facts["labels"],
+        "deviations": {party: task.deviation(party) for party in task.passives},
+    }
+
+
+def scaling_of(model: SplitModel, party: str) -> Scaling:
+    """The public centre and scale by which a party's embeddings were told."""
+    kept: Arrays = model.own_.get(party, {})
+    if "centre" not in kept:
+        return Scaling.none(int(model.plan_["widths"][party]))
+    return Scaling(np.asarray(kept["centre"], dtype=np.float64), float(kept["scale"]))
+
+
+def _kept_scaling(found: Outcome) -> Arrays:
+    scaling = found.scaling
+    return {} if scaling is None else {"centre": scaling.centre, "scale": np.array(scaling.scale)}
+
+
+def _learned(given: Given) -> int:
+    """How many parameters an encoder learns."""
+    if given.kind == OWN and given.held is None:
+        if not isinstance(count := given.spec.get("parameters"), int) or count < 1:
+            raise StudyError(
+                f"training needs to know how many parameters the encoder of {given.party} learns: add parameters"
+            )
+        return count
+    made = given.made(seed=0)
+    if not isinstance(made, Trainable):
+        raise StudyError(
+            f"an encoder of kind {made.kind!r} has nothing to learn: choose linear, mlp, cnn or a module for "
+            f'{given.party}, or training = "none"'
+        )
+    return made.parameters

@@ -1,0 +1,138 @@
+"""What a user says about encoders: one specification, module or encoder a party, checked before anything is planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import StudyError
+from colonnade.models.regression.design import Design
+from colonnade.models.parameters import check_whole
+from colonnade.models.split.encoders import KINDS, Encoder, encoder_from, runs_code
+from colonnade.tables.wording import listed
+
+OWN = "own"
+"""The kind of an encoder that its party brings itself; a study says nothing about it but its width."""
+CLIP = 1.0
+"""The largest norm of an embedding, where nobody names one."""
+_OURS = ("clip", "seed")  # keys of a specification that are about how an encoder is used, not about what it is
+
+
+@dataclass(frozen=True)
+class Given:
+    """The encoder of one party, as everybody may know it: a specification, or an object of this process."""
+
+    party: str
+    columns: int
+    spec: Mapping[str, Any]
+    held: Any = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the encoder."""
+        return str(self.spec["kind"])
+
+    @property
+    def width(self) -> int:
+        """How many numbers an embedding has."""
+        return int(self.spec["width"])
+
+    @property
+    def clip(self) -> float:
+        """The largest norm of an embedding; longer ones are scaled down."""
+        return float(self.spec.get("clip", CLIP))
+
+    @property
+    def supplied(self) -> bool:
+        """Whether its party brings it, so that only the party can say how it was made."""
+        return self.held is not None or self.kind == OWN
+
+    @property
+    def sentence(self) -> str:
+        """What a privacy statement must suppose about it; empty where the code makes it itself."""
+        if not self.supplied:
+            return ""
+        return f"{self.party} supplies an encoder that was made without this table, as it declares"
+
+    def made(self, own: Any = None, seed: int | None = None) -> Encoder:
+        """The encoder itself, at its party; ``own`` is what the party brings where the study leaves it to the party."""
+        described = {key: value for key, value in self.spec.items() if key not in _OURS}
+        source = self.held if self.held is not None else own if self.kind == OWN else described
+        if source is None:
+            raise StudyError(
+                f"this study leaves the encoder of {self.party} to {self.party} itself, and none was given: add "
+                f'[encoder] to the party.toml of {self.party}, or pass encoders={{"{self.party}": ...}}'
+            )
+        found = encoder_from(source, self.columns, seed=self.spec.get("seed", seed))
+        if found.width != self.width:
+            raise StudyError(
+                f"the encoder of {self.party} gives embeddings of {found.width} numbers, and the study says {self.width}"
+            )
+        return found
+
+
+def given(encoders: Mapping[str, Any] | None, design: Design, width: int) -> dict[str, Given]:
+    """The encoder of every party that has a column besides the label; ``width`` is for those that name none."""
+    named = {} if encoders is None else encoders
+    if not isinstance(named, Mapping):
+        raise StudyError(
+            'encoders takes a mapping from parties to encoders, such as {"bank": {"kind": "cosine", "width": 64}}, '
+            f"not {type(named).__name__}"
+        )
+    if strangers := [str(name) for name in named if name not in design.schemas]:
+        raise StudyError(f"encoders names {listed(strangers)}; the parties are {listed(tuple(design.schemas))}")
+    found = {}
+    for party in design.schemas:
+        columns = len(design.centred(party).feature_names)
+        if columns:
+            found[party] = one(party, named.get(party), columns, width)
+        elif party in named:
+            raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode")
+    return found
+
+
+def one(party: str, said: Any, columns: int, width: int) -> Given:
+    """The encoder of one party, as a user says it; ``width`` is used where nothing says how wide it is."""
+    if said is None:
+        said = {}
+    if isinstance(said, Mapping):
+        kind = "convolution" if "shape" in said else "cosine"
+        spec = {"kind": kind, **said}
+        if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *_OURS}:
+            raise StudyError(
+                f'of an encoder that {party} brings itself (kind = "own") a study says nothing but its width, its clip '
+                "and how many parameters it learns"
+            )
+        if spec["kind"] not in (*KINDS, OWN):
+            raise StudyError(
+                f"the encoder of {party} is of no kind that is known, {spec['kind']!r:.40}; choose from "
+                f"{listed((*KINDS, OWN))}"
+            )
+        if runs_code(spec):
+            made = encoder_from({key: value for key, value in spec.items() if key not in _OURS}, columns)
+            return Given(party, columns, spec | {"kind": OWN, "width": made.width}, held=made)
+        spec.setdefault("width", width)
+        _check(party, spec)
+        return Given(party, columns, spec)
+    encoder = encoder_from(said, columns)
+    return Given(party, columns, {"kind": encoder.kind, "width": encoder.width}, held=encoder)
+
+
+def _check(party: str, spec: Mapping[str, Any]) -> None:
+    """Refuse what is wrong about a specification whatever its kind; the kind checks its own options."""
+    check_whole(f"the width of the encoder of {party}", spec["width"], 1, 2**16)
+    clip, seed = spec.get("clip", CLIP), spec.get("seed", 0)
+    if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
+        raise StudyError(f"the clip of the encoder of {party} must be a finite number above 0")
+    check_whole(f"the seed of the encoder of {party}", seed, 0, 2**63)
+
+
+def no_code(said: Any) -> None:
+    """Refuse a study file that names a function of somebody else's machine."""
+    if isinstance(said, Mapping) and any(runs_code(spec) for spec in said.values()):
+        raise ValueError(
+            '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the function '
+            "under [encoder] in its party.toml"
+        )

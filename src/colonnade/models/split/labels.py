@@ -1,0 +1,23 @@
+"""Labels as heads learn them: the place of each person's class, or the encoded number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.tables import Table
+
+if TYPE_CHECKING:
+    from colonnade.models.split.base import SplitModel
+
+
+def targets(model: SplitModel, table: Table, classes: int) -> NDArray[Any]:
+    """The labels in a table of the party that holds them: classes as 0, 1, 2, ..., or encoded numbers."""
+    encoded = model.centred(str(model.label).rpartition(".")[0], table).labels(table)
+    if not classes:
+        return np.asarray(encoded[:, 0], dtype=np.float64)
+    if encoded.shape[1] == 1:
+        return np.asarray(encoded[:, 0] > 0.5, dtype=np.int64)
+    return encoded.argmax(axis=1).astype(np.int64)

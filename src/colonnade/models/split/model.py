@@ -1,0 +1,198 @@
+"""Split classifiers and regressors: every party keeps an encoder, and a head joins what the encoders say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.models.newcomers import Matrix, People
+from colonnade.models.parameters import (
+    NAMES_PARTIES,
+    SETS_PRICE,
+    STRICT,
+    Checked,
+    Count,
+    InFile,
+    Label,
+    Positive,
+    RowsAtMost,
+)
+from colonnade.models.split.base import SplitModel
+from colonnade.models.split.given import no_code
+from colonnade.protocols.adaptive.task import Adaptive
+from colonnade.protocols.embeddings.task import Embeddings
+from colonnade.protocols.moments.task import Moments
+from colonnade.tables import Category, Column, Number, decode_number
+
+_InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, Checked(no_code)], None)
+Encoders = Annotated[Mapping[str, Any] | None, _InFile, NAMES_PARTIES]
+Head = Literal["auto", "committee", "embeddings", "published"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SplitClassifier(SplitModel):
+    """A classifier over embeddings of columns that nobody holds together.
+
+    Each party maps its columns to an embedding by an encoder of its own, which never leaves it. The head is learned
+
+    * by a committee, from one noisy release of second moments of all embeddings and the label (``head="committee"``):
+      nobody's embedding leaves anybody;
+    * by the party with the label, from embeddings with noise that the others tell it (``"embeddings"``);
+    * or as it was published (``"published"``): embeddings at a noise for each release alone, encoders that learn
+      without a charge. For this nothing is proven, and each party's policy must allow it.
+
+    Args:
+        label: the column to predict, a flag or a category, written ``"party.column"``.
+        epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        delta: the delta of all promises.
+        head: as above; ``"auto"`` takes a committee where one can be had.
+        encoders: for each party a specification such as ``{"kind": "cosine", "width": 100}``, a torch module, or an
+            encoder. Parties that are not named get random cosine features, or convolutional ones where ``shape`` is
+            given. A module or encoder counts as made without the table, which its party declares by passing it.
+        width: of the embeddings for which no encoder names one; follows from public figures.
+        solver: of a committee's head: ``"ridge"``, ``"discriminant"``, ``"logistic"``, or ``"auto"``.
+        rows: how many people all parties hold; ways without a committee need it, and ``fit`` counts them.
+        rows_at_most: a public limit on the number of rows, for a committee.
+        training: of encoders, charged: ``"none"``, or ``"labels"``: labels are told once and every party trains alone;
+            or ``"rounds"``: slopes of a head come back in every epoch. For ``"embeddings"`` alone.
+        epochs: of training, or of the published algorithm.
+        batches: into which all rows are split in training.
+        label_epsilon: tell labels through randomised response at this epsilon; without it they are told as they are.
+        per_release: of the published algorithm: the epsilon of each release by itself, which bounds nothing in all.
+        unprotected: the published algorithm without noise.
+        rescale: of the published algorithm, its rescaling.
+        adjust: of the published algorithm, its loss that pulls classes apart.
+    """
+
+    kind = "split-classifier"
+    tasks = (Moments, Embeddings, Adaptive)
+    many_classes = True
+
+    label: Label = None
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    head: Head = "auto"
+    encoders: Encoders = None
+    width: Count | None = None
+    solver: Literal["auto", "ridge", "discriminant", "logistic"] = "auto"
+    rows: Count | None = None
+    rows_at_most: RowsAtMost = 2**24
+    training: Literal["none", "labels", "rounds"] = "none"
+    epochs: Count | None = None
+    batches: Count = 1
+    label_epsilon: Positive | None = None
+    per_release: Annotated[Positive | None, SETS_PRICE] = None
+    unprotected: Annotated[bool, STRICT, SETS_PRICE] = False
+    rescale: Annotated[bool, STRICT] = True
+    adjust: Annotated[bool, STRICT] = True
+
+    @property
+    def _estimator_type(self) -> str:
+        return "classifier"
+
+    def check_label(self, declared: Column) -> None:
+        """Raise an error unless the label is a flag or a category."""
+        if isinstance(declared, Number):
+            raise StudyError(
+                f'label {self.label!r} is a number; use SplitRegressor (kind = "split-regressor" in a study file), or '
+                "make it a flag or category"
+            )
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes, in the order of the scores."""
+        if not hasattr(self, "schemas_"):
+            raise AttributeError("classes_")
+        declared = self.design_.declared
+        return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
+
+    def answers(self, scores: Matrix) -> NDArray[Any]:
+        """The class with the largest score."""
+        found: NDArray[Any] = self.classes_[np.asarray(scores, dtype=np.float64).argmax(axis=1)]
+        return found
+
+    def decision_function(self, X: People) -> Matrix:
+        """Scores: of two classes how much the second leads, else a column for each class."""
+        scores = self.scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: People) -> Matrix:
+        """Chances of the classes, by the scores as log-odds; of a head that was fitted by squares they are rough."""
+        scores = self.scores(X)
+        chances: Matrix = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def true_of(self, X: People) -> NDArray[Any]:
+        """The classes of people, where X has a table with the label column."""
+        encoded = self.label_of(X)
+        chosen = encoded[:, 0].astype(np.intp) if encoded.shape[1] == 1 else encoded.argmax(axis=1)
+        found: NDArray[Any] = self.classes_[chosen]
+        return found
+
+    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+        """The share of people whose class is predicted; ``y`` only where the label is not in X."""
+        true = self.true_of(X) if y is None else np.asarray(y)
+        return float(np.mean(true == self.predict(X)))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SplitRegressor(SplitModel):
+    """A regression of a number over embeddings of columns that nobody holds together; see :class:`SplitClassifier`.
+
+    Args:
+        label: the column to predict, a number, written ``"party.column"``.
+        epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        delta: the delta of all promises.
+        head: ``"committee"``, ``"embeddings"``, or ``"auto"``: a committee where one can be had.
+        encoders: for each party a specification, a torch module, or an encoder.
+        width: of the embeddings for which no encoder names one.
+        rows: how many people all parties hold; ``"embeddings"`` needs it, and ``fit`` counts them.
+        rows_at_most: a public limit on the number of rows, for a committee.
+    """
+
+    kind = "split-regressor"
+    tasks = (Moments, Embeddings)
+
+    label: Label = None
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    head: Literal["auto", "committee", "embeddings"] = "auto"
+    encoders: Encoders = None
+    width: Count | None = None
+    rows: Count | None = None
+    rows_at_most: RowsAtMost = 2**24
+
+    @property
+    def _estimator_type(self) -> str:
+        return "regressor"
+
+    def check_label(self, declared: Column) -> None:
+        """Raise an error unless the label is a number."""
+        if not isinstance(declared, Number):
+            raise StudyError(
+                f'label {self.label!r} is no number; use SplitClassifier (kind = "split-classifier" in a study file)'
+            )
+
+    def answers(self, scores: Matrix) -> NDArray[Any]:
+        """The label in its unit, within its bounds."""
+        declared = self.design_.declared
+        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a fit refuses anything else
+        low = -1.0 if declared.scale == "signed" else 0.0
+        return decode_number(np.clip(np.asarray(scores, dtype=np.float64)[:, 0], low, 1.0), declared)
+
+    def true_of(self, X: People) -> NDArray[Any]:
+        """The labels of people in their unit, where X has a table with the label column."""
+        declared = self.design_.declared
+        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a fit refuses anything else
+        return decode_number(self.label_of(X)[:, 0], declared)
+
+    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+        """The part of the variance that is explained, R^2."""
+        true = np.asarray(self.true_of(X) if y is None else y, dtype=np.float64)
+        left, whole = np.sum((true - self.predict(X)) ** 2), np.sum((true - true.mean()) ** 2)
+        return float(1 - left / whole) if whole else 0.0

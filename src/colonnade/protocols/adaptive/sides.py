@@ -1,0 +1,109 @@
+"""What each side of Algorithm 1 computes by itself: from its rows and received numbers to the numbers that it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError
+from colonnade.protocols.adaptive.clusters import FuzzyMeans
+from colonnade.protocols.adaptive.contrast import contrast_slopes, different
+from colonnade.protocols.adaptive.divergence import divergence_slopes
+from colonnade.protocols.adaptive.head import HeadLearner
+from colonnade.protocols.adaptive.rescaling import Pairs, back_through_clip, clip_rows, stretch
+from colonnade.protocols.adaptive.steps import Steps
+from colonnade.protocols.adaptive.task import Adaptive, Sender
+from colonnade.protocols.embeddings.learner import Learner, Matrix, Places
+from colonnade.protocols.rounds import Draw
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """Embeddings of a batch, as they are told before noise, and how they came about."""
+
+    raw: Matrix
+    clipped: Matrix
+    factor: float
+    told: Matrix
+    pairs: Pairs | None
+
+
+def shaped(raw: Matrix, sender: Sender, task: Adaptive) -> Shaped:
+    """Lines 6 to 8: clipped and, if the task rescales, stretched to the clip; as they are if nothing is protected."""
+    if not np.isfinite(raw).all():
+        raise DataError(f"the encoder of {sender.owner} gave an embedding that is not a finite number: lower its rate")
+    if not task.protected:
+        return Shaped(raw, raw, 1.0, raw, Pairs.of(raw) if task.adjust else None)
+    clipped = clip_rows(raw, sender.clip)
+    pairs = Pairs.of(clipped) if task.rescale or task.adjust else None
+    factor = stretch(pairs, sender.clip) if task.rescale and pairs is not None else 1.0
+    return Shaped(raw, clipped, factor, clipped * factor, pairs)
+
+
+class PassiveSide:
+    """A passive party: lines 4 to 10 make what it tells, lines 16 to 18 learn from what it gets back."""
+
+    def __init__(self, encoder: Learner, owner: str, task: Adaptive) -> None:
+        self.encoder, self.task, self.sender = encoder, task, task.sender(owner)
+        if encoder.width != self.sender.width:
+            raise DataError(f"the encoder of {owner} must give embeddings of {self.sender.width} numbers")
+        self._steps = Steps(task.rule, task.rate)
+        self._clusters = FuzzyMeans(task.classes)
+        self._places: Places = np.zeros(0, dtype=np.int64)
+        self._shaped: Shaped | None = None
+
+    def embeddings(self, places: Places) -> Matrix:
+        """Embeddings of a batch, as they are told before noise."""
+        self._places = places
+        self._shaped = shaped(self.encoder.embed(places), self.sender, self.task)
+        return self._shaped.told
+
+    def learn(self, slopes: Matrix) -> None:
+        """One step of the encoder against the slopes that came back, and the two losses of its own."""
+        if self._shaped is None:
+            raise ValueError("slopes come after embeddings")
+        own, task, size = self._shaped, self.task, len(slopes)
+        total = slopes * own.factor  # the factor counts as a constant
+        if own.pairs is not None:
+            first = slice(len(own.pairs.rows))
+            if task.adjust:
+                others = different(self._clusters.fit(slopes), task.confidence, len(own.pairs.rows))
+                total[first] += (task.beta * size * own.factor) * contrast_slopes(own.pairs, others, apart=task.apart)
+            if task.rescale and task.alpha:
+                total[first] += (task.alpha * size) * divergence_slopes(own.pairs)
+        if task.protected:
+            total = back_through_clip(own.raw, total, self.sender.clip)
+        self.encoder.move(self._steps.step(self.encoder.pull_back(self._places, total / size)))
+
+
+class ActiveSide:
+    """The active party: lines 12 to 14, and its own encoder if it has columns, of which nothing is told."""
+
+    def __init__(self, head: HeadLearner, own: Learner | None, task: Adaptive) -> None:
+        self.head, self.own, self.task = head, own, task
+        self.losses: list[float] = []
+        self._steps = Steps(task.rule, task.rate)
+
+    def slopes(self, places: Places, received: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        """Learn from the received embeddings of a batch; the slopes that go back to each passive party."""
+        blocks = [received[sender.owner] for sender in self.task.senders]
+        if self.own is not None:
+            blocks.append(self.own.embed(places))
+        loss, slopes = self.head.slopes(places, np.hstack(blocks))
+        if not np.isfinite(slopes).all():
+            raise DataError("the head's slopes are not finite numbers: lower its rate")
+        self.losses.append(loss)
+        ends = np.cumsum([block.shape[1] for block in blocks])
+        parts = np.split(slopes, ends[:-1], axis=1)
+        if self.own is not None:
+            self.own.move(self._steps.step(self.own.pull_back(places, parts[-1] / len(places))))
+        return {sender.owner: part for sender, part in zip(self.task.senders, parts, strict=False)}
+
+
+def noised(values: Matrix, owner: str, task: Adaptive, draw: Draw) -> NDArray[np.int64]:
+    """Lines 9 and 10: one party's message, on the grid, with its noise if it is protected; audits attack this."""
+    numbers = task.grid.quantise(values).ravel()
+    return numbers + draw(owner, task.variance(owner), numbers.size) if task.protected else numbers

@@ -1,0 +1,48 @@
+"""Public points that encoders learn to reach, one for each class, and the slopes of the loss that pulls them there."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.protocols.embeddings.learner import Matrix
+
+Labels = NDArray[np.int64]
+
+
+def anchors(classes: int, width: int, clip: float) -> Matrix:
+    """One point of norm ``clip`` for each class, (classes, width), the same on every machine up to rounding.
+
+    From one dimension less than there are classes on, they are the corners of a regular simplex, which are as far from
+    each other as so many points of this norm can be; with fewer dimensions its projection, along cosines.
+    """
+    used = min(width, classes - 1)
+    middles = np.arange(classes)[:, None] + 0.5
+    points = np.cos(math.pi * middles * np.arange(1, used + 1) / classes)
+    points *= clip / np.linalg.norm(points, axis=1, keepdims=True)
+    return np.pad(points, ((0, 0), (0, width - used)))
+
+
+def contrastive(embeddings: Matrix, labels: Labels, points: Matrix, margin: float, contrast: float) -> Matrix:
+    """The slope in each embedding of |h - own|^2 + contrast * sum over others of max(0, margin - |h - other|)^2.
+
+    The second term pushes an embedding away from the points of other classes, until it is ``margin`` away. Each row has
+    its own loss, against public points: no two embeddings of people meet in it.
+    """
+    apart = embeddings[:, None, :] - points
+    distance = np.sqrt(np.einsum("nkd,nkd->nk", apart, apart))
+    short = np.maximum(0.0, margin - distance) / np.maximum(distance, np.finfo(float).tiny)
+    pull = -contrast * short
+    pull[np.arange(len(labels)), labels] = 1.0
+    return np.asarray(2 * np.einsum("nk,nkd->nd", pull, apart))
+
+
+def centroids(told: Matrix, labels: Labels, points: Matrix) -> Matrix:
+    """The mean of told embeddings of each class, by told labels; a class without people keeps its given point."""
+    classes = len(points)
+    counts = np.bincount(labels, minlength=classes)
+    sums = np.zeros_like(points)
+    np.add.at(sums, labels, told)
+    return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], points)
