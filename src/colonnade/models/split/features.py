@@ -23,7 +23,7 @@ class CosineOptions(Options):
     """``scale`` is how far a row of typical values turns the cosines: small is smooth, large is fine."""
 
     width: int = 250
-    scale: float = 2.0
+    scale: float = 3.0
     orthogonal: bool = True
     normalise: bool = False
     """Whether rows are first divided by their norm, times the root of the number of columns."""
