@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from colonnade import __version__
-from colonnade.audit import MOST_SAMPLES, SAMPLES
-from colonnade.cli import groups
+from colonnade.cli import audits, groups
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
@@ -26,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(audits.audit_app, name="audit")
 app.add_typer(groups.init_app, name="init")
 app.add_typer(groups.ledger_app, name="ledger")
 app.add_typer(groups.schema_app, name="schema")
@@ -52,27 +52,6 @@ def options(
     ] = False,
 ) -> None:
     """What is asked of no command in particular."""
-
-
-@app.command()
-def audit(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME | STUDY.toml]", help="What to attack; all, or nothing for a list.")
-    ] = None,
-    samples: Annotated[
-        int, typer.Option("--samples", min=1000, max=MOST_SAMPLES, help="Samples of each of the two tables.")
-    ] = SAMPLES,
-    with_twins: Annotated[
-        bool, typer.Option("--twins", help="Play the broken twins too; each must be caught.")
-    ] = False,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat an audit.  [default: a new one]")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where to leave audit.html and audit.json.")] = Path("runs/audit"),
-    json: Json = False,
-) -> None:
-    """Attack the promises from below: what can an observer show."""
-    from colonnade.cli import audit as command
-
-    command.audit(name, samples, with_twins, seed, out, json)
 
 
 @app.command()

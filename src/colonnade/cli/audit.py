@@ -39,7 +39,7 @@ def audit(name: str | None, samples: int, with_twins: bool, seed: int | None, ou
     number = secrets.randbits(32) if seed is None else seed
     title, tasks = _tasks(name)
     jobs, without = _jobs(tasks, with_twins)
-    _prepare(out)
+    prepare(out, (NAME, _FIGURES))
     verdicts = []
     with progress_bar(not json) as progress:
         for index, (broken, game) in enumerate(jobs):
@@ -82,8 +82,8 @@ def _jobs(tasks: _Tasks, with_twins: bool) -> tuple[list[_Job], list[str]]:
     return [*jobs, *itertools.chain(*found.values())], [called for called, broken in found.items() if not broken]
 
 
-def _prepare(out: Path) -> None:
-    """Make the folder and test that it can be written, before an audit that may take hours."""
+def prepare(out: Path, names: Sequence[str]) -> None:
+    """Make the folder for these files and test that it can be written, before an audit that may take hours."""
     for place in (out, *out.parents):
         if place.exists() and not place.is_dir():
             raise StorageError(f"{place} is a file and the audit is to be left in a folder: choose another --out")
@@ -92,7 +92,7 @@ def _prepare(out: Path) -> None:
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise StorageError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
-    for name in (NAME, _FIGURES):
+    for name in names:
         if (out / name).is_dir():
             raise StorageError(f"{out / name} is a folder where the audit writes a file: choose another --out")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from colonnade.report.markup import Html, join, tag
 
 _GAP, _SIDE = 24.0, 300.0
 _MARKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_DECADES = 3
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,31 @@ def matrices(
 
 def curves(key: str, width: int, items: Sequence[Curve], *, x: str, y: str, title: str, description: str) -> Html:
     """Curves in a unit square, above the diagonal of guessing."""
+    marks = [(mark, f"{mark:g}") for mark in _MARKS]
+    return _square(key, width, [(item.name, item.points) for item in items], marks, x, y, title, description)
+
+
+def rare_curves(key: str, width: int, items: Sequence[Curve], *, x: str, y: str, title: str, description: str) -> Html:
+    """The same on logarithmic scales of three decades, where rare false alarms can be seen."""
+    marks = [(1 + power / _DECADES, f"{10.0**power:g}") for power in range(-_DECADES, 1)]
+    lines = [(item.name, [(_logarithmic(a), _logarithmic(b)) for a, b in item.points]) for item in items]
+    return _square(key, width, lines, marks, x, y, title, description)
+
+
+def _logarithmic(rate: float) -> float:
+    return max(0.0, 1 + math.log10(rate) / _DECADES) if rate > 0 else 0.0
+
+
+def _square(
+    key: str,
+    width: int,
+    lines: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    marks: Sequence[tuple[float, str]],
+    x: str,
+    y: str,
+    title: str,
+    description: str,
+) -> Html:
     side = min(_SIDE, width - 60)
     left, top = 44.0, 10.0
 
@@ -70,21 +97,21 @@ def curves(key: str, width: int, items: Sequence[Curve], *, x: str, y: str, titl
         return left + side * point[0], top + side * (1 - point[1])
 
     body = []
-    for mark in _MARKS:
+    for mark, said in marks:
         across, up = at((mark, mark))
-        body += [rule(left, up, left + side, up, "grid"), write(left - 6, up + 4, f"{mark:g}", "end dim tiny")]
-        body += [write(across, top + side + 16, f"{mark:g}", "mid dim tiny")]
+        body += [rule(left, up, left + side, up, "grid"), write(left - 6, up + 4, said, "end dim tiny")]
+        body += [write(across, top + side + 16, said, "mid dim tiny")]
     body.append(rule(*at((0, 0)), *at((1, 1)), "ceiling"))
-    for place, item in enumerate(items):
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in map(at, item.points))
+    for place, (_, points) in enumerate(lines):
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in map(at, points))
         body.append(tag("polyline", points=path, class_=f"s{place}", fill="none", stroke_width=2.5))
     body.append(write(left, top + side + 36, f"across: {x}", "dim tiny"))
     body.append(write(left, top + side + 54, f"upwards: {y}", "dim tiny"))
     beside = width > 600
     start = (left + side + 24, top + 16.0) if beside else (left, top + side + 78)
     below = 0.0
-    for place, text in enumerate([*(item.name for item in items), "guessing"]):
-        look = "ceiling" if place == len(items) else f"s{place}"
+    for place, text in enumerate([*(name for name, _ in lines), "guessing"]):
+        look = "ceiling" if place == len(lines) else f"s{place}"
         parts = wrap(text, width - start[0] - 30)
         body.append(rule(start[0], start[1] + below - 4, start[0] + 20, start[1] + below - 4, look))
         body += [write(start[0] + 28, start[1] + below + LINE * k, part, "tiny") for k, part in enumerate(parts)]

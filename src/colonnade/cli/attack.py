@@ -1,0 +1,197 @@
+"""``colonnade audit inversion | membership | labels``: attacks on a model, with people whom the auditor has."""
+
+from __future__ import annotations
+
+import json as plain_json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.audit.attacks.confidence import confidence
+from colonnade.audit.attacks.decoders import Kind
+from colonnade.audit.attacks.inversion import Views, invert
+from colonnade.audit.attacks.labels import infer_labels
+from colonnade.audit.attacks.membership import infer_membership
+from colonnade.audit.attacks.promises import Promise
+from colonnade.audit.attacks.shadows import shadows_of
+from colonnade.audit.attacks.views import returned_by, seen_of
+from colonnade.cli.audit import prepare
+from colonnade.cli.output import emit, progress_bar, say
+from colonnade.errors import DataError, StudyError
+from colonnade.models import files
+from colonnade.models.base import Estimator
+from colonnade.models.newcomers import same_people
+from colonnade.report import attacks as page
+from colonnade.tables import Table
+from colonnade.tables.arrow import pa
+from colonnade.tables.files import read_columns
+
+
+def membership(
+    path: Path,
+    members: list[str],
+    others: list[str],
+    kept: list[Path],
+    id: str | None,
+    shadows: int,
+    offline: bool,
+    seed: int,
+    out: Path,
+    json: bool,
+) -> None:
+    """Fit shadow models to members and others, and attack the model by them."""
+    model = _loaded(path, kept)
+    _prepare(out, "membership")
+    pool, sizes = _people(model, {"members": members, "others": others}, id)
+    size, everybody = sizes["members"], sum(sizes.values())
+    if size < 4 or everybody - size < 4:
+        raise DataError("a membership attack needs at least four members and four others; a few hundred say more")
+    target = confidence(model, pool)
+    with progress_bar(not json) as progress:
+        found = shadows_of(model, pool, size, shadows + shadows % 2, seed=seed, progress=progress)
+    promise = Promise.of(model.privacy_, model.recipient or "analyst") if _public(model) else None
+    result = infer_membership(found, target, np.arange(everybody) < size, offline=offline, promise=promise)
+    _leave(out, "membership", path, result, {"seed": seed, "members": size, "others": everybody - size}, json)
+
+
+def inversion(
+    path: Path,
+    party: str,
+    people: list[str],
+    auxiliary: list[str],
+    kept: list[Path],
+    id: str | None,
+    shape: str | None,
+    decoder: Kind,
+    epochs: int,
+    seed: int,
+    out: Path,
+    json: bool,
+) -> None:
+    """Train a decoder on the auxiliary people, and recover the columns of the others."""
+    model = _loaded(path, kept)
+    if party not in model.schemas_:
+        raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)}")
+    arranged = _shape(shape)
+    _prepare(out, "inversion")
+    everyone, sizes = _people(model, {"people": people, "auxiliary": auxiliary}, id)
+    asked = np.arange(sum(sizes.values())) < sizes["people"]
+    seen = seen_of(model, party, everyone, seed)
+    views = Views(seen.numbers[~asked], seen.columns[~asked], seen.numbers[asked], seen.columns[asked], seen.what)
+    result = invert(views, decoder, shape=arranged, epochs=epochs, seed=seed)
+    _leave(out, "inversion", path, result, {"seed": seed, "party": party}, json)
+
+
+def labels(
+    path: Path, members: list[str], kept: list[Path], id: str | None, known: int, seed: int, out: Path, json: bool
+) -> None:
+    """Group the slopes that are returned about members, and name the groups by the people who are known."""
+    model = _loaded(path, kept)
+    _prepare(out, "labels")
+    people, sizes = _people(model, {"members": members}, id)
+    if not known < sizes["members"]:
+        raise DataError(
+            f"there are {sizes['members']:,} members: fewer than that must be --known, to judge by the rest"
+        )
+    result = infer_labels(returned_by(model, people, known, seed), seed=seed)
+    _leave(out, "labels", path, result, {"seed": seed}, json)
+
+
+# --- what is given
+
+
+def _loaded(path: Path, kept: Sequence[Path]) -> Any:
+    model = Estimator.load(path)
+    for each in kept:
+        if not hasattr(model, "load_kept"):
+            raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use")
+        model.load_kept(each)
+    return model
+
+
+def _public(model: Any) -> bool:
+    """Whether everything that scores are made of was published, so that the statement speaks of it."""
+    return bool(getattr(model, "has_public_weights", True))
+
+
+def _people(
+    model: Estimator, groups: Mapping[str, list[str]], id: str | None
+) -> tuple[dict[str, Table], dict[str, int]]:
+    """The tables of all parties with the people of all groups, one group after the other, and the size of each."""
+    parts: dict[str, list[Any]] = {party: [] for party in model.schemas_}
+    sizes = {}
+    for group, given in groups.items():
+        read = {party: _read(path) for party, path in _by_party(group, given, tuple(model.schemas_)).items()}
+        for party, cells in read.items():
+            parts[party].append(cells)
+        rows = {cells.num_rows for cells in read.values()}
+        if len(rows) > 1:
+            raise DataError(f"the files of --{group} have different numbers of rows: give files about the same people")
+        sizes[group] = rows.pop()
+    try:
+        joined = {party: pa.concat_tables(_alike(some, model, party, id)) for party, some in parts.items()}
+    except pa.ArrowInvalid:
+        raise DataError("two files of one party have columns of different types: give files of one format") from None
+    return same_people(joined, model.schemas_, id, "an attack"), sizes
+
+
+def _by_party(group: str, given: Sequence[str], parties: Sequence[str]) -> dict[str, Path]:
+    """The file of each party: named by it, or one file that has the columns of all."""
+    found: dict[str, Path] = {}
+    for text in given:
+        party, equals, path = text.partition("=")
+        if not equals:
+            found |= {each: Path(text) for each in parties if each not in found}
+        elif party in parties:
+            found[party] = Path(path)
+        else:
+            raise DataError(f"--{group} names {party}, whom the model does not know; it knows {', '.join(parties)}")
+    if missing := [party for party in parties if party not in found]:
+        raise DataError(
+            f"--{group} lacks a file of {', '.join(missing)}: give --{group} PARTY=FILE for each party, or one file "
+            "with the columns of all"
+        )
+    return found
+
+
+def _read(path: Path) -> Any:
+    return read_columns(path, str(path), lambda there: there)
+
+
+def _alike(parts: Sequence[Any], model: Estimator, party: str, id: str | None) -> list[Any]:
+    """Tables of one party's people with the columns that are needed, in one order."""
+    wanted = [*model.schemas_[party].names, *([] if id is None else [id])]
+    for cells in parts:
+        if missing := [name for name in wanted if name not in cells.column_names]:
+            raise DataError(f"a file of {party} has no column {missing[0]!r}, which the model needs")
+    return [cells.select(wanted) for cells in parts]
+
+
+def _shape(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    sides = text.lower().split("x")
+    if len(sides) not in (2, 3) or not all(side.isdecimal() and 0 < int(side) <= 4096 for side in sides):
+        raise StudyError("--shape is written HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, such as 28x14")
+    return tuple(int(side) for side in sides)
+
+
+# --- what is left
+
+
+def _prepare(out: Path, name: str) -> None:
+    prepare(out, (f"{name}.html", f"{name}.json"))
+
+
+def _leave(out: Path, name: str, model: Path, result: Any, more: Mapping[str, Any], json: bool) -> None:
+    """Write the page and the figures, both for this user alone, and say what was found."""
+    facts = {"model": str(model), **more, **result.to_dict()}
+    target = page.write_attack(out / f"{name}.html", model.parent.name or model.name, result)
+    files.replace_private(out / f"{name}.json", (plain_json.dumps(facts, indent=1) + "\n").encode())
+    if json:
+        emit(facts | {"out": str(out)})
+        return
+    needed = result.needed[:1].upper() + result.needed[1:]
+    say(f"{page.in_words(result)}\n\n{needed}\n\npage: {target}, for those who hold the data, not for publication")

@@ -1,0 +1,206 @@
+"""One HTML file about an attack on a model, for those who hold the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from colonnade.audit.attacks.inversion import SHOWN, Inversion, Quality
+from colonnade.audit.attacks.labels import LabelGuesses
+from colonnade.audit.attacks.membership import Membership
+from colonnade.audit.attacks.pictures import as_pictures
+from colonnade.audit.attacks.promises import Promise
+from colonnade.audit.attacks.rates import Rates
+from colonnade.report import pixels
+from colonnade.report.canvas import figure
+from colonnade.report.document import document, write_document
+from colonnade.report.markup import Html, table, tag
+from colonnade.report.squares import Curve, curves, rare_curves
+from colonnade.report.words import percent
+
+Found = Inversion | Membership | LabelGuesses
+_NOT_PUBLIC = "Numbers and pictures were computed from real people without noise: not for publication."
+_NOT_A_PROOF = "What an attack does not find may still be there: the promise is the privacy statement's."
+
+
+def write_attack(target: Path, name: str, found: Found) -> Path:
+    """Write the page, so that other users of this machine cannot read it, and return its path."""
+    return write_document(target, render_attack(name, found), private=True)
+
+
+def render_attack(name: str, found: Found) -> str:
+    """What an attack found, as one HTML document."""
+    if isinstance(found, Membership):
+        title, sections = "Who was a member?", _membership(found)
+    elif isinstance(found, Inversion):
+        title, sections = "Can columns be recovered?", _inversion(found)
+    else:
+        title, sections = "Whose label is which?", _labels(found)
+    header = [
+        tag("div", "Colonnade · attack", class_="brand"),
+        tag("h1", f"{name}: {title}"),
+        tag("p", in_words(found), class_="lead"),
+        tag("p", found.needed[:1].upper() + found.needed[1:], class_="note"),
+        tag("p", f"{_NOT_PUBLIC} {_NOT_A_PROOF}", class_="note"),
+    ]
+    return document(f"{name}: {title}", header, sections)
+
+
+# --- in words, for the terminal too
+
+
+def in_words(found: Found) -> str:
+    """What an attack found, in a few sentences."""
+    if isinstance(found, Membership):
+        return _members_in_words(found)
+    return _columns_in_words(found) if isinstance(found, Inversion) else _labels_in_words(found)
+
+
+def _members_in_words(found: Membership) -> str:
+    best = found.alike
+    said = (
+        f"Members are told from others with a balanced accuracy of {_within(best.accuracy, best.accuracy_interval)}, "
+        f"where guessing has 50 %; with {percent(best.rare)} false alarms, {percent(best.hits, 2)} of them are found."
+    )
+    if found.promise is None:
+        return f"{said} Nothing is promised against this attacker."
+    return (
+        f"{said} The privacy statement leaves any attack at most {percent(found.promise.accuracy)} and "
+        f"{percent(float(found.promise.hits(best.rare)), 2)}."
+    )
+
+
+def _columns_in_words(found: Inversion) -> str:
+    alike = "" if found.found.ssim is None else f", a structural similarity of {found.found.ssim:.2f}"
+    blind = "" if found.blind.ssim is None else f" and {found.blind.ssim:.2f}"
+    return (
+        f"From the {found.what}, columns are recovered at {found.found.psnr:.1f} dB{alike}; the mean of other people "
+        f"has {found.blind.psnr:.1f} dB{blind}. {percent(max(0.0, found.found.explained))} of what differs between "
+        f"people is recovered, and {percent(found.found.recognised)} of {len(found.truth):,} people are recognised."
+    )
+
+
+def _labels_in_words(found: LabelGuesses) -> str:
+    said = (
+        f"{_within(found.accuracy, found.interval)} of the labels are guessed; always saying the commonest one guesses "
+        f"{percent(found.base_rate)}."
+    )
+    if found.most is None:
+        return f"{said} Labels were not protected."
+    return f"{said} The promise about labels leaves any attack at most {percent(found.most)}."
+
+
+# --- sections
+
+
+def _membership(found: Membership) -> Sequence[Html]:
+    drawn: list[tuple[str, Rates]] = [(f"{found.shadows} models fitted alike", found.alike)]
+    if found.one is not None:
+        drawn.insert(0, ("this model", found.one))
+    items = [Curve(f"{name}, AUC {rates.auc:.3f}", rates.roc) for name, rates in drawn]
+    if found.promise is not None:
+        items.append(Curve("the most that the statement leaves", _most(found.promise)))
+    spoken = "; ".join(item.name for item in items)
+    axes = {"x": "false alarms: others who are taken for members", "y": "members who are found"}
+    whole = figure(
+        "roc", lambda key, width: curves(key, width, items, **axes, title="Members found", description=spoken)
+    )
+    rare = figure(
+        "rare",
+        lambda key, width: rare_curves(key, width, items, **axes, title="Few false alarms", description=spoken),
+        "The same curves on logarithmic scales: an attack that is sure of a few people shows here.",
+    )
+    rows = [_row(name, rates) for name, rates in drawn]
+    if found.promise is not None:
+        promise = found.promise
+        rows.append(("At most", "–", percent(promise.accuracy), percent(float(promise.hits(found.alike.rare)), 2), "–"))
+    heads = ("Attack on", "AUC", "Balanced accuracy", f"Found at {percent(found.alike.rare)} false alarms", "People")
+    caption = (
+        "Intervals hold 95 % of the time over people, each counted as drawn anew. One model is one draw of the noise; "
+        "the models fitted alike are attacked in turn, each by the others."
+    )
+    return [
+        tag("section", tag("h2", "Rates"), whole, rare),
+        tag("section", tag("h2", "In numbers"), table(heads, rows, caption=caption, numeric=(1, 2, 3, 4))),
+    ]
+
+
+def _row(name: str, rates: Rates) -> tuple[str, ...]:
+    return (
+        name[:1].upper() + name[1:],
+        f"{rates.auc:.3f} ({rates.auc_interval[0]:.3f} to {rates.auc_interval[1]:.3f})",
+        _within(rates.accuracy, rates.accuracy_interval),
+        _within(rates.hits, rates.hits_interval, 2),
+        f"{rates.members:,} and {rates.others:,}",
+    )
+
+
+def _most(promise: Promise) -> list[tuple[float, float]]:
+    alarms = np.concatenate([[0.0], np.geomspace(1e-5, 1, 200)])
+    return list(zip(alarms.tolist(), promise.hits(alarms).tolist(), strict=True))
+
+
+def _inversion(found: Inversion) -> Sequence[Html]:
+    sections = []
+    if found.shape:
+        shown = slice(0, SHOWN)
+        low, high = float(found.truth.min()), float(found.truth.max())
+        stacks = [
+            (name, as_pictures(rows[shown], found.shape))
+            for name, rows in (("true", found.truth), ("recovered", found.guesses))
+        ]
+        drawn = figure(
+            "pictures",
+            lambda key, width: pixels.pairs(
+                key,
+                width,
+                stacks,
+                low=low,
+                high=high,
+                title="True and recovered pictures",
+                description=in_words(found),
+            ),
+            f"The first {min(SHOWN, len(found.truth))} of {len(found.truth):,} people, whatever came of them.",
+        )
+        sections.append(tag("section", tag("h2", "Pictures"), drawn))
+    rows = [_quality(found.what, found.found), _quality("nothing: the mean of others", found.blind)]
+    heads = ("Seen", "PSNR", "SSIM", "Variance explained", "Recognised")
+    caption = (
+        "Means over people. Recognised: the guess is nearer to the person's own columns than to those of any other "
+        f"person attacked; by luck it is {percent(1 / len(found.truth), 2)}."
+    )
+    return [
+        *sections,
+        tag("section", tag("h2", "In numbers"), table(heads, rows, caption=caption, numeric=(1, 2, 3, 4))),
+    ]
+
+
+def _quality(name: str, each: Quality) -> tuple[str, ...]:
+    return (
+        name[:1].upper() + name[1:],
+        f"{each.psnr:.1f} dB",
+        "–" if each.ssim is None else f"{each.ssim:.3f}",
+        percent(each.explained),
+        percent(each.recognised),
+    )
+
+
+def _labels(found: LabelGuesses) -> Sequence[Html]:
+    rows = [("By groups of directions", percent(found.clusters))]
+    if found.learned is not None:
+        rows.append(("By learning from the known people", percent(found.learned)))
+    rows.append(("Always the commonest label", percent(found.base_rate)))
+    if found.most is not None:
+        rows.append(("At most, by the promise", percent(found.most)))
+    caption = f"Share of the labels of {found.people:,} people; those of {found.known:,} others were known."
+    return [
+        tag("section", tag("h2", "In numbers"), table(("Guess", "Right"), rows, caption=caption, numeric=(1,))),
+    ]
+
+
+def _within(value: float, interval: tuple[float, float], digits: int = 1) -> str:
+    low, high = (percent(math.floor(interval[0] * 1e6) / 1e6, digits), percent(interval[1], digits))
+    return f"{percent(value, digits)} ({low} to {high})"
