@@ -48,7 +48,8 @@ __all__, __getattr__, __dir__ = exports(
     {
         "errors": "ColonnadeError",
         "models": "GLM PCA Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
-        "SplitClassifier SplitRegressor SplitScores Synthesizer cross_validate evaluate_synthetic joint_scores polynomial_sum",
+        "SplitClassifier SplitRegressor SplitScores Synthesizer cross_validate evaluate_synthetic joint_scores "
+        "polynomial_sum",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
         "tables": "Key KeyColumn Schema Table category flag number read_table",

@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ from colonnade.models.federation import Roster
 from colonnade.models.synthesis import mixing
 from colonnade.privacy.additive import USUAL
 from colonnade.protocols.directions import programs as directions
+from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.protocols.exchange import fits, programs as exchange
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.kept_scores import programs as kept_scores
@@ -48,6 +50,7 @@ from colonnade.tables.schema import Schema
 from colonnade.wire import codec
 
 from ..protocols import kit
+from ..protocols.embeddings import learners as embeddings
 from ..protocols.kit import Array
 from ..protocols.mixture import learners as mixture, starts
 
@@ -193,6 +196,8 @@ CASES: dict[str, tuple[ModuleType, Any]] = {
     "released": (exchange, kit.exchange_task("alternating", release=True)),
     "scores": (scores, kit.scores_task(3)),
     "kept scores": (kept_scores, kit.kept_scores_task(Sender("right", 3, 1.0, 0.9, 0.01))),
+    "embeddings": (embeddings, embeddings.embeddings_task(training="labels", stage=True)),
+    "embeddings in rounds": (embeddings, embeddings.embeddings_task(training="rounds", label_odds=Fraction(3))),
 }
 
 
@@ -224,6 +229,8 @@ def _held(name: str, task: Any, rng: np.random.Generator) -> tuple[dict[str, Arr
         return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task, count).items()}, None
     if isinstance(task, StartedMixture):
         return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task.second, count).items()}, None
+    if isinstance(task, Embeddings):
+        return {owner: rng.normal(size=(count, 3)) for owner in task.owners}, rng.integers(0, 2, count)
     blocks = getattr(task, "blocks", None) or task.holdings
     held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}
     if name in ("alternating", "gradient", "released"):

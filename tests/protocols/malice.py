@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import count
 from typing import Any
 
@@ -21,6 +22,7 @@ from colonnade.mpc import PRIMES, Committee, ResidueSystem
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.privacy import Trust
 from colonnade.protocols import align
+from colonnade.protocols.adaptive import programs as adaptive
 from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.gradients import programs as gradients
@@ -37,6 +39,8 @@ from colonnade.tables.places import Places
 from colonnade.wire import Room, codec
 
 from . import kit
+from .adaptive import stand_ins as adaptive_stand_ins
+from .embeddings import learners as embeddings
 from .mixture import learners as mixture_learners, starts as mixture_starts
 
 Program = Callable[[Any], Any]
@@ -265,6 +269,27 @@ def _exchange(method: str, **how: Any) -> Scene:
     return _shares(exchange, task, 40, labels)
 
 
+def _adaptive() -> Scene:
+    """Two epochs of two batches; encoders and head are new in every run, because they learn in place."""
+    task = adaptive_stand_ins.adaptive_task(rows=24, epochs=2, batches=2, confidence=0.4)
+    made, rows = adaptive_stand_ins, kit.Rows(np.zeros((24, 1)))
+    tables, labels = made.people(24, 5, task.classes, task.passives)
+
+    def owner(name: str) -> Program:
+        if name == task.active:
+            return lambda me: adaptive.owner(me, None, rows, task, made.SoftmaxHead(labels, task.classes, 8))
+        return lambda me: adaptive.owner(me, made.LinearEncoder(tables[name], 4), rows, task)
+
+    return Scene(task, {n: owner(n) for n in task.owners} | {COORDINATOR: lambda me: adaptive.coordinator(me, task)})
+
+
+def _embeddings(**how: Any) -> Scene:
+    task = embeddings.embeddings_task(("bank", "mid", "shop"), **how)
+    rng = np.random.default_rng(7)
+    tables = {name: rng.normal(size=(task.rows, 3)) for name in task.owners}
+    return Scene(task, kit.programs_of(embeddings, task, tables, embeddings.labels_of(task)))
+
+
 def _kept_scores() -> Scene:
     task, rng = kit.kept_scores_task(), np.random.default_rng(4)
     ids = [f"n{i}" for i in range(9)]
@@ -348,6 +373,9 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "exchange, gradient": lambda: _exchange("gradient"),
     "exchange that may stop early": lambda: _exchange("gradient", patience=1),
     "kept scores": _kept_scores,
+    "adaptive embeddings": _adaptive,
+    "embeddings": lambda: _embeddings(training="labels", stage=True),
+    "embeddings in rounds": lambda: _embeddings(training="rounds", label_odds=Fraction(3)),
     "alignment, dh": _align,
     "alignment, dh, padded": lambda: _align(pad_to=20),
     "alignment, dh, too few": lambda: _align(at_least=50),

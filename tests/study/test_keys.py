@@ -21,6 +21,9 @@ LEAST = {
     "polynomial": {"expressions": ["a.x * b.y"]},
     "prediction": {"model": "model.json", "to": "a"},
     "synthetic": {},
+    "split-classifier": {"label": "a.y"},
+    "split-regressor": {"label": "a.y"},
+    "split-scores": {"model": "model.json"},
     "sketch": {"rounds": 2, "rows": 100, "dimension": 3},
 }
 """What a file must say, by kind."""
@@ -120,7 +123,7 @@ def test_a_ridge_is_auto_or_a_finite_number():
             read("linear", ridge=wrong)
 
 
-@pytest.mark.parametrize("kind", ["linear", "logistic", "glm"])
+@pytest.mark.parametrize("kind", ["linear", "logistic", "glm", "split-classifier", "split-regressor"])
 def test_a_label_is_written_party_and_column(kind):
     for wrong in ("y", ".y", "a.", "", None, 3):
         with pytest.raises(ValidationError, match="label"):
@@ -141,10 +144,25 @@ def test_an_epsilon_of_a_party_is_positive(wrong):
         read("linear", epsilon_by_party=wrong)
 
 
+def test_encoders_are_specifications_by_party_and_never_code():
+    given = {"b": {"kind": "cosine", "width": 8}, "a": {"kind": "own", "width": 4}}
+    task = read("split-classifier", encoders=given)
+    assert task.parameters_given["encoders"] == given
+    assert task.parties_named == {"encoders": ("b", "a")}
+    for wrong in (3, {"b": "cosine"}, ["cosine"]):
+        with pytest.raises(ValidationError, match="encoders"):
+            read("split-classifier", encoders=wrong)
+    code = {"kind": "module", "make": "somewhere.else:function"}
+    for spec in (code, {"kind": "linear", "width": 2, "over": code}):
+        with pytest.raises(ValidationError, match="a study cannot name code of a party"):
+            read("split-classifier", encoders={"b": spec})
+
+
 def test_a_task_may_set_its_own_price():
     assert read("linear").own_price is read("prediction").own_price is read("glm").own_price is None
     assert read("linear", epsilon_by_party={"a": 1.0}).own_price == "epsilon_by_party"
-    assert read("prediction", exact=True).own_price == "exact = true"
+    assert read("prediction", exact=True).own_price == read("split-scores", exact=True).own_price == "exact = true"
+    assert read("split-classifier", per_release=0.5).own_price == "per_release"
 
 
 def test_the_most_rows_that_a_file_states():

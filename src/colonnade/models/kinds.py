@@ -51,9 +51,9 @@ _ROWS = (
         "audit.marginals",
         "audit.mixture",
     ),
-    _ours("split-classifier", "models.split.model:SplitClassifier", "report.split:SECTION", "audit.embeddings"),
-    _ours("split-regressor", "models.split.model:SplitRegressor", "report.split:SECTION", "audit.embeddings"),
-    _ours("split-scores", "models.split.scores:SplitScores", "report.split:SCORES", "audit.sums", "audit.embeddings"),
+    _ours("split-classifier", "models.split.model:SplitClassifier", "report.split:SECTION", "audit.second_moments"),
+    _ours("split-regressor", "models.split.model:SplitRegressor", "report.split:SECTION", "audit.second_moments"),
+    _ours("split-scores", "models.split.scores:SplitScores", "report.split:SCORES", "audit.sums"),
     _ours("sketch", "models.sketch:SketchPlanner"),
 )
 _KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}

@@ -37,8 +37,8 @@ class EncoderPart(Part):
             raise ValueError("needs make, weights, or both")
         if not self.made_without_this_table:
             raise ValueError(
-                "- an encoder that was trained on the rows of this table tells about them, and nothing would be charged "
-                "for it: bring one that was made without them, or let the study train it"
+                "- an encoder that was trained on the rows of this table tells about them, and nothing would be "
+                "charged for it: bring one that was made without them, or let the study train it"
             )
         return self
 

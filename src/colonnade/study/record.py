@@ -3,9 +3,9 @@
 ``run.json`` (who, when, how long, how many rounds and bytes, how it ended), ``privacy.json`` (the statement),
 ``events.jsonl`` (a line for each thing that happened), the model, what it publishes for readers (named in
 ``run.json``), and ``report.html``. Sizes and times tell the number of rows, so a reader of the coordinator's directory
-learns as much as the coordinator, more than the analyst. A party's directory is for that party alone; weights that it
-keeps are in ``kept.json`` or ``kept.npz``. Only the user who runs it can read these files, also where the directory was there before,
-except the statement, and a model that is for everybody with what it publishes.
+learns as much as the coordinator, more than the analyst. A party's directory is for that party alone; what it keeps is
+in ``kept.json`` or ``kept.npz``. Only the user who runs it can read these files, also where the directory was there
+before, except the statement, and a model that is for everybody with what it publishes.
 """
 
 from __future__ import annotations

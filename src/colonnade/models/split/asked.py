@@ -49,7 +49,9 @@ def question(
         return Scores(parts, roster.trust, to, gamma, rows, names=tuple(model.feature_names_in_), model=model.digest)
     active = model.design_.owner
     if to != active:
-        raise StudyError(f"{active} alone has the head of this model, so only {active} can be told scores: leave out to")
+        raise StudyError(
+            f"{active} alone has the head of this model, so only {active} can be told scores: leave out to"
+        )
     widths, clips = model.plan_["widths"], model.plan_["clips"]
     senders = tuple(Sender(party, widths[party], clips[party]) for party in owners if party != active)
     return NewEmbeddings(Trust(owners, (), 0), active, senders, rows, new="noised", model=model.digest)

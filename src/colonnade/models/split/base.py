@@ -52,12 +52,15 @@ class SplitModel(Saved[Task, Learned]):
     solver: str = "auto"
     training: str = "none"
     epochs: int | None = None
-    batches: int = 1
+    batches: int | None = None
     label_epsilon: float | None = None
     per_release: float | None = None
     unprotected: bool = False
     rescale: bool = True
     adjust: bool = True
+    head_module: Any = None
+    watch: Any = None
+    """Of a simulation as published: called with what parties tell each other."""
 
     head_: str
     noise_std_: float
@@ -96,10 +99,15 @@ class SplitModel(Saved[Task, Learned]):
 
     def setting(self, roster: Roster) -> Setting:
         """What is public before a plan."""
-        design = self.design(roster.schemas)
-        width = self.width if self.width is not None else self.way(roster).default_width(self, design, roster)
+        design, way = self.design(roster.schemas), self.way(roster)
+        width = way.default_width(self, design, roster) if self.width is None else self.width
         check_whole("width", width, 1, 2**16)
-        return Setting(design, roster, given.given(self.encoders, design, int(width)))
+        return Setting(design, roster, given.given(self.encoders, design, self._completed(way, int(width))))
+
+    def _completed(self, way: Way, width: int) -> given.Complete:
+        """What the way adds to specifications that leave something out."""
+        active = str(self.label).rpartition(".")[0]
+        return lambda party, said: way.completed(said, width, active=party == active, training=self.training)
 
     def plan(self, roster: Roster) -> Task:
         """The public task of the chosen way, with the least noise that meets the budgets."""
@@ -131,12 +139,13 @@ class SplitModel(Saved[Task, Learned]):
         """Take the encoder that a party's own configuration names, for studies that leave it to the party."""
         self._own = {} if encoder is None else {party: encoder}
 
-    def encoder_of(self, party: str, table: Table, width: int, seed: int | None = None) -> Encoder | None:
+    def encoder_of(self, party: str, table: Table, task: Task, seed: int | None = None) -> Encoder | None:
         """A party's encoder, made anew or as it was supplied; ``None`` where the party has nothing to encode."""
         columns = len(self.centred(party, table).feature_names)
         if not columns:
             return None
-        found = given.one(party, (self.encoders or {}).get(party), columns, width)
+        way, said = choice.way_of(task), (self.encoders or {}).get(party)
+        found = given.one(party, said, columns, self._completed(way, way.width(task, party)))
         brought = getattr(self, "_own", {}).get(party) if found.supplied else None
         return deepcopy(found.made(None if brought is None else own_encoder(party, brought, columns), seed))
 
@@ -148,7 +157,7 @@ class SplitModel(Saved[Task, Learned]):
     def owner(self, me: Owner, table: Table, task: Task) -> Learned:
         """An owner's program: its encoder is made, or taken as it was supplied, and stays with it."""
         way, ordered = choice.way_of(task), table.sorted_by_id()
-        encoder = self.encoder_of(me.name, ordered, way.width(task, me.name))
+        encoder = self.encoder_of(me.name, ordered, task)
         return way.owner(self, me, encoder, ordered, task)
 
     def coordinator(self, me: Coordinator, task: Task) -> Learned:
@@ -173,7 +182,7 @@ class SplitModel(Saved[Task, Learned]):
         found = {}
         for party in task.owners:
             seed = int(stream.uint64(1)[0])
-            if (encoder := self.encoder_of(party, tables[party], way.width(task, party), seed)) is not None:
+            if (encoder := self.encoder_of(party, tables[party], task, seed)) is not None:
                 found[party] = encoder
         return way.simulated(self, found, tables, task, stream)
 
@@ -209,17 +218,19 @@ class SplitModel(Saved[Task, Learned]):
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters for a file: of an encoder that was passed as an object, its width alone."""
-        said = given["encoders"]
+        said, plain = given["encoders"], dict(given) | ({"head_module": None} if "head_module" in given else {})
         if said is None:
-            return dict(given)
+            return plain
         design = self.design(self.schemas_, given["label"]) if hasattr(self, "schemas_") else None
-        return dict(given) | {"encoders": {party: _plain(party, each, design) for party, each in said.items()}}
+        return plain | {"encoders": {party: _plain(party, each, design) for party, each in said.items()}}
 
     @property
     def digest(self) -> str:
         """SHA-256 of everything public about the fit; files of kept encoders hold it too."""
         schemas = {name: schema.digest for name, schema in self.schemas_.items()}
-        arrays = {name: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for name, a in self.public_.items()}
+        arrays = {
+            name: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for name, a in self.public_.items()
+        }
         public = [schemas, self.label_, self.head_, self.plan_, arrays]
         return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
 
@@ -243,7 +254,11 @@ class SplitModel(Saved[Task, Learned]):
         return split_kept.write(Path(path), party, self._kept_of(party))
 
     def load_kept(self, path: str | Path, module: Any = None) -> str:
-        """Read what :meth:`save_kept` wrote, and return whose it is; ``module`` is the module of an encoder of one's own."""
+        """Read what :meth:`save_kept` wrote, and return whose it is.
+
+        Of an encoder that is a module of its party's own the file holds the weights alone: ``module`` is the module, or
+        the function that makes it.
+        """
         self._check_fitted()
         found = split_kept.read(Path(path), self.digest, module)
         self._check_party(found.party)
@@ -355,4 +370,4 @@ def _plain(party: str, said: Any, design: Design | None) -> dict[str, Any]:
     if design is None:
         return {"kind": given.OWN}
     columns = len(design.centred(party).feature_names)
-    return {"kind": given.OWN, "width": given.one(party, said, columns, 1).width}
+    return {"kind": given.OWN, "width": given.one(party, said, columns, lambda _, spec: dict(spec)).width}

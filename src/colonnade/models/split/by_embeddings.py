@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,12 @@ from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
+from colonnade.models.saved import count, size
+from colonnade.models.split import modules
 from colonnade.models.split.encoders import Encoder, OverRows, Trainable
 from colonnade.models.split.given import OWN, Given
 from colonnade.models.split.labels import targets
-from colonnade.models.split.ways import Arrays, Learned, Matrix, Setting, Training, Way
+from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way, classes_of
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.privacy.noise.response import odds_for
 from colonnade.protocols.embeddings import heads, programs
@@ -26,11 +28,9 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-if TYPE_CHECKING:
-    from colonnade.models.split.base import SplitModel
-
 _EPOCHS = 20
 _FROZEN_WIDTH = 32
+_FEATURES = 200
 
 
 class ByEmbeddings(Way):
@@ -40,16 +40,25 @@ class ByEmbeddings(Way):
 
     # --- planning
 
-    def default_width(self, model: SplitModel, design: Design, roster: Roster) -> int:
+    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
         """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
-        classes = Setting(design, roster, {}).classes
-        return max(1, classes - 1) if model.training != "none" else _FROZEN_WIDTH
+        return max(1, classes_of(design.declared) - 1) if model.training != "none" else _FROZEN_WIDTH
 
-    def plan(self, model: SplitModel, setting: Setting, rows: int | None) -> Embeddings:
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """An encoder that learns is by default a linear map of frozen features, which few noisy updates can teach."""
+        if active or training == "none" or "kind" in said:
+            return super().completed(said, width, active=active, training=training)
+        rest = {key: value for key, value in said.items() if key != "shape"}
+        over = {"kind": "edges", "shape": said["shape"]} if "shape" in said else {"kind": "cosine", "width": _FEATURES}
+        return {"kind": "linear", "width": width, "over": over, **rest}
+
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Embeddings:
         """Each other party tells one embedding a person, with the least noise that meets the budgets."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
-            raise StudyError("rows is missing: say how many people all parties hold, a public number that noise rests on")
+            raise StudyError(
+                "rows is missing: say how many people all parties hold, a public number that noise rests on"
+            )
         if model.epsilon is None:
             raise StudyError("say what the embeddings may cost, by epsilon")
         if model.label_epsilon is not None and model.training == "none":
@@ -71,7 +80,7 @@ class ByEmbeddings(Way):
             releases=epochs if model.training == "rounds" else 1,
             training=model.training,  # type: ignore[arg-type]  # a word that the constructor's annotation lists
             epochs=epochs,
-            batches=model.batches,
+            batches=model.batches or 1,
             label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
         )
         return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))
@@ -91,9 +100,7 @@ class ByEmbeddings(Way):
 
     # --- the joint computation
 
-    def owner(
-        self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings
-    ) -> Learned:
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings) -> Learned:
         """Passive parties tell embeddings; the active one receives them and fits its head."""
         rows = model.centred(me.name, table).features(table).matrix()
         if me.name != task.active:
@@ -102,71 +109,97 @@ class ByEmbeddings(Way):
             return Learned(facts(task), encoders={me.name: encoder}, own={me.name: _kept_scaling(found)})
         labels = targets(model, table, task.classes)
         found = programs.owner(me, None, table.ids, labels, task)
-        return self._active(encoder, rows, labels, found, task)
+        return self._active(encoder, rows, labels, found, task, model.head_module)
 
-    def coordinator(self, model: SplitModel, me: Coordinator, task: Embeddings) -> Learned:
+    def coordinator(self, model: Model, me: Coordinator, task: Embeddings) -> Learned:
         """The coordinator compares who is there, and learns nothing."""
         programs.coordinator(me, task)
         return Learned(facts(task))
 
     def simulated(
-        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> Learned:
         """The same in one place."""
         rows = {party: model.centred(party, table).features(table).matrix() for party, table in tables.items()}
         over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
         labels = targets(model, tables[task.active], task.classes)
         found = programs.simulate(over, labels, task, stream)
-        whole = self._active(encoders.get(task.active), rows[task.active], labels, found[task.active], task)
+        whole = self._active(encoders.get(task.active), rows[task.active], labels, found[task.active], task, model.head_module)
         own = {party: _kept_scaling(found[party]) for party in task.passives} | dict(whole.own)
         return Learned(whole.facts, encoders=dict(encoders), own=own)
 
     def _active(
-        self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings
+        self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings, module: Any
     ) -> Learned:
         """The head: of classes a discriminant, of numbers least squares; the known noise is subtracted."""
         received = np.hstack([found.received[name] for name in task.passives])
         own = None if encoder is None else encoder.embed(rows)
         noise = np.concatenate([np.full(s.width, task.received_variance(s.owner)) for s in task.senders])
+        encoders = {} if encoder is None else {task.active: encoder}
+        if module is not None:
+            rows = received if own is None else np.hstack([received, own])
+            arrays = modules.trained(rows, labels, task.classes, module)
+            return Learned(facts(task), encoders=encoders, own={task.active: arrays})
         if task.classes:
             fitted = heads.of_classes(received, labels, noise, classes=task.classes, own=own)
         else:
             fitted = heads.of_numbers(received, labels, noise, own=own)
-        encoders = {} if encoder is None else {task.active: encoder}
         return Learned(facts(task), encoders=encoders, own={task.active: fitted.arrays()})
 
     # --- new people
 
-    def prepared(self, model: SplitModel, party: str, raw: Matrix) -> Matrix:
+    def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
         """As they would be told, before noise; those of the active party as they are."""
         if party == model.design_.owner:
             return raw
         clip, bits = model.plan_["clips"][party], model.plan_["bits"]
         scaled = np.ldexp(scaling_of(model, party).applied(within(raw, clip)), bits)
-        return np.ldexp(whole_within(scaled, int(np.floor(np.ldexp(clip, bits)))).astype(np.float64), -bits)
+        whole = whole_within(scaled, int(np.floor(np.ldexp(clip, bits))))
+        return np.asarray(np.ldexp(whole.astype(np.float64), -bits))
 
-    def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
+    def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
         """Scores of people whose embeddings are told without noise."""
         return self.scores_of(model, parts, {})
 
-    def scores_of(self, model: SplitModel, parts: Mapping[str, Matrix], noise: Mapping[str, float]) -> Matrix:
+    def scores_of(self, model: Model, parts: Mapping[str, Matrix], noise: Mapping[str, float]) -> Matrix:
         """Scores of people whose embeddings have noise of these variances."""
         active = model.design_.owner
         kept = model.own_.get(active)
         if kept is None:
-            raise StudyError(f"the head is kept by {active} and not in this process: load_kept reads it from its own file")
+            raise StudyError(
+                f"the head is kept by {active} and not in this process: load_kept reads it from its own file"
+            )
         told = [party for party in model.plan_["widths"] if party != active]
         received = np.hstack([parts[party] for party in told])
+        if model.head_module is not None:
+            joint = received if active not in parts else np.hstack([received, parts[active]])
+            return modules.scores(joint, kept, model.plan_["classes"], model.head_module)
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
 
-    def trained(self, model: SplitModel) -> Training:
+    def check_restored(self, model: Model) -> None:
+        """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""
+        check_facts(model)
+
+    def trained(self, model: Model) -> Training:
         """Whether encoders learned; their updates are charged."""
         return "none" if model.plan_["training"] == "none" else "charged"
 
-    def summary(self, model: SplitModel) -> list[str]:
+    def summary(self, model: Model) -> list[str]:
         """Who has the head."""
         return [f"{model.design_.owner} alone has the head; scores of new people are asked by kind split-scores"]
+
+
+def check_facts(model: Model) -> None:
+    """Refuse a model whose plan speaks of other parties, or without the bounds that questions rest on."""
+    plan, active = model.plan_, model.design_.owner
+    others = set(model.schemas_) - {active}
+    if plan["active"] != active or set(plan["widths"]) != others or set(plan["clips"]) != others:
+        raise ValueError("the plan and the model do not belong together")
+    if model.public_ or not all(count(width) for width in plan["widths"].values()):
+        raise ValueError("embeddings have a width, and no head is public")
+    if not all(size(clip) > 0 for clip in plan["clips"].values()) or not 1 <= count(plan["bits"]) <= 62:
+        raise ValueError("embeddings have a largest norm above 0")
 
 
 def facts(task: Embeddings) -> dict[str, Any]:
@@ -188,7 +221,7 @@ def facts(task: Embeddings) -> dict[str, Any]:
     }
 
 
-def scaling_of(model: SplitModel, party: str) -> Scaling:
+def scaling_of(model: Model, party: str) -> Scaling:
     """The public centre and scale by which a party's embeddings were told."""
     kept: Arrays = model.own_.get(party, {})
     if "centre" not in kept:

@@ -31,12 +31,17 @@ Labels = NDArray[np.int64] | NDArray[np.float64]
 LENGTH = 1.0
 """The length of every embedding. All noise grows with its square, so only ratios of lengths matter."""
 
+LABEL = "label"
+"""How the names of the label's columns begin."""
+
 # Parts of the length of a joint embedding. All entries have the same noise: a longer column is known more exactly.
 _CLASSES = 0.7
 _NUMBER = 0.4
 _CONSTANT = 1 / 3
 _STEPS = 64  # weights are multiples of 1/64, so that scaling by them is exact
 GAMMA = 4096
+_ROWS = 10_000  # where nobody says how many people there are
+_NARROWEST, _WIDEST = 16, 400
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Joint:
     def _block(self, party: str, width: int) -> Block:
         columns, square = tuple(f"z{place}" for place in range(width)), LENGTH**2 if width else 0.0
         if party == self.label_party:
-            columns += tuple(f"label{place}" for place in range(self.outputs))
+            columns += tuple(f"{LABEL}{place}" for place in range(self.outputs))
             square += self.weight**2
         return Block(party, columns, math.nextafter(math.sqrt(square), math.inf))
 
@@ -125,7 +130,7 @@ class Joint:
     def _order(self) -> NDArray[np.intp]:
         """Where the embeddings' columns stand among all, then the label's."""
         names = [column for block in self.blocks for column in block.columns]
-        label = np.array([name.startswith("label") for name in names])
+        label = np.array([name.startswith(LABEL) for name in names])
         return np.concatenate([np.flatnonzero(~label), np.flatnonzero(label)])
 
     def rows(self, party: str, features: Rows, encoder: Encoder | None, labels: Labels | None = None) -> EmbeddedRows:
@@ -194,11 +199,29 @@ class EmbeddedRows:
         return flags
 
 
+def suggested_width(trust: Trust, budgets: Sequence[Budget], parties: int, rows: int | None = None) -> int:
+    """How wide each of so many parties' embeddings should be, from the budgets and about how many people there are.
+
+    With D numbers in all, the moments of unit rows have eigenvalues of about rows / D, and noise of f sqrt(D), where f
+    is the noise on one entry. More numbers describe people better until most eigenvalues sink into the noise; that is
+    where D^(3/2) = rows / f.
+    """
+    draft = Joint(tuple((owner, 1) for owner in trust.owners), trust.owners[0], 2).moments(trust, budgets)
+    each = draft.noise_std * draft.gamma**2 / draft.norm_squared
+    total = ((_ROWS if rows is None else rows) / each) ** (2 / 3)
+    return int(min(max(total / parties, _NARROWEST), _WIDEST)) // 8 * 8
+
+
 def embedded(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matrix:
-    """Embeddings of one length; an embedding of zeros stays."""
+    """Embeddings of one length."""
     found = np.asarray(encoder.embed(rows), dtype=np.float64)
     if found.shape != (len(rows), encoder.width):
         raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says")
+    return of_one_length(found, party)
+
+
+def of_one_length(found: Matrix, party: str = "a party") -> Matrix:
+    """Embeddings scaled to one length; an embedding of zeros stays."""
     if not np.isfinite(found).all():
         raise DataError(f"the encoder of {party} gave numbers that are not finite; check its weights")
     largest = np.abs(found).max(axis=1, keepdims=True, initial=0.0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import StudyError
-from colonnade.models.regression.design import Design
 from colonnade.models.parameters import check_whole
+from colonnade.models.regression.design import Design
 from colonnade.models.split.encoders import KINDS, Encoder, encoder_from, runs_code
 from colonnade.tables.wording import listed
 
@@ -68,13 +68,17 @@ class Given:
         found = encoder_from(source, self.columns, seed=self.spec.get("seed", seed))
         if found.width != self.width:
             raise StudyError(
-                f"the encoder of {self.party} gives embeddings of {found.width} numbers, and the study says {self.width}"
+                f"the encoder of {self.party} gives embeddings of {found.width} numbers, not of {self.width} as planned"
             )
         return found
 
 
-def given(encoders: Mapping[str, Any] | None, design: Design, width: int) -> dict[str, Given]:
-    """The encoder of every party that has a column besides the label; ``width`` is for those that name none."""
+Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""Adds to what was said of a party's encoder what was left out."""
+
+
+def given(encoders: Mapping[str, Any] | None, design: Design, complete: Complete) -> dict[str, Given]:
+    """The encoder of every party that has a column besides the label."""
     named = {} if encoders is None else encoders
     if not isinstance(named, Mapping):
         raise StudyError(
@@ -87,19 +91,18 @@ def given(encoders: Mapping[str, Any] | None, design: Design, width: int) -> dic
     for party in design.schemas:
         columns = len(design.centred(party).feature_names)
         if columns:
-            found[party] = one(party, named.get(party), columns, width)
+            found[party] = one(party, named.get(party), columns, complete)
         elif party in named:
             raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode")
     return found
 
 
-def one(party: str, said: Any, columns: int, width: int) -> Given:
-    """The encoder of one party, as a user says it; ``width`` is used where nothing says how wide it is."""
+def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
+    """The encoder of one party, as a user says it."""
     if said is None:
         said = {}
     if isinstance(said, Mapping):
-        kind = "convolution" if "shape" in said else "cosine"
-        spec = {"kind": kind, **said}
+        spec = complete(party, said)
         if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *_OURS}:
             raise StudyError(
                 f'of an encoder that {party} brings itself (kind = "own") a study says nothing but its width, its clip '
@@ -113,7 +116,6 @@ def one(party: str, said: Any, columns: int, width: int) -> Given:
         if runs_code(spec):
             made = encoder_from({key: value for key, value in spec.items() if key not in _OURS}, columns)
             return Given(party, columns, spec | {"kind": OWN, "width": made.width}, held=made)
-        spec.setdefault("width", width)
         _check(party, spec)
         return Given(party, columns, spec)
     encoder = encoder_from(said, columns)
@@ -133,6 +135,6 @@ def no_code(said: Any) -> None:
     """Refuse a study file that names a function of somebody else's machine."""
     if isinstance(said, Mapping) and any(runs_code(spec) for spec in said.values()):
         raise ValueError(
-            '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the function '
-            "under [encoder] in its party.toml"
+            '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the '
+            "function under [encoder] in its party.toml"
         )

@@ -82,7 +82,9 @@ class Sums:
             raise ValueError("sums have columns of a label, and others")
 
 
-def head_from(sums: Sums, *, classes: int, constant: float = 1.0, solver: str = "auto", ridge: float | str = "auto") -> Head:
+def head_from(
+    sums: Sums, *, classes: int, constant: float = 1.0, solver: str = "auto", ridge: float | str = "auto"
+) -> Head:
     """The head that the sums give; ``classes`` is 0 for a number, whose sums end with a column of the ``constant``."""
     if solver not in SOLVERS:
         raise StudyError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
@@ -98,7 +100,7 @@ def head_from(sums: Sums, *, classes: int, constant: float = 1.0, solver: str = 
 
 
 def _discriminant(sums: Sums, ridge: float | str) -> Head:
-    """Log-probabilities of classes that are normal with one covariance, that of the rows around their classes' means."""
+    """Log-probabilities of classes that are normal around their means, all with the same covariance."""
     gram, cross, sizes, noise = _parts(sums)
     rows = float(sizes.sum())
     means = cross / sizes

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.models.split.ways import Model
 from colonnade.tables import Table
 
-if TYPE_CHECKING:
-    from colonnade.models.split.base import SplitModel
 
-
-def targets(model: SplitModel, table: Table, classes: int) -> NDArray[Any]:
+def targets(model: Model, table: Table, classes: int) -> NDArray[Any]:
     """The labels in a table of the party that holds them: classes as 0, 1, 2, ..., or encoded numbers."""
     encoded = model.centred(str(model.label).rpartition(".")[0], table).labels(table)
     if not classes:
         return np.asarray(encoded[:, 0], dtype=np.float64)
     if encoded.shape[1] == 1:
         return np.asarray(encoded[:, 0] > 0.5, dtype=np.int64)
-    return encoded.argmax(axis=1).astype(np.int64)
+    return np.asarray(encoded.argmax(axis=1), dtype=np.int64)

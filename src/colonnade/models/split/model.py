@@ -61,12 +61,14 @@ class SplitClassifier(SplitModel):
         training: of encoders, charged: ``"none"``, or ``"labels"``: labels are told once and every party trains alone;
             or ``"rounds"``: slopes of a head come back in every epoch. For ``"embeddings"`` alone.
         epochs: of training, or of the published algorithm.
-        batches: into which all rows are split in training.
+        batches: into which all rows are split: 1 in training that is charged, else of about 256 rows.
         label_epsilon: tell labels through randomised response at this epsilon; without it they are told as they are.
         per_release: of the published algorithm: the epsilon of each release by itself, which bounds nothing in all.
         unprotected: the published algorithm without noise.
         rescale: of the published algorithm, its rescaling.
         adjust: of the published algorithm, its loss that pulls classes apart.
+        head_module: a torch module that becomes the head, from all embeddings to one score a class; not for a
+            committee, and not in a study file.
     """
 
     kind = "split-classifier"
@@ -84,12 +86,13 @@ class SplitClassifier(SplitModel):
     rows_at_most: RowsAtMost = 2**24
     training: Literal["none", "labels", "rounds"] = "none"
     epochs: Count | None = None
-    batches: Count = 1
+    batches: Count | None = None
     label_epsilon: Positive | None = None
     per_release: Annotated[Positive | None, SETS_PRICE] = None
     unprotected: Annotated[bool, STRICT, SETS_PRICE] = False
     rescale: Annotated[bool, STRICT] = True
     adjust: Annotated[bool, STRICT] = True
+    head_module: Annotated[Any, InFile(None, None)] = None
 
     @property
     def _estimator_type(self) -> str:
@@ -125,7 +128,7 @@ class SplitClassifier(SplitModel):
         """Chances of the classes, by the scores as log-odds; of a head that was fitted by squares they are rough."""
         scores = self.scores(X)
         chances: Matrix = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return chances / chances.sum(axis=1, keepdims=True)
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def true_of(self, X: People) -> NDArray[Any]:
         """The classes of people, where X has a table with the label column."""

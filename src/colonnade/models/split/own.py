@@ -31,8 +31,8 @@ def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
         found = kept.read(path, None)
         if found.training == UNCHARGED:
             raise StudyError(
-                f"{path} holds an encoder that was trained on private rows without a charge, so nothing would be proven "
-                "about a study that uses it: train it again with a charge, or bring another encoder"
+                f"{path} holds an encoder that was trained on private rows without a charge, so nothing would be "
+                "proven about a study that uses it: train it again with a charge, or bring another encoder"
             )
         if found.encoder is None:
             raise StudyError(f"{path} holds no encoder")

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-
 from colonnade.errors import StudyError
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
@@ -39,9 +38,9 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
 
     Args:
         model: a fitted split model, or the path of its ``model.json``; each party needs its own kept encoder.
-        to: the party that receives the scores; by default, and with ``head="embeddings"`` always, the one with the label.
+        to: the party that receives the scores; by default, and without a committee always, the one with the label.
         exact: tell ``to`` exact scores, or embeddings as they are; no epsilon against it is then finite.
-        epsilon: instead, what ``to`` (or a mapping of observers) may learn about any one person's columns held by others.
+        epsilon: instead, what ``to`` (or a mapping of observers) may learn about one person's columns held by others.
         delta: the delta of that promise.
         gamma: scores on shares are whole multiples of ``1 / gamma``.
         rows_at_most: a public limit on the number of people.
@@ -102,7 +101,9 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
     def checked(self, model: Any) -> SplitModel:
         """This model, if it is a fitted one whose parties keep encoders."""
         if not isinstance(model, SplitModel):
-            raise StudyError(f"scores of kept encoders take a split model or the path of its model.json, not {model!r:.60}")
+            raise StudyError(
+                f"scores of kept encoders take a split model or the path of its model.json, not {model!r:.60}"
+            )
         check_fitted(model)
         return model
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,8 @@ from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
-from colonnade.tables import Category, Number, Table
-
-if TYPE_CHECKING:
-    from colonnade.models.split.base import SplitModel
+from colonnade.tables import Category, Column, Number, Schema, Table
+from colonnade.tables.centred import Centred
 
 Matrix = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -50,15 +48,51 @@ class Setting:
     @property
     def classes(self) -> int:
         """How many classes the label has; 0 where it is a number."""
-        declared = self.design.declared
-        if isinstance(declared, Number):
-            return 0
-        return len(declared.values) if isinstance(declared, Category) else 2
+        return classes_of(self.design.declared)
 
     @property
     def widths(self) -> dict[str, int]:
         """The width of each party's embeddings; 0 where a party has nothing but the label."""
         return {party: self.encoders[party].width if party in self.encoders else 0 for party in self.design.schemas}
+
+
+class Model(Protocol):
+    """What a way asks of a split model: its parameters, and what is known of it once it is fitted."""
+
+    label: str | None
+    epsilon: float | Mapping[str, float] | None
+    delta: float
+    rows: int | None
+    rows_at_most: int
+    solver: str
+    training: str
+    epochs: int | None
+    batches: int | None
+    label_epsilon: float | None
+    per_release: float | None
+    unprotected: bool
+    rescale: bool
+    adjust: bool
+    head_module: Any
+    watch: Any
+    schemas_: dict[str, Schema]
+    plan_: dict[str, Any]
+    public_: dict[str, NDArray[Any]]
+    own_: dict[str, dict[str, NDArray[Any]]]
+
+    @property
+    def design_(self) -> Design:
+        """The columns that the model was fitted with."""
+
+    def centred(self, party: str, table: Table) -> Centred:
+        """How a party's columns are centred, with the label last where it is the party's."""
+
+
+def classes_of(declared: Column) -> int:
+    """How many classes a label has; 0 for a number."""
+    if isinstance(declared, Number):
+        return 0
+    return len(declared.values) if isinstance(declared, Category) else 2
 
 
 @dataclass(frozen=True)
@@ -87,44 +121,49 @@ class Way(ABC):
 
     name: ClassVar[str]
 
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """A specification of an encoder, with what was left out of it; ``active`` is the party with the label."""
+        return {"kind": "edges" if "shape" in said else "cosine", "width": width, **said}
+
     @abstractmethod
-    def plan(self, model: SplitModel, setting: Setting, rows: int | None) -> Task:
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Task:
         """The public task."""
 
     @abstractmethod
-    def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Any) -> Learned:
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Any) -> Learned:
         """An owner's program."""
 
     @abstractmethod
-    def coordinator(self, model: SplitModel, me: Coordinator, task: Any) -> Learned:
+    def coordinator(self, model: Model, me: Coordinator, task: Any) -> Learned:
         """The coordinator's program."""
 
     @abstractmethod
     def simulated(
-        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> Learned:
         """What all of them would end with, computed in one place."""
 
     @abstractmethod
-    def prepared(self, model: SplitModel, party: str, raw: Matrix) -> Matrix:
+    def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
         """Embeddings of a party as the head takes them, from those of its encoder."""
 
     @abstractmethod
-    def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
+    def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
         """Scores, (rows, outputs), from the prepared embeddings of all parties."""
 
     @abstractmethod
     def width(self, task: Any, party: str) -> int:
         """The width of a party's embeddings in a task; 0 where it has none."""
 
-    def check_restored(self, model: SplitModel) -> None:
+    @abstractmethod
+    def check_restored(self, model: Model) -> None:
         """Raise an error unless the arrays and facts of a model that was read belong together."""
 
-    def trained(self, model: SplitModel) -> Training:
+    def trained(self, model: Model) -> Training:
         """Whether private rows trained the encoders of a fitted model."""
         return "none"
 
-    def summary(self, model: SplitModel) -> list[str]:
+    def summary(self, model: Model) -> list[str]:
         """Further lines about a fitted model, for the terminal."""
         return []
 
@@ -132,6 +171,6 @@ class Way(ABC):
         """What a pre-flight says about this way in particular."""
         return Details(self.name)
 
-    def default_width(self, model: SplitModel, design: Design, roster: Roster) -> int:
+    @abstractmethod
+    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
         """The width of embeddings for which nobody named one, from public quantities."""
-        return 64

@@ -1,7 +1,8 @@
 """Line 16 of Algorithm 1: fuzzy c-means of the returned slopes, which finds who is of the same class (Eq. 7).
 
-It starts from the centres of the batch before, so few rounds are enough. That this works is what shows that the labels
-are not protected.
+Slopes are clustered by their directions. Their lengths say how wrong the head is about a row, and rows of all classes
+about which it is right gather around zero. Clustering starts from the centres of the batch before, so few rounds are
+enough. That it works is what shows that labels are not protected.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class FuzzyMeans:
 
     def fit(self, rows: Matrix) -> SoftLabels:
         """The clusters of some rows; the centres are kept for the next batch."""
+        rows = directions(rows)
         centres = self._start(rows)
         squares = np.einsum("ij,ij->i", rows, rows)[:, None]
         parts = memberships(rows, squares, centres)
@@ -58,6 +60,12 @@ class FuzzyMeans:
         apart = _squared_distances(before, squares[:, None], before)
         np.fill_diagonal(apart, np.inf)
         return spread(rows, self.clusters) if apart.min() <= _SAME**2 * squares.max() else before
+
+
+def directions(rows: Matrix) -> Matrix:
+    """Rows of length 1; those of no length stay as they are."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 
 
 def memberships(rows: Matrix, squares: Matrix, centres: Matrix) -> Matrix:

@@ -71,7 +71,7 @@ class PassiveSide:
             first = slice(len(own.pairs.rows))
             if task.adjust:
                 others = different(self._clusters.fit(slopes), task.confidence, len(own.pairs.rows))
-                total[first] += (task.beta * size * own.factor) * contrast_slopes(own.pairs, others, apart=task.apart)
+                total[first] += (task.beta * size) * contrast_slopes(own.pairs, others, apart=task.apart)
             if task.rescale and task.alpha:
                 total[first] += (task.alpha * size) * divergence_slopes(own.pairs)
         if task.protected:

@@ -26,7 +26,7 @@ def anchors(classes: int, width: int, clip: float) -> Matrix:
 
 
 def contrastive(embeddings: Matrix, labels: Labels, points: Matrix, margin: float, contrast: float) -> Matrix:
-    """The slope in each embedding of |h - own|^2 + contrast * sum over others of max(0, margin - |h - other|)^2.
+    """The slope in each embedding of half |h - own|^2 + contrast * sum over others of max(0, margin - |h - other|)^2.
 
     The second term pushes an embedding away from the points of other classes, until it is ``margin`` away. Each row has
     its own loss, against public points: no two embeddings of people meet in it.
@@ -36,7 +36,7 @@ def contrastive(embeddings: Matrix, labels: Labels, points: Matrix, margin: floa
     short = np.maximum(0.0, margin - distance) / np.maximum(distance, np.finfo(float).tiny)
     pull = -contrast * short
     pull[np.arange(len(labels)), labels] = 1.0
-    return np.asarray(2 * np.einsum("nk,nkd->nd", pull, apart))
+    return np.asarray(np.einsum("nk,nkd->nd", pull, apart))
 
 
 def centroids(told: Matrix, labels: Labels, points: Matrix) -> Matrix:

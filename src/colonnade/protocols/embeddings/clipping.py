@@ -15,9 +15,10 @@ def within(rows: Matrix, radius: float) -> Matrix:
     """Rows of at most this norm: longer ones are scaled down, and what is not a number becomes zero."""
     finite = np.isfinite(rows).all(axis=1, keepdims=True)
     kept = np.where(finite, rows, 0.0)
-    largest = np.maximum(np.abs(kept).max(axis=1, keepdims=True, initial=0.0), np.finfo(float).tiny)
-    norms = largest * np.linalg.norm(kept / largest, axis=1, keepdims=True)
-    return np.asarray(kept * np.minimum(1.0, radius / np.maximum(norms, np.finfo(float).tiny)))
+    largest = np.abs(kept).max(axis=1, keepdims=True, initial=0.0)
+    unit = kept / np.where(largest > 0, largest, 1.0)
+    norms = np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1.0)  # in units of the largest number
+    return np.asarray(np.where(largest > radius / norms, unit * (radius / norms), kept))
 
 
 def whole_within(rows: Matrix, radius: int) -> Integers:

@@ -59,7 +59,7 @@ class Statistics:
         """The head for new rows with noise of this variance on the columns that are told."""
         noise = _noise(query_variance, self.told, len(self.centre))
         spread = self.spread + np.diag(noise) + np.diag(penalty * np.diag(self.spread))
-        slopes: Matrix = np.linalg.solve(spread, self.middles.T).T
+        slopes = np.asarray(np.linalg.solve(spread, self.middles.T).T, dtype=np.float64)
         if len(self.weights) == 1:
             return Linear(slopes, self.weights - slopes @ self.centre)
         return Linear(slopes, np.log(self.weights) - 0.5 * (slopes * self.middles).sum(axis=1))
@@ -71,8 +71,9 @@ class Statistics:
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Statistics:
         """Statistics from such arrays; a ValueError unless they belong together."""
-        found = {name: np.asarray(arrays[name], dtype=np.float64) for name in ("spread", "centre", "middles", "weights")}
-        width, outputs, told = len(np.atleast_1d(found["centre"])), len(np.atleast_1d(found["weights"])), arrays["told"]
+        named = ("spread", "centre", "middles", "weights")
+        found = {name: np.asarray(arrays[name], dtype=np.float64) for name in named}
+        width, outputs, told = found["centre"].size, found["weights"].size, arrays["told"]
         shapes = ((width, width), (width,), (outputs, width), (outputs,))
         if tuple(each.shape for each in found.values()) != shapes or not 0 <= int(told) <= width:
             raise ValueError("the arrays of a head do not belong together")
@@ -174,7 +175,7 @@ def _without(spread: Matrix, noise: Vector, count: int) -> Matrix:
     units = np.sqrt(np.maximum(np.diag(spread), np.finfo(float).tiny))
     relative = spread / units / units[:, None] - np.diag(noise / units**2)
     values, vectors = np.linalg.eigh(relative)
-    chance = math.sqrt(len(units) / max(1, count)) * float(np.max(noise / units**2, initial=0.0))
+    chance = 2 * math.sqrt(len(units) / max(1, count)) * float(np.max(noise / units**2, initial=0.0))
     kept = (vectors * np.maximum(values, max(_LEAST, chance))) @ vectors.T
     return np.asarray(kept * units * units[:, None])
 

@@ -131,18 +131,18 @@ def reference(
                 sides[name].take(places, slopes, labels)
                 if (step + 1) % task.batches == 0:
                     sides[name].end_epoch(labels)
-    everybody = np.arange(rows)
-    found = {
-        name: [_real(side.embeddings(everybody), name, task) for _ in range(task.frozen_releases)]
-        for name, side in sides.items()
-    }
-    means = {name: np.mean(each, axis=0) for name, each in found.items() if each} or last
+    for name, side in sides.items():
+        for number in range(task.frozen_releases):
+            heard = _real(side.embeddings(np.arange(rows)), name, task)
+            last[name] = heard if not number else last[name] + heard
+        last[name] = last[name] / task.averaged
     passive = {name: Outcome(scaling=side.scaling, labels=labels) for name, side in sides.items()}
-    return passive | {task.active: Outcome(means, labels=labels)}
+    return passive | {task.active: Outcome(last, labels=labels)}
 
 
 def _active(me: Owner, labels: Labels | None, rows: int, task: Embeddings, stream: Stream) -> Outcome:
-    told, found = None, {}
+    told: Labels | None = None
+    found: dict[str, Matrix] = {}
     if labels is not None and task.training != "none":
         told = _told_labels(labels, task, stream)
         me.tell(task.passives, "labels", told, event=task.labels_event)
@@ -151,12 +151,13 @@ def _active(me: Owner, labels: Labels | None, rows: int, task: Embeddings, strea
             _hear(me, name, rows, task)
     if told is not None and task.training == "rounds":
         found = _teach(me, told, task)
+    sums: dict[str, Matrix] = {}
     for number in range(task.frozen_releases):
         for name in task.passives:
-            heard = _hear(me, name, rows, task) / task.frozen_releases
-            found[name] = found[name] + heard if number else heard
+            heard = _hear(me, name, rows, task)
+            sums[name] = sums[name] + heard if number else heard
         me.progress("embeddings", number + 1, task.frozen_releases)
-    return Outcome(found, labels=told)
+    return Outcome(found | {name: total / task.averaged for name, total in sums.items()}, labels=told)
 
 
 def _teach(me: Owner, labels: Labels, task: Embeddings) -> dict[str, Matrix]:

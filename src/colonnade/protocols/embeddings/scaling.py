@@ -22,9 +22,9 @@ class Scaling:
     scale: float = 1.0
 
     @classmethod
-    def none(cls, width: int) -> Scaling:
-        """Embeddings stay as they are."""
-        return cls(np.zeros(width))
+    def none(cls, width: int, scale: float = 1.0) -> Scaling:
+        """Embeddings stay as they are, or are stretched by a factor that is known before."""
+        return cls(np.zeros(width), scale)
 
     def applied(self, embeddings: Matrix) -> Matrix:
         """Centred and scaled; they must be clipped again before they are told."""

@@ -15,6 +15,8 @@ from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.protocols.embeddings.updates import Steps, noised_sum
 from colonnade.protocols.rounds import Draw
 
+LARGEST_SLOPE = 1e6
+"""Of a number that the teacher sends back; far above what it has ever to say."""
 _TEACHES = 0.05  # the rate of the teacher's own steps
 
 
@@ -31,7 +33,7 @@ class Passive:
     ) -> None:
         self.encoding, self.name, self.task, self._draw = encoding, name, task, draw
         self.sender = task.sender(name)
-        self.scaling = scaling or Scaling.none(self.sender.width)
+        self.scaling = scaling or Scaling.none(self.sender.width, task.stretch)
         learned = self.sender.parameters if task.training != "none" else 0
         self._steps = Steps(learned, task.learning_rate)
         self._points = anchors(task.classes, self.sender.width, self.sender.clip) if learned else np.zeros((0, 0))
@@ -127,7 +129,7 @@ class Teacher:
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         residual = odds / odds.sum(axis=1, keepdims=True)
         residual[np.arange(len(places)), self.labels[places]] -= 1.0
-        back = residual @ self.weights[:-1].T
+        back = np.clip(residual @ self.weights[:-1].T, -LARGEST_SLOPE, LARGEST_SLOPE)
         step = self._steps.after((rows.T @ residual).ravel() / len(places))
         self.weights += step.reshape(self.weights.shape)
         ends = np.cumsum([sender.width for sender in self.task.senders])[:-1]

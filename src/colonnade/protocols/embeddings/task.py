@@ -23,8 +23,8 @@ from colonnade.protocols.messages import NOISE_UNIT, OverMessages, told_event
 PROTOCOL = "embeddings 1"
 THEOREM = "embedding-releases"
 RESPONSE = "randomised-response"
-GRADIENT_BITS = 20
-"""A clipped gradient is at most 2^20 steps of its own grid long."""
+GRADIENT_BITS = 30
+"""A clipped gradient is at most 2^30 steps of its own grid long."""
 LABELS_TOLD = "labels are told without protection: a label epsilon would randomise them"
 CLEAR = "embeddings of new people are told as they are, without noise"
 _MOST_TIMES = 10_000
@@ -59,7 +59,8 @@ class Embeddings(OverMessages):
 
     ``noise / 2^20`` is 1 / mu^2 of all that is about one person's columns with one party: ``share`` of mu^2 is spent on
     embeddings, of that ``first_share`` on those of the stage, the rest on updates. Labels are told through randomised
-    response with ``label_odds``, or as they are where that is ``None``.
+    response with ``label_odds``, or as they are where that is ``None``. Between the two clips embeddings are multiplied by
+    ``stretch`` until a scale is learned: above 1, more of them reach the clip, where noise matters least.
     """
 
     trust: Trust
@@ -75,10 +76,11 @@ class Embeddings(OverMessages):
     share: Fraction = Fraction(3, 4)
     first_share: Fraction = Fraction(1, 8)
     label_odds: Fraction | None = None
-    learning_rate: float = 0.01
+    learning_rate: float = 0.02
     gradient_clip: float = 1.0
-    margin: float = 1.0
-    contrast: float = 1.0
+    margin: float = 1.2
+    contrast: float = 0.3
+    stretch: float = 1.0
     noise: int = NOISE_UNIT
     bits: int = 20
     new: New = "no"
@@ -107,6 +109,7 @@ class Embeddings(OverMessages):
             ("learning_rate", self.learning_rate),
             ("gradient_clip", self.gradient_clip),
             ("margin", self.margin),
+            ("stretch", self.stretch),
         ):
             if not 0 < value < math.inf:
                 raise StudyError(f"{name} must be a finite number above 0")
@@ -302,7 +305,8 @@ class Embeddings(OverMessages):
         variances += [self.first_variance(owner) for owner in self.passives if self.stage]
         largest = max(sender.clip for sender in self.senders)
         if self.training != "none":
-            _ = self.bound_of((self.rows // self.batches + 1) << GRADIENT_BITS, self.update_variance, "raise epsilon")
+            steps = (self.rows // self.batches + 1) << GRADIENT_BITS
+            _ = self.bound_of(steps / (1 << self.bits), self.update_variance, "raise epsilon")
         return self.bound_of(largest, max(1, *variances), "raise epsilon, or tell embeddings less often")
 
     @property
@@ -351,6 +355,10 @@ class Embeddings(OverMessages):
         }
 
     @property
+    def _rates(self) -> tuple[float, ...]:
+        return self.learning_rate, self.gradient_clip, self.margin, self.contrast, self.stretch
+
+    @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""
         return {
@@ -363,7 +371,7 @@ class Embeddings(OverMessages):
             "schedule": [self.releases, self.stage, self.training, self.epochs, self.batches],
             "shares": [str(self.share), str(self.first_share)],
             "labels": None if self.label_odds is None else str(self.label_odds),
-            "rates": [float(v).hex() for v in (self.learning_rate, self.gradient_clip, self.margin, self.contrast)],
+            "rates": [float(v).hex() for v in self._rates],
             "bits": self.bits,
             "law": self.law,
             "noise": str(self.noise),

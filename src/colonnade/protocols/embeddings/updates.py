@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from colonnade.protocols.embeddings.clipping import Integers, whole_within
+from colonnade.protocols.embeddings.gradients import Integers, whole_sum
 from colonnade.protocols.embeddings.learner import Learner, Matrix, Places, Vector
 from colonnade.protocols.embeddings.task import GRADIENT_BITS
 
@@ -22,9 +22,7 @@ _SLOW, _SLOWER, _TINY = 0.9, 0.999, 1e-8
 
 def noised_sum(learner: Learner, places: Places, slopes: Matrix, clip: float, draw: Drawn) -> Vector:
     """The noised sum over people of their gradients, each of norm at most ``clip``."""
-    total = np.zeros(learner.parameters, dtype=np.int64)
-    for each in learner.pull_back_each(places, slopes):
-        total += whole_within(each * (_RADIUS / clip), _RADIUS).sum(axis=0)
+    total = whole_sum(learner, places, slopes, clip, _RADIUS)
     return np.asarray((total + draw(len(total))) * (clip / _RADIUS))
 
 

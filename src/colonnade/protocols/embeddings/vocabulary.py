@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from colonnade.protocols.embeddings.sides import LARGEST_SLOPE
 from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.received import Array, Message
 
@@ -15,4 +16,5 @@ def labels(task: Embeddings) -> Message:
 
 def slopes(task: Embeddings, owner: str, rows: int) -> Message:
     """How the teacher's loss changes with each embedding that a party told."""
-    return Message("slopes", values=Array(np.float64, (rows, task.sender(owner).width)))
+    shape = (rows, task.sender(owner).width)
+    return Message("slopes", values=Array(np.float64, shape, -LARGEST_SLOPE, LARGEST_SLOPE))

@@ -1,0 +1,151 @@
+"""A head that a committee learns from one noisy release of second moments; no embedding leaves anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
+from colonnade.models.planner import Details
+from colonnade.models.regression.design import Design
+from colonnade.models.split import committee
+from colonnade.models.split.committee import Joint
+from colonnade.models.split.encoders import Encoder
+from colonnade.models.split.heads import Head
+from colonnade.models.split.labels import targets
+from colonnade.models.split.ways import Learned, Matrix, Model, Setting, Way
+from colonnade.privacy import Budget, Statement, Trust, parse_budgets
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+
+
+class ByCommittee(Way):
+    """Second moments of all embeddings and the label are computed on shares and opened once, with noise."""
+
+    name = "committee"
+
+    # --- planning
+
+    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+        """More numbers say more, and sink into the noise: as many as budgets and people allow."""
+        parties = sum(1 for party in design.schemas if design.centred(party).feature_names)
+        return committee.suggested_width(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
+
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Moments:
+        """One release, with the least noise that meets the budgets."""
+        if model.training != "none" or model.label_epsilon is not None:
+            raise StudyError(
+                'training and label_epsilon are for head = "embeddings": a committee learns the head from moments of '
+                "encoders as they are, and no label leaves its party"
+            )
+        if model.head_module is not None or model.per_release is not None or model.unprotected:
+            raise StudyError(
+                'head_module, per_release and unprotected have no meaning with head = "committee", whose head is linear '
+                "and follows from noisy moments: choose another head, or leave them out"
+            )
+        if (trust := setting.roster.trust).committee == ():
+            raise StudyError('head = "committee" needs seats that hold shares: name them, or use head = "embeddings"')
+        joint = Joint(tuple(setting.widths.items()), setting.active, setting.classes)
+        budgets = self.budgets(model, trust)
+        return joint.moments(trust, budgets, rows_at_most=model.rows_at_most, hidden=setting.roster.hidden)
+
+    def budgets(self, model: Model, trust: Trust) -> tuple[Budget, ...]:
+        """What each observer may learn."""
+        if model.epsilon is None:
+            raise StudyError("say what the result may cost, by epsilon (what an observer may learn about a person)")
+        return parse_budgets(model.epsilon, model.delta, trust)
+
+    def width(self, task: Moments, party: str) -> int:
+        """The columns of a party that are not the label's."""
+        return sum(not column.startswith(committee.LABEL) for column in task.block(party).columns)
+
+    def details(self, task: Moments, statement: Statement) -> Details:
+        """How wide the embeddings are; none of them is told to anybody."""
+        widths = {party: self.width(task, party) for party in task.owners}
+        wide = ", ".join(f"{party} {width}" for party, width in widths.items() if width)
+        line = f"numbers of an embedding: {wide}; moments of them are opened once, and no embedding leaves its party"
+        return Details(self.name, {"head": {"widths": widths}}, brief=(line,))
+
+    # --- the joint computation
+
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Moments) -> Learned:
+        """Every party deals shares of its embeddings."""
+        published = moments.owner(me, self._rows(model, me.name, encoder, table, task), task)
+        return self._learned(model, published, {} if encoder is None else {me.name: encoder})
+
+    def coordinator(self, model: Model, me: Coordinator, task: Moments) -> Learned:
+        """The coordinator receives the moments, as everybody does."""
+        return self._learned(model, moments.coordinator(me, task), {})
+
+    def simulated(
+        self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+    ) -> Learned:
+        """The same in one place."""
+        whole = {party: self._rows(model, party, encoders.get(party), tables[party], task) for party in task.owners}
+        matrices = {party: rows.matrix() for party, rows in whole.items()}
+        return self._learned(model, moments.simulate(matrices, task, stream), encoders)
+
+    def _rows(self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Moments) -> Any:
+        joint = joint_of(model, task)
+        labels = targets(model, table, joint.classes) if party == joint.label_party else None
+        return joint.rows(party, model.centred(party, table).features(table), encoder, labels)
+
+    def _learned(self, model: Model, published: NoisyMoments, encoders: Mapping[str, Encoder]) -> Learned:
+        """The head, which follows from what everybody received."""
+        task = published.task
+        joint = joint_of(model, task)
+        head = joint.finish(published, solver=model.solver)
+        facts = {
+            "how": f"committee ({head.kind})",
+            "solver": head.kind,
+            "active": joint.label_party,
+            "widths": dict(joint.widths),
+            "clips": {party: committee.LENGTH for party, width in joint.widths if width},
+            "classes": joint.classes,
+            **{name: float(value) for name, value in head.facts.items()},
+        }
+        return Learned(facts, {"weights": head.weights, "intercept": head.intercept}, encoders)
+
+    # --- new people
+
+    def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
+        """Embeddings of one length."""
+        return committee.of_one_length(raw, party)
+
+    def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
+        """The public head of all embeddings beside each other."""
+        return self.head(model).scores(np.hstack([parts[party] for party in model.schemas_ if party in parts]))
+
+    def head(self, model: Model) -> Head:
+        """The head that everybody has."""
+        return Head(model.public_["weights"], model.public_["intercept"], str(model.plan_["solver"]))
+
+    def check_restored(self, model: Model) -> None:
+        """Raise an error unless weights and widths belong together."""
+        widths = model.plan_["widths"]
+        if set(widths) != set(model.schemas_):
+            raise ValueError("widths are those of other parties")
+        outputs = model.plan_["classes"] or 1
+        if self.head(model).weights.shape != (outputs, sum(widths.values())):
+            raise ValueError("weights and widths do not belong together")
+
+    def summary(self, model: Model) -> list[str]:
+        """About how many people it was learned from, as far as that is public."""
+        return [f"everybody has the head, learned from about {model.plan_['rows']:,.0f} people"]
+
+
+def joint_of(model: Model, task: Moments) -> Joint:
+    """The joint embeddings that a task is about."""
+    party = str(model.label).rpartition(".")[0]
+    outputs = sum(column.startswith(committee.LABEL) for column in task.block(party).columns)
+    widths = tuple(
+        (block.owner, sum(not c.startswith(committee.LABEL) for c in block.columns)) for block in task.blocks
+    )
+    return Joint(widths, party, outputs if outputs > 1 else 0)

@@ -1,0 +1,154 @@
+"""A split model: who learned the head from what, how wide and how noisy embeddings were, and who keeps what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from colonnade.privacy.observers import COORDINATOR, Trust
+from colonnade.report import words
+from colonnade.report.answers import counts
+from colonnade.report.markup import Html, join, named_values, table, tag
+from colonnade.report.section import Run, Section, seen_on_shares
+from colonnade.report.words import counted, mapping, number
+
+if TYPE_CHECKING:
+    from colonnade.models.split.base import SplitModel
+    from colonnade.models.split.scores import SplitScores
+
+_WAYS = {
+    "committee": "by a committee, from one noisy release of second moments: no embedding left anybody",
+    "embeddings": "from embeddings with noise, which every other party told",
+    "published": "from embeddings as published: for this nothing is proven",
+}
+_HEADS = ("Who", "Own columns", "Columns of others", "Received", "Noise", "Number of rows", "Encoder", "Head")
+
+
+def title(model: SplitModel, columns: int) -> str:
+    """What was computed, in a few words."""
+    what = "classifier" if model.kind == "split-classifier" else "regression"
+    on = f" on {counted(columns, 'column')}" if columns else ""
+    return f"one split {what} of {model.label}{on}"
+
+
+def result(model: SplitModel, run: Run, owners: Sequence[str]) -> Html:
+    """What was learned, by which way, and the embeddings of each party."""
+    return join(tag("h2", "The result"), _lead(model), _guarantee(model), _facts(model), _parties(model, owners))
+
+
+def _lead(model: SplitModel) -> Html:
+    rows = number(model.plan_.get("rows"))
+    people = f"From about {rows:,.0f} people, a" if rows else "A"
+    active = str(model.plan_.get("active"))
+    has = "everybody has it" if model.head_ == "committee" else f"{active} alone has it"
+    return tag(
+        "p",
+        f"{people} head over embeddings that predicts {model.label_}, learned {_WAYS[model.head_]}; {has}. Each party "
+        "keeps its encoder, in its kept.npz and nowhere else: this report holds none of them.",
+    )
+
+
+def _guarantee(model: SplitModel) -> Html | None:
+    """The one line that says what an unproven way promises: nothing."""
+    said = model.plan_.get("guarantee")
+    if not isinstance(said, str):
+        return None
+    parts: list[object] = [tag("strong", said[:1].upper() + said[1:] + ".")]
+    if frozen := number(model.plan_.get("frozen_epsilon")):
+        figure = words.epsilon(frozen)
+        parts.append(
+            f" Had encoders been frozen and nothing rescaled, all releases together would be epsilon {figure}; "
+        )
+        parts.append("for what was done it is no promise.")
+    return tag("p", *parts, class_="warn")
+
+
+def _facts(model: SplitModel) -> Html | None:
+    plan = model.plan_
+    trained = plan.get("training")
+    found = [
+        ("Head", model.head_),
+        ("Solver", plan.get("solver")),
+        ("Label at", plan.get("active")),
+        ("Classes", _plain(plan.get("classes")) if plan.get("classes") else None),
+        ("Training of encoders", trained if trained not in (None, "none") else None),
+        ("Epochs", _plain(plan.get("epochs")) if plan.get("epochs") else None),
+        ("Labels", plan.get("labels")),
+        ("Noise of an opened moment" if model.head_ == "committee" else "Most noise", f"{model.noise_std_:,.4g}"),
+    ]
+    return named_values(found)
+
+
+def _parties(model: SplitModel, owners: Sequence[str]) -> Html:
+    widths, clips = mapping(model.plan_.get("widths")), mapping(model.plan_.get("clips"))
+    noise = mapping(model.plan_.get("deviations"))
+    said = mapping(model.encoders)
+    committee = model.head_ == "committee"
+    rows = []
+    for name in owners:
+        spec = mapping(said.get(name))
+        kind = str(spec.get("kind") or ("edges" if "shape" in spec else "cosine"))
+        if name not in widths or not widths[name]:
+            rows.append((name, "–", "–", "–", "nothing" if committee else "the head"))
+            continue
+        told = "shares alone" if committee else _plain(noise.get(name)) or "–"
+        rows.append((name, kind, _plain(widths[name]) or "–", _plain(clips.get(name)) or "–", told))
+    heads = ("Party", "Encoder", "Numbers of an embedding", "Within", "Left the party as" if committee else "Noise")
+    caption = (
+        "Embeddings were scaled to one public length before they were shared."
+        if committee
+        else "Noise is the standard deviation on each number of an embedding as it was told."
+    )
+    return join(tag("h3", "The parties"), table(heads, rows, caption=caption, numeric=(2, 3)))
+
+
+def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
+    """What each role saw: on shares nothing but the result, else embeddings with noise at the party with the label."""
+    if trust.committee:
+        return seen_on_shares(model, run, trust)
+    plan = model.plan_ if model.fitted else mapping(run.get("task"))
+    active = str(plan.get("active") or plan.get("to") or "")
+    others = words.listed([name for name in trust.owners if name != active])
+    noisy = "embeddings" if plan.get("guarantee") else "noisy embeddings"
+    back = _told_back(plan, active)
+    rows: list[tuple[object, ...]] = []
+    for name in trust.owners:
+        holds = name == active
+        who = join(name, tag("span", "holds the label", class_="why") if holds else None)
+        told = f"{noisy} of {others}" if holds else back
+        rows.append(
+            (who, "its own", "never", told, "its own" if not holds else "none", "public", "its own", _yes(holds))
+        )
+    relays = join(COORDINATOR, tag("span", "relays", class_="why"))
+    reads = join("analyst", tag("span", "reads the result and nothing else", class_="why"))
+    rows += [(who, "has none", "never", "nothing", "none", "public", "none", "no") for who in (relays, reads)]
+    caption = "What each role held or saw during the run, while not all parties pool it."
+    return join(tag("h2", "Who saw what"), table(_HEADS, rows, caption=caption))
+
+
+def _told_back(plan: object, active: str) -> str:
+    """What comes back to a party that tells embeddings."""
+    known = mapping(plan)
+    if known.get("guarantee"):
+        return f"slopes of {active}"
+    labels = str(known.get("labels") or "not told")
+    return "nothing" if labels == "not told" else f"labels of {active}, {labels}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _plain(value: object) -> str | None:
+    found = number(value)
+    return None if found is None else f"{found:,.4g}"
+
+
+SECTION: Section[SplitModel] = Section(
+    title, result, columns=lambda model: len(model.feature_names_in_), seen=who_saw_what
+)
+SCORES: Section[SplitScores] = Section(
+    title=lambda model, columns: f"predictions for {model.recipient} by encoders that each party keeps",
+    result=counts,
+    columns=lambda model: 0,
+)
