@@ -14,9 +14,8 @@ from colonnade.audit.attacks.decoders import Kind
 from colonnade.audit.attacks.inversion import Views, invert
 from colonnade.audit.attacks.labels import infer_labels
 from colonnade.audit.attacks.membership import infer_membership
-from colonnade.audit.attacks.promises import Promise
 from colonnade.audit.attacks.shadows import shadows_of
-from colonnade.audit.attacks.views import returned_by, seen_of
+from colonnade.audit.attacks.views import promised, returned_by, seen_of, with_kept
 from colonnade.cli.audit import prepare
 from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import DataError, StudyError
@@ -42,7 +41,7 @@ def membership(
     json: bool,
 ) -> None:
     """Fit shadow models to members and others, and attack the model by them."""
-    model = _loaded(path, kept)
+    model = with_kept(Estimator.load(path), kept)
     _prepare(out, "membership")
     pool, sizes = _people(model, {"members": members, "others": others}, id)
     size, everybody = sizes["members"], sum(sizes.values())
@@ -51,7 +50,7 @@ def membership(
     target = confidence(model, pool)
     with progress_bar(not json) as progress:
         found = shadows_of(model, pool, size, shadows + shadows % 2, seed=seed, progress=progress)
-    promise = Promise.of(model.privacy_, model.recipient or "analyst") if _public(model) else None
+    promise = promised(model)
     result = infer_membership(found, target, np.arange(everybody) < size, offline=offline, promise=promise)
     _leave(out, "membership", path, result, {"seed": seed, "members": size, "others": everybody - size}, json)
 
@@ -71,7 +70,7 @@ def inversion(
     json: bool,
 ) -> None:
     """Train a decoder on the auxiliary people, and recover the columns of the others."""
-    model = _loaded(path, kept)
+    model = with_kept(Estimator.load(path), kept)
     if party not in model.schemas_:
         raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)}")
     arranged = _shape(shape)
@@ -88,7 +87,7 @@ def labels(
     path: Path, members: list[str], kept: list[Path], id: str | None, known: int, seed: int, out: Path, json: bool
 ) -> None:
     """Group the slopes that are returned about members, and name the groups by the people who are known."""
-    model = _loaded(path, kept)
+    model = with_kept(Estimator.load(path), kept)
     _prepare(out, "labels")
     people, sizes = _people(model, {"members": members}, id)
     if not known < sizes["members"]:
@@ -100,20 +99,6 @@ def labels(
 
 
 # --- what is given
-
-
-def _loaded(path: Path, kept: Sequence[Path]) -> Any:
-    model = Estimator.load(path)
-    for each in kept:
-        if not hasattr(model, "load_kept"):
-            raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use")
-        model.load_kept(each)
-    return model
-
-
-def _public(model: Any) -> bool:
-    """Whether everything that scores are made of was published, so that the statement speaks of it."""
-    return bool(getattr(model, "has_public_weights", True))
 
 
 def _people(

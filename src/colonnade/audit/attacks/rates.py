@@ -105,7 +105,9 @@ def _threshold(members: Vector, others: Vector) -> float:
     alarms, hits = curve(members, others)
     cuts = np.unique(np.concatenate([members, others]))[::-1]
     best = int(np.argmax(hits - alarms))
-    return math.inf if best == 0 else float(cuts[best - 1])
+    if best == 0:
+        return math.inf
+    return float(cuts[best - 1] if best == len(cuts) else (cuts[best - 1] + cuts[best]) / 2)
 
 
 def _balanced(right: tuple[int, int], of: tuple[int, int]) -> Interval:

@@ -60,18 +60,20 @@ def shadows_of(
     seed: int,
     see: See = confidence,
     progress: Progress = silent,
+    stream: Stream | None = None,
 ) -> Shadows:
     """Shadow models of a fitted model, each simulated with ``size`` people of the pool, and what they show of all.
 
-    The rows of the pool's tables must be the same people in the same order.
+    The rows of the pool's tables must be the same people in the same order. ``seed`` says who is in which model; noise
+    comes from ``stream``, a fresh one unless it is given.
     """
     roster = Roster(dict(model.schemas_), model.privacy_.trust)
-    task = planned(model, roster)
+    task, noise = planned(model, roster), stream or Stream.fresh()
     inside = drawn(next(iter(pool.values())).rows, size, models, np.random.default_rng(seed))
 
     def fit(places: Places) -> Array:
         some = {party: table.take_rows(places) for party, table in pool.items()}
-        return see(fresh(model).simulate(some, roster, Stream.fresh(), task=task), pool)
+        return see(fresh(model).simulate(some, roster, noise, task=task), pool)
 
     return shadow_models(fit, inside, progress)
 

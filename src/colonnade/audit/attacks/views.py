@@ -6,14 +6,16 @@ scores. Slopes come back only where encoders learn together with the party that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.attacks.labels import Returned
+from colonnade.audit.attacks.promises import Promise
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.tables import Table
@@ -40,6 +42,25 @@ def seen_of(model: Estimator, party: str, people: Mapping[str, Table], seed: int
     if not hasattr(model, "scores"):
         raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert")
     return Seen(np.asarray(model.scores(people)), columns, "exact scores")
+
+
+def with_kept(model: Any, paths: Iterable[Path]) -> Any:
+    """The model with what parties keep of it, such as their encoders: an attacker may have these too."""
+    for path in paths:
+        if not hasattr(model, "load_kept"):
+            raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use")
+        model.load_kept(path)
+    return model
+
+
+def promised(model: Any) -> Promise | None:
+    """What is proven against whoever has the model; ``None`` also where its scores need weights that nobody published.
+
+    Whoever has these has more than the statement speaks of.
+    """
+    if not getattr(model, "has_public_weights", True):
+        return None
+    return Promise.of(model.privacy_, model.recipient or "analyst")
 
 
 def returned_by(model: Estimator, people: Mapping[str, Table], known: int, seed: int = 0) -> Returned:

@@ -1,0 +1,198 @@
+"""Who was among the people? The likelihood-ratio attack, on numbers and on models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import sklearn.linear_model
+
+from colonnade import PCA, LinearRegression, LogisticRegression
+from colonnade.audit.attacks import (
+    Promise,
+    Shadows,
+    confidence,
+    drawn,
+    infer_membership,
+    likelihood_ratios,
+    shadow_models,
+    shadows_of,
+)
+from colonnade.audit.attacks.confidence import log_odds
+from colonnade.errors import DataError, StudyError
+from colonnade.models.federation import Roster
+from colonnade.models.newcomers import same_people
+from colonnade.tables import Schema
+
+
+def schema(names, label=""):
+    columns = "".join(f'[columns.{name}]\ntype = "number"\nlow = -3\nhigh = 3\n' for name in names)
+    return Schema.from_toml(columns + label)
+
+
+def people(rows, width=16, label='[columns.ill]\ntype = "flag"\n'):
+    """Columns that say nothing about the label, so that a model can only remember."""
+    draw = np.random.default_rng(5)
+    columns = {f"c{k}": draw.normal(size=rows).clip(-3, 3) for k in range(width)}
+    half = list(columns)[: width // 2]
+    rest = list(columns)[width // 2 :]
+    ill = draw.random(rows) < 0.5 if "flag" in label else draw.normal(size=rows).clip(-3, 3)
+    given = {
+        "bank": pa.table({name: columns[name] for name in half}),
+        "shop": pa.table({name: columns[name] for name in rest} | {"ill": ill}),
+    }
+    schemas = {"bank": schema(half), "shop": schema(rest, label)}
+    return same_people(given, schemas, None, "a test"), Roster.of(schemas)
+
+
+def first(pool, rows):
+    return {party: table.take_rows(np.arange(rows)) for party, table in pool.items()}
+
+
+# --- numbers
+
+
+def test_everybody_is_inside_half_of_the_models_and_partners_share_nobody():
+    inside = drawn(40, 20, 10, np.random.default_rng(1))
+    assert (inside.sum(axis=1) == 20).all()
+    assert (inside.sum(axis=0) == 5).all()
+    assert not (inside[0::2] & inside[1::2]).any()
+    uneven = drawn(30, 20, 12, np.random.default_rng(1))
+    assert set(uneven.sum(axis=0)) == {8}
+    with pytest.raises(DataError, match="not among the members"):
+        drawn(20, 20, 4, np.random.default_rng(1))
+
+
+def test_the_ratio_is_that_of_two_normal_laws():
+    draw = np.random.default_rng(2)
+    inside = drawn(30, 15, 200, draw)
+    seen = draw.normal(size=inside.shape) * np.where(inside, 0.5, 1.0) + np.where(inside, 1.0, 0.0)
+    shadows = Shadows(seen, inside)
+    target = draw.normal(size=30)
+    found = likelihood_ratios(target, shadows)
+    for person in (0, 17):
+        a, b = seen[inside[:, person], person], seen[~inside[:, person], person]
+        log = [-((target[person] - s.mean()) ** 2) / (2 * s.var(ddof=1)) - np.log(s.std(ddof=1)) for s in (a, b)]
+        assert found[person] == pytest.approx(log[0] - log[1])
+        away = likelihood_ratios(target, shadows, offline=True)[person]
+        assert away == pytest.approx((target[person] - b.mean()) / b.std(ddof=1))
+
+
+def test_several_numbers_of_a_person_add_up():
+    draw = np.random.default_rng(3)
+    inside = drawn(20, 10, 100, draw)
+    seen = draw.normal(size=(*inside.shape, 2)) + inside[..., None]
+    target = draw.normal(size=(20, 2))
+    each = [likelihood_ratios(target[:, k], Shadows(seen[..., k], inside)) for k in (0, 1)]
+    assert likelihood_ratios(target, Shadows(seen, inside)) == pytest.approx(each[0] + each[1])
+    with pytest.raises(DataError, match="one number"):
+        likelihood_ratios(target, Shadows(seen, inside), offline=True)
+
+
+@pytest.mark.parametrize("offline", [False, True])
+@pytest.mark.parametrize("size", [100, 120], ids=["half", "more than half"])
+def test_models_that_know_nothing_of_anybody_are_not_refuted(offline, size):
+    draw = np.random.default_rng(4)
+    inside = drawn(200, size, 20, draw)
+    people = draw.normal(size=200) * 3  # people differ, whoever is inside
+    found = infer_membership(Shadows(draw.normal(size=inside.shape) + people, inside), offline=offline)
+    assert found.one is None
+    assert abs(found.alike.accuracy - 0.5) < 0.03
+    assert abs(found.alike.auc - 0.5) < 0.03
+
+
+def test_models_that_remember_are_caught_with_hardly_a_false_alarm():
+    draw = np.random.default_rng(5)
+    inside = drawn(200, 100, 64, draw)
+    people = draw.normal(size=200) * 3
+    seen = draw.normal(size=inside.shape) + people + 4 * inside
+    target, member = seen[0], inside[0]
+    found = infer_membership(Shadows(seen[2:], inside[2:]), target, member)
+    assert found.one is not None
+    assert found.one.accuracy > 0.95
+    assert found.alike.accuracy > 0.95
+    assert found.alike.hits > 0.5
+    assert found.to_dict()["needed"].startswith("the attacker needed")
+
+
+def test_an_attack_needs_models_and_people():
+    inside = drawn(20, 10, 8, np.random.default_rng(1))
+    seen = np.zeros(inside.shape)
+    with pytest.raises(DataError, match="even number"):
+        infer_membership(Shadows(seen[:6], inside[:6]))
+    with pytest.raises(DataError, match="each person must be in"):
+        infer_membership(Shadows(seen, np.zeros_like(inside)))
+    with pytest.raises(DataError, match="one row each"):
+        Shadows(seen[0], inside[0])
+    with pytest.raises(DataError, match="finite"):
+        Shadows(seen * np.nan, inside)
+    with pytest.raises(DataError, match="show of each person"):
+        likelihood_ratios(np.zeros(3), Shadows(seen, inside))
+
+
+# --- models
+
+
+def test_the_log_odds_of_the_true_class():
+    scores = np.array([[2.0], [-1.0]])
+    assert log_odds(scores, np.array([[1.0], [0.0]])) == pytest.approx([2.0, 1.0])
+    several = np.log([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
+    labels = np.eye(3)[[0, 1]]
+    assert log_odds(several, labels) == pytest.approx(np.log([0.7 / 0.3, 0.3 / 0.7]))
+
+
+def test_shadow_models_are_asked_in_turn():
+    inside = drawn(12, 6, 8, np.random.default_rng(1))
+    steps = []
+    found = shadow_models(
+        lambda places: np.bincount(places, minlength=12) * 1.0, inside, lambda *step: steps.append(step)
+    )
+    assert (found.seen == inside).all()
+    assert steps[-1] == ("shadows", 8, 8)
+
+
+def test_a_model_without_noise_that_remembers_gives_members_away():
+    pool, _ = people(160, width=40)
+    columns = np.hstack([pool["bank"].matrix(), pool["shop"].without(["ill"]).matrix()])
+    ill = pool["shop"].column("ill")
+
+    def fit(places):
+        model = sklearn.linear_model.LogisticRegression(C=100.0, max_iter=200).fit(columns[places], ill[places, 0])
+        return log_odds(model.decision_function(columns)[:, None], ill)
+
+    found = infer_membership(shadow_models(fit, drawn(160, 80, 64, np.random.default_rng(1))))
+    assert found.alike.accuracy_interval[0] > 0.65
+    assert found.alike.hits_interval[0] > 0.003  # three times as many as false alarms
+
+
+def test_a_private_model_keeps_its_promise_and_one_with_little_noise_gives_more_away(stream):
+    pool, roster = people(72, width=24)
+    member, found = np.arange(72) < 36, {}
+    for epsilon in (1.0, 50.0):
+        model = LogisticRegression(epsilon=epsilon, label="shop.ill", method="one-shot")
+        model.simulate(first(pool, 36), roster, stream)
+        shadows = shadows_of(model, pool, 36, 32, seed=1, stream=stream)
+        found[epsilon] = infer_membership(shadows, confidence(model, pool), member, promise=Promise.of(model.privacy_))
+    private, careless = found[1.0], found[50.0]
+    assert private.promise is not None
+    assert private.promise.accuracy < 0.6
+    assert private.alike.accuracy_interval[0] < private.promise.accuracy
+    assert private.alike.hits_interval[0] < float(private.promise.hits(private.alike.rare))
+    assert careless.alike.accuracy > private.alike.accuracy + 0.02
+    assert careless.alike.auc_interval[0] > 0.5
+    assert private.one is not None
+    assert (private.one.members, private.one.others) == (36, 36)
+
+
+def test_of_a_regression_the_distance_to_the_label_is_seen(stream):
+    pool, roster = people(40, width=4, label='[columns.ill]\ntype = "number"\nlow = -3\nhigh = 3\n')
+    model = LinearRegression(epsilon=10.0, label="shop.ill").simulate(first(pool, 20), roster, stream)
+    assert confidence(model, pool) == pytest.approx(-abs(model.scores(pool) - model.label_of(pool))[:, 0])
+    assert shadows_of(model, pool, 20, 8, seed=1, stream=stream).seen.shape == (8, 40)
+
+
+def test_a_model_that_says_nothing_about_a_person_is_refused(stream):
+    pool, roster = people(20, width=4)
+    model = PCA(n_components=2, epsilon=1.0).simulate(first(pool, 10), roster, stream)
+    with pytest.raises(StudyError, match="predicts nothing about a person"):
+        shadows_of(model, pool, 10, 8, seed=1)
