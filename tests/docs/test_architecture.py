@@ -21,7 +21,7 @@ MAY_IMPORT = {
     **{name: set() for name in GROUND},
     "received": {"errors"},
     **dict.fromkeys(PILLARS, GROUND),
-    "testing": GROUND | {"privacy", "audit"},
+    "testing": GROUND | {"privacy", "protocols", "models", "audit"},
     "protocols": GROUND | PILLARS,
     "models": GROUND | PILLARS | {"protocols"},
     "audit": GROUND | PILLARS | {"protocols", "models"},

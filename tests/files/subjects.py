@@ -22,6 +22,7 @@ from colonnade.cli import ledger as book
 from colonnade.disk import reading
 from colonnade.models import Estimator
 from colonnade.models.kinds import section_of
+from colonnade.models.split.encoders import encoder_from, load_encoder, save_encoder
 from colonnade.privacy import Ledger, Observer, Statement, parse_budgets
 from colonnade.privacy.events import from_json
 from colonnade.privacy.ledger.sums import NEWEST
@@ -176,6 +177,33 @@ def _damage_arrays(chance: random.Random, path: Path) -> None:
         model = path.with_suffix(".json")
         content = json.loads(model.read_text(encoding="utf-8"))
         model.write_text(json.dumps(content | {"arrays": hashlib.sha256(path.read_bytes()).hexdigest()}))
+
+
+def _encoder(spec: dict[str, Any], columns: int) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        path = folder / "encoder.npz"
+        save_encoder(encoder_from(spec, columns, seed=1), path)
+        return path
+
+    return make
+
+
+def _use_encoder(path: Path) -> None:
+    encoder = load_encoder(path)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = encoder.embed(np.random.default_rng(0).uniform(-1, 1, (3, encoder.columns)))
+    assert found.shape == (3, encoder.width)
+
+
+def _damage_encoder(chance: random.Random, path: Path) -> None:
+    """Damage the bytes, or what the file says of the encoder while its arrays stay whole."""
+    if chance.random() < 0.4:
+        return in_bytes(*mutations.ANY)(chance, path)
+    with np.load(path, allow_pickle=False) as held:
+        arrays = {name: held[name] for name in held.files}
+    said = chance.choice(mutations.JSON)(chance, str(arrays.pop("encoder")).encode())
+    np.savez(path, allow_pickle=False, encoder=np.array(said.decode("utf-8", errors="replace")), **arrays)
+    return None
 
 
 def _use_kept(path: Path) -> None:
@@ -338,6 +366,16 @@ SUBJECTS = (
     *(
         Subject(f"kept {name}", copied("models", f"glm.kept.{name}.json"), _use_kept, in_bytes(*mutations.JSON))
         for name in ("bank", "shop")
+    ),
+    *(
+        Subject(f"encoder {spec['kind']}", _encoder(spec, 24), _use_encoder, _damage_encoder)
+        for spec in (
+            {"kind": "cosine", "width": 6},
+            {"kind": "edges", "shape": [6, 4], "width": 5, "every": 2},
+            {"kind": "convolution", "shape": [6, 4], "filters": 4, "size": 3, "width": 5},
+            {"kind": "linear", "width": 4, "over": {"kind": "cosine", "width": 6}},
+            {"kind": "mlp", "width": 4, "hidden": [3]},
+        )
     ),
     Subject("statement", _statement, _use_statement, in_bytes(mutations.json_values)),
     Subject("event", _event, _use_event, in_bytes(*mutations.JSON)),

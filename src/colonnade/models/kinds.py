@@ -36,6 +36,7 @@ def _ours(kind: str, model: str, section: str = "", *games: str) -> Kind:
     return Kind(kind, f"colonnade.{model}", section and f"colonnade.{section}", tuple(f"colonnade.{g}" for g in games))
 
 
+_SPLIT = ("audit.embeddings", "audit.features")
 _ROWS = (
     _ours("pca", "models.pca:PCA", "report.components:SECTION", "audit.second_moments", "audit.directions"),
     _ours("linear", "models.regression.linear:LinearRegression", "report.regression:SECTION", "audit.functional"),
@@ -51,9 +52,9 @@ _ROWS = (
         "audit.marginals",
         "audit.mixture",
     ),
-    _ours("split-classifier", "models.split.model:SplitClassifier", "report.split:SECTION", "audit.second_moments"),
-    _ours("split-regressor", "models.split.model:SplitRegressor", "report.split:SECTION", "audit.second_moments"),
-    _ours("split-scores", "models.split.scores:SplitScores", "report.split:SCORES", "audit.sums"),
+    _ours("split-classifier", "models.split.model:SplitClassifier", "report.split:SECTION", *_SPLIT),
+    _ours("split-regressor", "models.split.model:SplitRegressor", "report.split:SECTION", *_SPLIT),
+    _ours("split-scores", "models.split.scores:SplitScores", "report.split:SCORES", "audit.sums", "audit.embeddings"),
     _ours("sketch", "models.sketch:SketchPlanner"),
 )
 _KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from colonnade.audit import Game, Sampler, register_twin
 from colonnade.audit.directions import Products
+from colonnade.audit.embeddings import Columns, ToldLabels
 from colonnade.audit.exchange_messages import NewScores, Transcript
+from colonnade.audit.features import Features
 from colonnade.audit.functional import Coefficients
 from colonnade.audit.gradients import OpenedGradients
 from colonnade.audit.marginals import Cells, Codes
@@ -36,6 +38,7 @@ from colonnade.privacy.releases import (
     SkellamRelease,
 )
 from colonnade.randomness import Stream
+from colonnade.testing import split
 
 warnings.warn(
     "colonnade.testing.twins holds mechanisms that are broken on purpose; it is for tests only",
@@ -44,8 +47,10 @@ warnings.warn(
 
 Drawn = TypeVar("Drawn", bound=Sampler)
 Charged = TypeVar("Charged", bound=Event)
-Drawing = TypeVar("Drawing", Entries, Cells, Products, OpenedGradients, OpenedSums, Coefficients, Transcript, NewScores)
-Noisy = TypeVar("Noisy", Entries, Cells, Products, OpenedGradients, OpenedSums, Weighed)
+Drawing = TypeVar(
+    "Drawing", Entries, Cells, Products, OpenedGradients, OpenedSums, Coefficients, Transcript, NewScores, Columns
+)
+Noisy = TypeVar("Noisy", Entries, Cells, Products, OpenedGradients, OpenedSums, Weighed, Features)
 _ANYTHING = 1e9
 _FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
@@ -236,6 +241,13 @@ def _one_epoch(game: Game) -> Game | None:
     return replace(game, events=tuple(charged))
 
 
+def charged_once(game: Game) -> Game | None:
+    """Whatever is repeated is charged as if it happened once; ``None`` if nothing is repeated."""
+    if not any(isinstance(event, Repeated) for event in game.events):
+        return None
+    return replace(game, events=tuple(event.event if isinstance(event, Repeated) else event for event in game.events))
+
+
 # --- the twins
 
 HALF = "half the variance of the noise"
@@ -343,3 +355,30 @@ register_twin("glm-gradient", "party", "released weights without noise", _exact_
 register_twin("glm-prediction", "party", HALF, in_sampler(NewScores, lambda s: quieter(s, 2)))
 ENDS = "a fit that ends when it is near enough"
 register_twin("time", "party", ENDS, in_sampler(StepsTaken, lambda s: replace(s, certified=False)), part="slopes")
+
+EVERY_RELEASE = "twenty releases charged as one"
+STRETCHED = "embeddings stretched to the clip as published"
+SPLIT_HALF, UNCLIPPED_EMBEDDINGS, TWENTY, PUBLISHED = (
+    in_sampler(Columns, change)
+    for change in (lambda s: quieter(s, 2), split.unclipped, split.twenty_times, split.stretched)
+)
+register_twin("split-embeddings", "party", HALF, SPLIT_HALF, part="embedding")
+register_twin("split-embeddings", "party", "embeddings told without clipping", UNCLIPPED_EMBEDDINGS, part="embedding")
+register_twin("split-embeddings", "party", EVERY_RELEASE, TWENTY, part="embedding")
+register_twin("split-embeddings", "party", STRETCHED, PUBLISHED, part="embedding")
+
+SILENT = in_sampler(Columns, lambda s: split.SilentUpdates(s.task, s.tellers))
+UNBOUNDED = in_sampler(Columns, lambda s: split.UnboundedGradients(s.task, s.tellers))
+TAUGHT = in_sampler(ToldLabels, lambda s: split.TrueLabels(s.task, s.beside))
+register_twin("split-training", "party", HALF, SPLIT_HALF, part="update")
+register_twin("split-training", "party", "updates of the encoder without noise", SILENT, part="update")
+register_twin("split-training", "party", "gradients summed without clipping each", UNBOUNDED, part="update")
+register_twin("split-training", "party", EVERY_EPOCH, charged_once, part="update")
+register_twin("split-training", "party", "slopes made of true labels", TAUGHT, part="labels")
+
+FEATURES_HALF = in_sampler(Features, split.half_the_noise)
+IN_SECRET = in_sampler(Features, split.trained_in_secret)
+register_twin("split-moments", "analyst", HALF, FEATURES_HALF)
+register_twin("split-moments", "analyst", ONE_OWNER, in_sampler(Features, one_owner))
+register_twin("split-moments", "analyst", "encoders that learned from the rows, uncharged", IN_SECRET)
+register_twin("split-moments", "party", TO_PARTY, as_analyst)

@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.errors import DataError, StudyError
-from colonnade.models.split.committee import Joint, embedded, of_one_length, suggested_width
+from colonnade.errors import DataError, ProtocolError, StudyError
+from colonnade.models.split.committee import Joint, embedded, of_one_length, simulate, suggested_width
 from colonnade.models.split.encoders import encoder_from
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
+from colonnade.protocols.directions import programs as directions
+from colonnade.protocols.directions.search import NoisyProducts
+from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.moments import programs
 from colonnade.protocols.moments.integers import OwnBlock
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
@@ -180,3 +184,86 @@ def test_more_people_and_larger_budgets_suggest_wider_embeddings() -> None:
     few, many = (suggested_width(TRUST, small, 2, rows) for rows in (5_000, 60_000))
     assert 16 <= few < many <= suggested_width(TRUST, large, 2, 60_000) <= 400
     assert suggested_width(TRUST, small, 2) == suggested_width(TRUST, small, 2, 10_000)
+
+
+# --- products with directions
+
+
+def exact_products(task: Directions, held: dict[str, np.ndarray]) -> NoisyProducts:
+    with pytest.MonkeyPatch.context() as patch:
+        kit.no_noise(patch)
+        found = simulate(held, task, Stream(bytes(32)))
+    assert isinstance(found, NoisyProducts)
+    return found
+
+
+@pytest.mark.parametrize("classes", [3, 0])
+def test_enough_directions_give_the_head_of_all_moments(classes: int) -> None:
+    rows, labels = people(600)
+    joint = joint_of(classes=classes)
+    label = labels if classes else labels / 2 - 0.5
+    held = {name: each.matrix() for name, each in brought(joint, rows, label).items()}
+    budgets = parse_budgets({"analyst": 20.0}, 1e-5, TRUST)
+    wide = joint.directions(TRUST, budgets, rounds=1 + -(-joint.width // max(2, joint.outputs)), rows_at_most=1000)
+    seen = exact_products(wide, held)
+    joined = np.hstack([embedded(encoders()[name], rows[name]) for name in rows])
+    found = joint.finish(seen, ridge=0.5, solver="ridge")
+    assert found.facts["directions"] == joint.width
+    target = np.eye(3)[labels] if classes else label[:, None]
+    centred = joined - joined.mean(axis=0)
+    due = np.linalg.solve(centred.T @ centred + 0.5 * np.eye(joint.width), centred.T @ (target - target.mean(axis=0)))
+    np.testing.assert_allclose(found.scores(joined), centred @ due + target.mean(axis=0), atol=0.02)
+
+
+def test_few_directions_learn_what_matters_to_the_label() -> None:
+    rows, labels = people(3000)
+    joint, made = joint_of(), encoders()
+    task = joint.directions(TRUST, parse_budgets({"analyst": 4.0}, 1e-5, TRUST), rounds=3)
+    held = {name: each.matrix() for name, each in brought(joint, rows, labels).items()}
+    head = joint.finish(simulate(held, task, Stream(bytes(32))))
+    fresh, truth = people(1000, seed=4)
+    new = np.hstack([embedded(made[name], fresh[name]) for name in fresh])
+    assert head.weights.shape == (3, joint.width)
+    assert (head.scores(new).argmax(axis=1) == truth).mean() > 0.7
+
+
+def test_wide_embeddings_are_planned_with_directions_unless_members_are_hidden() -> None:
+    wide = Joint((("left", 1000), ("right", 1000)), "right", 3)
+    budgets = parse_budgets(1.0, 1e-5, TRUST)
+    task = wide.plan(TRUST, budgets)
+    assert isinstance(task, Directions)
+    assert task.labels == (2000, 2001, 2002)
+    assert task.committee.system.primes
+    assert isinstance(wide.plan(TRUST, budgets, hidden=True), Moments)
+    assert isinstance(joint_of().plan(TRUST, budgets), Moments)
+    many = Joint(tuple((f"o{i}", 400) for i in range(9)), "o0", 10)
+    nine = kit.trust_of(9)
+    fitting = many.plan(nine, parse_budgets({"analyst": 1.0}, 1e-5, nine))
+    assert fitting.gamma < 4096
+    assert fitting.committee.system.primes
+
+
+def test_rounds_through_shares_give_what_is_simulated() -> None:
+    rows, labels = people(150)
+    joint = joint_of()
+    task = joint.directions(TRUST, parse_budgets({"analyst": 20.0}, 1e-5, TRUST), rounds=3, rows_at_most=1000)
+    held = {name: kit.Rows(each.matrix()) for name, each in brought(joint, rows, labels).items()}
+    with pytest.MonkeyPatch.context() as patch:
+        kit.nearest(patch)
+        kit.no_noise(patch)
+        played = kit.execute(directions, task, held)
+        due = simulate({name: each.values for name, each in held.items()}, task, Stream(bytes(32)))
+    found = played[COORDINATOR]
+    assert all((one == other).all() for one, other in zip(found.opened, due.opened, strict=True))
+    np.testing.assert_allclose(joint.finish(found).weights, joint.finish(due).weights)
+
+
+def test_directions_that_skip_the_label_or_repeat_are_an_error_and_not_nonsense() -> None:
+    rows, labels = people(50)
+    joint = joint_of()
+    task = joint.directions(TRUST, parse_budgets({"analyst": 20.0}, 1e-5, TRUST), rounds=3, rows_at_most=1000)
+    seen = exact_products(task, {name: each.matrix() for name, each in brought(joint, rows, labels).items()})
+    with pytest.raises(ProtocolError, match="did not ask for the label"):
+        joint.finish(replace(seen, asked=(np.zeros_like(seen.asked[0]), *seen.asked[1:])))
+    with pytest.raises(ProtocolError, match="the same directions again"):
+        joint.finish(replace(seen, asked=(*seen.asked[:2], seen.asked[1])))

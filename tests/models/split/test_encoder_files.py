@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.split.encoders import encoder_from, from_bytes, runs_code, to_bytes
+from colonnade.models.split.encoders import encoder_from, from_bytes, load_encoder, runs_code, save_encoder, to_bytes
 
 SPECS: dict[str, dict[str, Any]] = {
     "cosine": {"kind": "cosine", "width": 5, "normalise": True},
@@ -89,6 +89,29 @@ def test_a_file_that_does_not_fit_itself_is_refused(about: dict[str, Any], array
 def test_what_is_no_file_of_an_encoder_is_refused(data: bytes) -> None:
     with pytest.raises(StudyError, match="no file of an encoder"):
         from_bytes(data)
+
+
+def test_files_are_private_and_named_in_errors(tmp_path: Path) -> None:
+    path, encoder = tmp_path / "encoder.npz", encoder_from(SPECS["cosine"], 24)
+    save_encoder(encoder, path)
+    assert path.stat().st_mode & 0o077 == 0
+    assert np.array_equal(load_encoder(path).embed(rows()), encoder.embed(rows()))
+    path.write_bytes(b"PK")
+    with pytest.raises(StudyError, match=f"{path}: this is no file"):
+        load_encoder(path)
+    with pytest.raises(StudyError, match=r"nowhere\.npz cannot be read"):
+        load_encoder(tmp_path / "nowhere.npz")
+
+
+def test_a_file_that_claims_large_layers_gets_no_memory_for_them() -> None:
+    pytest.importorskip("torch")
+    data = to_bytes(encoder_from(NETWORKS["mlp"], 24))
+    with pytest.raises(StudyError, match="do not belong to the module"):
+        from_bytes(changed(data, {"options": {"width": 60000, "hidden": [60000] * 8}}))
+    with pytest.raises(StudyError, match="too large"):
+        encoder_from({"kind": "mlp", "hidden": [60000] * 8}, 24)
+    with pytest.raises(StudyError, match="too large"):
+        encoder_from({"kind": "cosine", "width": 60000}, 1 << 20)
 
 
 def test_pickles_are_never_read() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from colonnade.protocols.adaptive.clusters import FuzzyMeans, SoftLabels, memberships, spread
-from colonnade.protocols.adaptive.contrast import contrast, contrast_slopes, different
-from colonnade.protocols.adaptive.divergence import divergence, divergence_slopes
+from colonnade.protocols.adaptive.contrast import contrast, contrast_pulls, different
+from colonnade.protocols.adaptive.divergence import divergence, divergence_pulls
 from colonnade.protocols.adaptive.rescaling import (
     MOST_ROWS,
     Pairs,
@@ -106,9 +106,10 @@ def test_slopes_of_the_divergence_reach_every_row() -> None:
     def value(at: Array) -> float:
         return divergence(Pairs(at).distances[np.triu_indices(14, 1)])[0]
 
-    assert divergence_slopes(Pairs(rows)) == pytest.approx(_numeric(value, rows), abs=1e-5)
-    many = divergence_slopes(Pairs.of(_rows(MOST_ROWS)))  # more pairs than are looked at
-    assert many.shape == (MOST_ROWS, 3)
+    found = Pairs(rows).slopes(divergence_pulls(Pairs(rows)))
+    assert found == pytest.approx(_numeric(value, rows), abs=1e-5)
+    many = divergence_pulls(Pairs.of(_rows(MOST_ROWS)))  # more pairs than are looked at
+    assert 0 < np.count_nonzero(many) < MOST_ROWS * (MOST_ROWS - 1)
     assert np.isfinite(many).all()
 
 
@@ -158,9 +159,9 @@ def test_centres_that_became_one_are_spread_anew() -> None:
 def test_the_contrast_has_the_slopes_it_says_and_moves_classes_that_way(apart: bool) -> None:
     rows = _rows(10)
     labels = SoftLabels(np.arange(10) % 3, np.where(np.arange(10) < 8, 0.9, 0.2))
-    others = different(labels, 0.5, 10)
+    others = different(labels, 0.5)
     assert others[0].tolist() == [0, 1, 1, 0, 1, 1, 0, 1, 0, 0]  # the last two are not believed
-    slopes = contrast_slopes(Pairs(rows), others, apart=apart)
+    slopes = Pairs(rows).slopes(contrast_pulls(others, apart=apart))
     assert slopes == pytest.approx(_numeric(lambda at: contrast(Pairs(at), others, apart=apart), rows), abs=1e-6)
     between = [float((others * Pairs(at).distances).sum()) for at in (rows, rows - 0.1 * slopes)]
     assert (between[1] > between[0]) == apart

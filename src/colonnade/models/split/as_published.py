@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,7 +47,7 @@ class AsPublished(Way):
         """The algorithm with the noise that the paper takes for one release, or with none."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
-            raise StudyError("rows is missing: say how many people all parties hold, a public number that batches rest on")
+            raise StudyError("rows is missing: say how many people all parties hold, which batches rest on")
         if model.epsilon is not None:
             raise StudyError(
                 'epsilon has no meaning with head = "published", about which nothing is proven: give per_release, the '
@@ -54,10 +55,12 @@ class AsPublished(Way):
             )
         if (model.per_release is None) == (not model.unprotected):
             raise StudyError(
-                'head = "published" takes either per_release, the epsilon of one release by itself, or unprotected = true'
+                'head = "published" takes per_release, the epsilon of one release by itself, or unprotected = true'
             )
         if model.training != "none" or model.label_epsilon is not None:
-            raise StudyError('training and label_epsilon are for head = "embeddings"; encoders always learn as published')
+            raise StudyError(
+                'training and label_epsilon are for head = "embeddings": as published, encoders always learn'
+            )
         noise = UNPROTECTED if model.per_release is None else Adaptive.published_noise(model.per_release, model.delta)
         owners = tuple(setting.roster.schemas)
         return Adaptive(
@@ -102,15 +105,15 @@ class AsPublished(Way):
         encoders = {} if encoder is None else {me.name: encoder}
         if me.name != task.active:
             programs.owner(me, over, features, task)
-            return Learned(facts(task), encoders=encoders)
+            return Learned(facts(task, model.delta), encoders=encoders)
         head = self._head(model, targets(model, table, task.classes), encoder, task)
         programs.owner(me, over, features, task, head)
-        return Learned(facts(task), encoders=encoders, own={me.name: head.arrays()})
+        return Learned(facts(task, model.delta), encoders=encoders, own={me.name: head.arrays()})
 
     def coordinator(self, model: Model, me: Coordinator, task: Adaptive) -> Learned:
         """The coordinator compares who is there, and learns nothing."""
         programs.coordinator(me, task)
-        return Learned(facts(task))
+        return Learned(facts(task, model.delta))
 
     def simulated(
         self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
@@ -123,7 +126,7 @@ class AsPublished(Way):
         labels = targets(model, tables[task.active], task.classes)
         head = self._head(model, labels, encoders.get(task.active), task)
         programs.simulate(over, head, task, stream, model.watch)
-        return Learned(facts(task), encoders=encoders, own={task.active: head.arrays()})
+        return Learned(facts(task, model.delta), encoders=encoders, own={task.active: head.arrays()})
 
     def _head(self, model: Model, labels: Any, encoder: Encoder | None, task: Adaptive) -> modules.Learning:
         width = sum(sender.width for sender in task.senders) + (0 if encoder is None else encoder.width)
@@ -156,7 +159,9 @@ class AsPublished(Way):
         """By the head that the party with the label keeps."""
         active = model.design_.owner
         if active not in model.own_:
-            raise StudyError(f"the head is kept by {active} and not in this process: load_kept reads it from its own file")
+            raise StudyError(
+                f"the head that {active} keeps is not in this process: load_kept reads it from its own file"
+            )
         told = [parts[party] for party in model.schemas_ if party in parts and party != active]
         own = [parts[active]] if active in parts else []
         rows = np.hstack([*told, *own])
@@ -177,9 +182,10 @@ class AsPublished(Way):
         return [f"{model.design_.owner} alone has the head", str(model.plan_["guarantee"])]
 
 
-def facts(task: Adaptive) -> dict[str, Any]:
+def facts(task: Adaptive, delta: float) -> dict[str, Any]:
     """What everybody may know of the fit."""
     known = {sender.owner: sender for sender in task.senders}
+    frozen = task.frozen_epsilon(delta)
     return {
         "how": "the published algorithm",
         "active": task.active,
@@ -194,6 +200,7 @@ def facts(task: Adaptive) -> dict[str, Any]:
         "rescale": task.rescale,
         "adjust": task.adjust,
         "guarantee": task.reason,
+        "frozen_epsilon": frozen if math.isfinite(frozen) else None,
         "training": "as published",
         "deviations": {party: task.deviation_of(task.variance(party)) for party in task.passives},
     }

@@ -47,6 +47,11 @@ def question(
     if model.head_ == "committee":
         parts = tuple(part_of(model, party, gamma) for party in owners)
         return Scores(parts, roster.trust, to, gamma, rows, names=tuple(model.feature_names_in_), model=model.digest)
+    if model.head_ == "published":
+        raise StudyError(
+            "a model as published answers no questions about new people, for which it promises nothing: predict where "
+            "all encoders are in one process, or learn the head by a committee or over embeddings"
+        )
     active = model.design_.owner
     if to != active:
         raise StudyError(

@@ -264,7 +264,8 @@ class SplitModel(Saved[Task, Learned]):
         self._check_party(found.party)
         columns = len(self.design_.centred(found.party).feature_names)
         if found.encoder is not None:
-            if (found.encoder.columns, found.encoder.width) != (columns, self.plan_["widths"][found.party]):
+            width = self.plan_["widths"].get(found.party, found.encoder.width)
+            if (found.encoder.columns, found.encoder.width) != (columns, width):
                 raise StudyError(f"{path} is damaged: its encoder does not belong to the columns of {found.party}")
             self.encoders_[found.party] = found.encoder
         if found.own:

@@ -47,8 +47,8 @@ class ByCommittee(Way):
             )
         if model.head_module is not None or model.per_release is not None or model.unprotected:
             raise StudyError(
-                'head_module, per_release and unprotected have no meaning with head = "committee", whose head is linear '
-                "and follows from noisy moments: choose another head, or leave them out"
+                'head_module, per_release and unprotected have no meaning with head = "committee", whose head is '
+                "linear and follows from noisy moments: choose another head, or leave them out"
             )
         if (trust := setting.roster.trust).committee == ():
             raise StudyError('head = "committee" needs seats that hold shares: name them, or use head = "embeddings"')

@@ -28,7 +28,7 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-_EPOCHS = 20
+_EPOCHS = 40
 _FROZEN_WIDTH = 32
 _FEATURES = 200
 
@@ -124,7 +124,8 @@ class ByEmbeddings(Way):
         over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
         labels = targets(model, tables[task.active], task.classes)
         found = programs.simulate(over, labels, task, stream)
-        whole = self._active(encoders.get(task.active), rows[task.active], labels, found[task.active], task, model.head_module)
+        active = task.active
+        whole = self._active(encoders.get(active), rows[active], labels, found[active], task, model.head_module)
         own = {party: _kept_scaling(found[party]) for party in task.passives} | dict(whole.own)
         return Learned(whole.facts, encoders=dict(encoders), own=own)
 
@@ -167,7 +168,7 @@ class ByEmbeddings(Way):
         kept = model.own_.get(active)
         if kept is None:
             raise StudyError(
-                f"the head is kept by {active} and not in this process: load_kept reads it from its own file"
+                f"the head that {active} keeps is not in this process: load_kept reads it from its own file"
             )
         told = [party for party in model.plan_["widths"] if party != active]
         received = np.hstack([parts[party] for party in told])

@@ -1,32 +1,42 @@
-"""A head that a committee learns: embeddings of all parties side by side, and one noisy release of their moments.
+"""A head that a committee learns: embeddings of all parties side by side, and noisy moments of them.
 
 Every party embeds its rows by its own encoder and scales each embedding to a public length; the label's owner adds
 columns of the label, scaled by a public weight. The committee computes the second moments of these columns as it does
 for any others (protocols/moments), the noisy sums are opened once, and the head follows from them
-(docs/theory/heads-from-moments.md). No embedding of anybody leaves its party but as shares.
+(docs/theory/heads-from-moments.md). Where that would be too many sums, their products with few directions are opened
+instead, in rounds that cost as much (protocols/directions). No embedding of anybody leaves its party but as shares.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, StudyError
+from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.models.split.encoders import Encoder
 from colonnade.models.split.heads import Head, Matrix, Sums, head_from
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
+from colonnade.protocols.directions import programs as directions
+from colonnade.protocols.directions.labelled import Explored
+from colonnade.protocols.directions.search import NoisyProducts
+from colonnade.protocols.directions.task import Directions, reach_for
+from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Block, Rows
+from colonnade.randomness import Stream
 from colonnade.tables.places import Places
 
 Labels = NDArray[np.int64] | NDArray[np.float64]
+Task = Moments | Directions
+Published = NoisyMoments | NoisyProducts
 
 LENGTH = 1.0
 """The length of every embedding. All noise grows with its square, so only ratios of lengths matter."""
@@ -40,6 +50,9 @@ _NUMBER = 0.4
 _CONSTANT = 1 / 3
 _STEPS = 64  # weights are multiples of 1/64, so that scaling by them is exact
 GAMMA = 4096
+WIDE = 1500
+"""With more numbers in a joint embedding, products with directions are opened: all moments would be a million sums."""
+_DIRECTIONS, _STEPS_AT_LEAST = 50, 5
 _ROWS = 10_000  # where nobody says how many people there are
 _NARROWEST, _WIDEST = 16, 400
 
@@ -103,6 +116,20 @@ class Joint:
         """The constant column. A number's means and the rows' number need it; classes' flags add up to them."""
         return 1 if self.classes else max(1, round(_CONSTANT * self.length * gamma))
 
+    def plan(
+        self,
+        trust: Trust,
+        budgets: Sequence[Budget],
+        *,
+        rows_at_most: int = 2**24,
+        law: NormalLaw = USUAL,
+        hidden: bool = False,
+    ) -> Task:
+        """All moments, or products of them with directions where embeddings are wide and everybody knows the people."""
+        if self.width > WIDE and not hidden:
+            return self.directions(trust, budgets, rows_at_most=rows_at_most, law=law)
+        return self.moments(trust, budgets, rows_at_most=rows_at_most, law=law, hidden=hidden)
+
     def moments(
         self,
         trust: Trust,
@@ -126,6 +153,43 @@ class Joint:
         )
         return draft.calibrated(budgets)
 
+    def directions(
+        self,
+        trust: Trust,
+        budgets: Sequence[Budget],
+        *,
+        rounds: int | None = None,
+        gamma: int | None = None,
+        rows_at_most: int = 2**24,
+        law: NormalLaw = USUAL,
+    ) -> Directions:
+        """Rounds of products with few directions, all of them together with the least noise that keeps the budgets.
+
+        Without a ``gamma`` it is the largest power of two, from 4096 down, with which sums of so many rows fit.
+        """
+        each = max(2, self.outputs)
+        steps = 1 + min(max(_STEPS_AT_LEAST, math.ceil(_DIRECTIONS / each)), math.ceil(self.width / each))
+        steps = steps if rounds is None else rounds
+        wide = self.width + self.outputs + 1
+        for scale in (4096, 2048, 1024, 512) if gamma is None else (gamma,):
+            draft = Directions(
+                blocks=self.blocks,
+                trust=trust,
+                gamma=scale,
+                constant=self.constant(scale),
+                rows_at_most=rows_at_most,
+                directions=each,
+                rounds=steps,
+                noise=len(self.widths),
+                law=law,
+                reach=reach_for(wide, steps, each),
+                labels=tuple(self._order[self.width :].tolist()),
+            )
+            task = draft.calibrated(budgets)
+            if _fits(task):
+                break
+        return task
+
     @cached_property
     def _order(self) -> NDArray[np.intp]:
         """Where the embeddings' columns stand among all, then the label's."""
@@ -145,14 +209,30 @@ class Joint:
             raise StudyError(f"{self.label_party} brings the label, and nobody else does")
         return EmbeddedRows(self, party, features, encoder, labels)
 
-    def finish(self, published: NoisyMoments, *, solver: str = "auto", ridge: float | str = "auto") -> Head:
+    def finish(self, published: Published, *, solver: str = "auto", ridge: float | str = "auto") -> Head:
         """The head that the published moments give, for joint embeddings as :func:`embedded` makes them."""
+        if isinstance(published, NoisyProducts):
+            return self._explored(published, solver, ridge)
         kept = self._order if self.classes else np.append(self._order, len(self._order))
-        factors = np.ones(len(kept))
-        factors[self.width : self.width + self.outputs] = 1 / self.weight
-        scaled, chosen = np.outer(factors, factors), np.ix_(kept, kept)
-        sums = Sums(published.matrix[chosen] * scaled, published.deviations[chosen] * scaled, self.outputs)
+        chosen = np.ix_(kept, kept)
+        sums = self._unweighted(published.matrix[chosen], published.deviations[chosen])
         return head_from(sums, classes=self.classes, constant=published.constant, solver=solver, ridge=ridge)
+
+    def _explored(self, published: NoisyProducts, solver: str, ridge: float | str) -> Head:
+        """The head within the directions that were asked for; it gives no weight to any other."""
+        seen = Explored(published.task, published.asked, published.opened)
+        sums = self._unweighted(*seen.sums())
+        found = head_from(sums, classes=self.classes, constant=published.constant, solver=solver, ridge=ridge)
+        facts = {**found.facts, "directions": float(seen.basis.shape[1])}
+        return replace(found, weights=found.weights @ seen.basis.T, facts=facts)
+
+    def _unweighted(self, matrix: Matrix, deviations: Matrix) -> Sums:
+        """The sums as they would be without the label's weight; its columns stand behind the features'."""
+        start = len(matrix) - self.outputs - (not self.classes)
+        factors = np.ones(len(matrix))
+        factors[start : start + self.outputs] = 1 / self.weight
+        both = np.outer(factors, factors)
+        return Sums(matrix * both, deviations * both, self.outputs)
 
 
 @dataclass(frozen=True)
@@ -197,6 +277,31 @@ class EmbeddedRows:
             return weight * np.clip(np.asarray(labels, dtype=np.float64), -1.0, 1.0)[:, None]
         flags: Matrix = weight * (np.arange(self.joint.classes) == np.asarray(labels)[:, None])
         return flags
+
+
+def owner(me: Owner, rows: EmbeddedRows, task: Task) -> Published:
+    """An owner's program."""
+    return moments.owner(me, rows, task) if isinstance(task, Moments) else directions.owner(me, rows, task)
+
+
+def coordinator(me: Coordinator, task: Task) -> Published:
+    """The coordinator's program."""
+    return moments.coordinator(me, task) if isinstance(task, Moments) else directions.coordinator(me, task)
+
+
+def simulate(rows: Mapping[str, Matrix], task: Task, stream: Stream) -> Published:
+    """What would be published about these rows, computed in one place, for evaluation."""
+    return (
+        moments.simulate(rows, task, stream) if isinstance(task, Moments) else directions.simulate(rows, task, stream)
+    )
+
+
+def _fits(task: Task) -> bool:
+    """Whether the integers can hold the sums, and a message what is opened."""
+    try:
+        return bool(task.committee.system.primes)
+    except CapacityError:
+        return False
 
 
 def suggested_width(trust: Trust, budgets: Sequence[Budget], parties: int, rows: int | None = None) -> int:

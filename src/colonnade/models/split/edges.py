@@ -100,7 +100,7 @@ class Edges(Encoder):
     def _seen(self, images: _Singles) -> _Singles:
         """Roots of how much brightness rises in each direction, in each part, less their mean over directions."""
         height, width, _ = self._shape
-        around = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        around = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")  # a frame of zeros would be an edge
         across = around[:, 1:-1, 2:] - around[:, 1:-1, :-2]
         down = around[:, 2:, 1:-1] - around[:, :-2, 1:-1]
         rows, columns = self._windows(height), self._windows(width)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.disk import reading
 from colonnade.errors import StudyError
-from colonnade.models.files import unpack_arrays
+from colonnade.models.files import about, replace_private, unpack_arrays
 from colonnade.models.split.contract import Encoder, Matrix, OverRows, Trainable
 from colonnade.models.split.edges import Edges, EdgesOptions
 from colonnade.models.split.features import Convolution, ConvolutionOptions, Cosine, CosineOptions
@@ -29,7 +29,19 @@ from colonnade.models.split.options import Options, image_shape
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["KINDS", "Encoder", "Matrix", "OverRows", "Trainable", "encoder_from", "from_bytes", "runs_code", "to_bytes"]
+__all__ = [
+    "KINDS",
+    "Encoder",
+    "Matrix",
+    "OverRows",
+    "Trainable",
+    "encoder_from",
+    "from_bytes",
+    "load_encoder",
+    "runs_code",
+    "save_encoder",
+    "to_bytes",
+]
 
 _BUILT: dict[str, tuple[Any, type[Options]]] = {
     "cosine": (Cosine, CosineOptions),
@@ -83,10 +95,10 @@ def runs_code(spec: Any) -> bool:
 
 def to_bytes(encoder: Encoder) -> bytes:
     """The encoder as the content of an npz file: what it is, as JSON, and its arrays; nothing in it is code."""
-    about = {"kind": encoder.kind, "columns": encoder.columns, "options": encoder.options()}
+    said = {"kind": encoder.kind, "columns": encoder.columns, "options": encoder.options()}
     arrays = {f"{_ARRAY}{name}": value for name, value in encoder.arrays().items()}
     held = io.BytesIO()
-    np.savez(held, allow_pickle=False, **{_ABOUT: np.array(json.dumps(about))}, **arrays)
+    np.savez(held, allow_pickle=False, **{_ABOUT: np.array(json.dumps(said))}, **arrays)
     return held.getvalue()
 
 
@@ -96,14 +108,32 @@ def from_bytes(
     """The encoder that a file holds. One of kind ``module`` needs the module again, or what makes it."""
     try:
         arrays = unpack_arrays(data)
-        about = reading.json_of(str(arrays.pop(_ABOUT)[()])[:_LONGEST])
-        columns, spec = about["columns"], {"kind": about["kind"], **about["options"]}
+        said = reading.json_of(str(arrays.pop(_ABOUT)[()])[:_LONGEST])
+        columns, spec = said["columns"], {"kind": said["kind"], **said["options"]}
     except (ValueError, LookupError, TypeError, AttributeError, reading.Malformed):
         raise StudyError("this is no file of an encoder, or it is damaged") from None
     if isinstance(columns, bool) or not isinstance(columns, int) or not 1 <= columns <= _MOST_COLUMNS:
         raise StudyError("the file of an encoder does not say how many columns it reads")
     named = {name.removeprefix(_ARRAY): value for name, value in arrays.items()}
     return _restored(spec, columns, named, module, device)
+
+
+def save_encoder(encoder: Encoder, path: str | Path) -> None:
+    """Write an encoder to a file that other users of the machine cannot read."""
+    replace_private(Path(path), to_bytes(encoder))
+
+
+def load_encoder(
+    path: str | Path, module: nn.Module | Callable[[], nn.Module] | str | None = None, *, device: str = "auto"
+) -> Encoder:
+    """The encoder in a file; see :func:`from_bytes`."""
+    found = Path(path)
+    try:
+        content = reading.read_bytes(found, reading.LEARNED)
+    except reading.Unreadable as error:
+        raise StudyError(f"{found} cannot be read: {error}") from None
+    with about(found):
+        return from_bytes(content, module, device=device)
 
 
 def _restored(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.split.contract import Arrays, Encoder, Matrix, Vector
-from colonnade.models.split.options import WIDEST, Options, blocks, directions, expect, image_shape
+from colonnade.models.split.options import MOST_NUMBERS, WIDEST, Options, blocks, directions, expect, image_shape
 
 _SMALLEST = 1e-12
 _Singles = NDArray[np.float32]
@@ -215,7 +215,7 @@ def _shapes(columns: int, options: ConvolutionOptions) -> dict[str, tuple[int, .
         shapes["weights"] = (_pooled(options, grid, filters), options.width)
         if options.finish == "cosine":
             shapes["offsets"] = (options.width,)
-    if max(math.prod(shape) for shape in shapes.values()) > 1 << 27:
+    if max(math.prod(shape) for shape in shapes.values()) > MOST_NUMBERS:
         raise StudyError("an encoder of these options would be too large: take fewer filters, larger pools or a width")
     return shapes
 

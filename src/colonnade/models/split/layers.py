@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.split.library import load_torch
-from colonnade.models.split.networks import Network, set_weights
-from colonnade.models.split.options import WIDEST, Options, Shape, image_shape
+from colonnade.models.split.networks import Network, check_weights, set_weights
+from colonnade.models.split.options import MOST_NUMBERS, WIDEST, Options, Shape, image_shape
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,6 +91,8 @@ class Built(Network):
     def draw(cls, columns: int, options: PerceptronOptions | ConvolutionalOptions, random: np.random.Generator) -> Self:
         """Weights of variance 1 over the number of inputs, doubled before a rectifier, and no offsets."""
         module, gain = options.build(columns), 2.0 if options.activation == "relu" else 1.0
+        if sum(value.numel() for value in module.state_dict().values()) > MOST_NUMBERS:
+            raise StudyError("a network of these options would be too large: take fewer or smaller layers")
         weights: dict[str, NDArray[Any]] = {
             name: np.zeros(tuple(value.shape)) for name, value in module.state_dict().items()
         }
@@ -105,8 +107,9 @@ class Built(Network):
         cls, columns: int, options: PerceptronOptions | ConvolutionalOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """The network whose options and weights these are."""
-        module = options.build(columns).to_empty(device="cpu")
-        set_weights(module, arrays)
+        module = options.build(columns)
+        check_weights(module, arrays)  # before there is memory for them
+        set_weights(module.to_empty(device="cpu"), arrays)
         return cls(columns, module, options.plain(), options.image(columns))
 
 

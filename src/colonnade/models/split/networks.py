@@ -155,12 +155,11 @@ class Network(Trainable):
             )
 
 
-def set_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Put weights into a module, by their names in its ``state_dict``; names and shapes must be the same."""
-    torch, into = load_torch(), module.state_dict()
-    if set(arrays) != set(into):
-        odd = sorted(set(arrays) ^ set(into))[0]
-        where = "the file lacks" if odd in into else "the module lacks"
+def check_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise unless these are finite weights for the module: the names of its ``state_dict``, with the same shapes."""
+    into = module.state_dict()
+    if odd := sorted(set(arrays) ^ set(into)):
+        where = "the file lacks" if odd[0] in into else "the module lacks"
         raise StudyError(f"the weights do not belong to the module of this encoder: {where} one of them")
     for name, value in into.items():
         array = arrays[name]
@@ -168,6 +167,12 @@ def set_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
             raise StudyError("the weights do not belong to the module of this encoder: shapes differ")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise StudyError("the weights of an encoder hold numbers that are not finite")
+
+
+def set_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Put weights into a module, by their names in its ``state_dict``."""
+    check_weights(module, arrays)
+    torch = load_torch()
     with torch.no_grad():
-        for name, value in into.items():
+        for name, value in module.state_dict().items():
             value.copy_(torch.from_numpy(np.array(arrays[name])))

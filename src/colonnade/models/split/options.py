@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -14,6 +13,9 @@ from colonnade.errors import StudyError
 
 WIDEST = 1 << 16
 """No embedding has more numbers."""
+MOST_NUMBERS = 1 << 27
+"""No array of an encoder has more."""
+_LONG_TO_TURN = 4096
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,14 @@ def blocks(rows: int, cells_each: int, most: int = 1 << 24) -> list[slice]:
 
 
 def directions(count: int, columns: int, random: np.random.Generator, *, orthogonal: bool) -> NDArray[np.float64]:
-    """Random directions, (columns, count), of mean squared length ``columns``; orthogonal ones in sets of that many."""
-    if not orthogonal:
-        return random.standard_normal((columns, count))
-    sets = [np.linalg.qr(random.standard_normal((columns, columns)))[0] for _ in range(math.ceil(count / columns))]
-    lengths = np.linalg.norm(random.standard_normal((columns, count)), axis=0)
-    return np.asarray(np.hstack(sets)[:, :count] * lengths)
+    """Random directions, (columns, count), of mean squared length ``columns``; orthogonal ones in sets of that many.
+
+    Many columns are nearly orthogonal by chance, and making them quite so takes long.
+    """
+    if count * columns > MOST_NUMBERS:
+        raise StudyError(f"an encoder of {columns} by {count} numbers would be too large: take a smaller width")
+    drawn = random.standard_normal((columns, count))
+    if not orthogonal or columns > _LONG_TO_TURN:
+        return drawn
+    sets = [np.linalg.qr(drawn[:, start : start + columns])[0] for start in range(0, count, columns)]
+    return np.asarray(np.hstack(sets) * np.linalg.norm(random.standard_normal((columns, count)), axis=0))

@@ -67,11 +67,15 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
             return self.to
         return audience_of(self.privacy_.events[0])[0] if self.fitted else self.scorer.design_.owner
 
+    def equip(self, party: str, encoder: Mapping[str, Any] | None) -> None:
+        """Remember what makes the module of a party's own, of whose weights alone there is a file."""
+        self._make = None if encoder is None else encoder.get("make")
+
     def bring(self, path: str | Path, party: str) -> None:
         """Read the encoder that one party kept, from its own file; this copy then has no encoder of other parties."""
         own = copy(self.scorer)
         own.encoders_, own.own_ = {}, {}
-        if (found := own.load_kept(path)) != party:
+        if (found := own.load_kept(path, module=getattr(self, "_make", None))) != party:
             raise StudyError(f"{path} holds the encoder of {found}, not that of {party}; use {party}'s own file")
         self._read = self.model, own
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from colonnade.protocols.embeddings.learner import Matrix, Vector
 
 _NOTHING = 1e-300
+_ROUNDS, _ROUNDS_ANEW = 3, 15
 _SAME = 1e-6  # centres that lie closer than this part of the largest one have become one
 
 
@@ -33,17 +34,18 @@ class SoftLabels:
 class FuzzyMeans:
     """Fuzzy c-means with exponent 2: the part of a row in a cluster falls with its squared distance to the centre."""
 
-    def __init__(self, clusters: int, rounds: int = 8) -> None:
-        self.clusters, self.rounds = clusters, rounds
+    def __init__(self, clusters: int) -> None:
+        self.clusters = clusters
         self.centres: Matrix | None = None
 
     def fit(self, rows: Matrix) -> SoftLabels:
         """The clusters of some rows; the centres are kept for the next batch."""
         rows = directions(rows)
-        centres = self._start(rows)
+        before = self._before(rows.shape[1])
+        centres = spread(rows, self.clusters) if before is None else before
         squares = np.einsum("ij,ij->i", rows, rows)[:, None]
         parts = memberships(rows, squares, centres)
-        for _ in range(self.rounds):
+        for _ in range(_ROUNDS_ANEW if before is None else _ROUNDS):
             weights = parts * parts
             centres = weights.T @ rows / np.maximum(weights.sum(axis=0), _NOTHING)[:, None]
             parts = memberships(rows, squares, centres)
@@ -51,15 +53,15 @@ class FuzzyMeans:
         cluster = parts.argmax(axis=1)
         return SoftLabels(cluster, parts[np.arange(len(rows)), cluster])
 
-    def _start(self, rows: Matrix) -> Matrix:
+    def _before(self, width: int) -> Matrix | None:
         """The centres of the batch before, unless there are none or two of them have become one."""
-        before = self.centres
-        if before is None or before.shape[1] != rows.shape[1]:
-            return spread(rows, self.clusters)
-        squares = np.einsum("ij,ij->i", before, before)
-        apart = _squared_distances(before, squares[:, None], before)
+        centres = self.centres
+        if centres is None or centres.shape[1] != width:
+            return None
+        squares = np.einsum("ij,ij->i", centres, centres)
+        apart = _squared_distances(centres, squares[:, None], centres)
         np.fill_diagonal(apart, np.inf)
-        return spread(rows, self.clusters) if apart.min() <= _SAME**2 * squares.max() else before
+        return None if apart.min() <= _SAME**2 * squares.max() else centres
 
 
 def directions(rows: Matrix) -> Matrix:

@@ -14,10 +14,9 @@ from colonnade.protocols.adaptive.rescaling import Pairs
 from colonnade.protocols.embeddings.learner import Matrix
 
 
-def different(labels: SoftLabels, threshold: float, rows: int) -> Matrix:
+def different(labels: SoftLabels, threshold: float) -> Matrix:
     """1 - omega: one for two rows whose clusters are believed and differ, (rows, rows)."""
-    cluster = np.where(labels.trusted(threshold), labels.cluster, -1)[:rows]
-    believed = cluster >= 0
+    cluster, believed = labels.cluster, labels.trusted(threshold)
     differ: NDArray[np.bool_] = (cluster[:, None] != cluster) & believed[:, None] & believed
     return differ.astype(np.float64)
 
@@ -28,7 +27,6 @@ def contrast(pairs: Pairs, others: Matrix, *, apart: bool) -> float:
     return -total if apart else total
 
 
-def contrast_slopes(pairs: Pairs, others: Matrix, *, apart: bool) -> Matrix:
-    """Its slopes in each row; a pair counts in both orders."""
-    size = len(pairs.rows)
-    return pairs.slopes(others) * ((-2.0 if apart else 2.0) / size**2)
+def contrast_pulls(others: Matrix, *, apart: bool) -> Matrix:
+    """Its slopes in each distance; a pair counts in both orders."""
+    return others * ((-2.0 if apart else 2.0) / len(others) ** 2)

@@ -7,13 +7,14 @@ the gaps between sorted distances (Vasicek's estimator), which has a slope in ev
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from colonnade.protocols.adaptive.rescaling import Pairs
-from colonnade.protocols.embeddings.learner import Matrix, Vector
+from colonnade.protocols.embeddings.learner import Matrix, Places, Vector
 
-_MOST_PAIRS = 4096
+_MOST_PAIRS = 2048
 _LEAST_GAP = 1e-9
 
 
@@ -40,14 +41,17 @@ def divergence(distances: Vector) -> tuple[float, Vector]:
     return value, placed
 
 
-def divergence_slopes(pairs: Pairs) -> Matrix:
-    """The slopes of the divergence in each row; of many pairs evenly chosen ones count for all."""
-    rows = len(pairs.rows)
-    first, second = np.triu_indices(rows, 1)
-    if len(first) > _MOST_PAIRS:
-        some = np.linspace(0, len(first) - 1, _MOST_PAIRS).astype(np.int64)
-        first, second = first[some], second[some]
+def divergence_pulls(pairs: Pairs) -> Matrix:
+    """The slopes of the divergence in each distance, (m, m); where there are many, evenly chosen ones count for all."""
+    first, second = _some_pairs(len(pairs.rows))
     _, slopes = divergence(pairs.distances[first, second])
-    each = np.zeros((rows, rows))
+    each = np.zeros_like(pairs.distances)
     each[first, second] = each[second, first] = slopes
-    return pairs.slopes(each)
+    return each
+
+
+@lru_cache(maxsize=16)
+def _some_pairs(rows: int) -> tuple[Places, Places]:
+    first, second = np.triu_indices(rows, 1)
+    some = np.linspace(0, max(0, len(first) - 1), min(len(first), _MOST_PAIRS)).astype(np.int64)
+    return first[some], second[some]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.protocols.embeddings.learner import Matrix
 
-MOST_ROWS = 256
+MOST_ROWS = 128
 DEVIATIONS = 3.0
 """Eq. 5 at p2 = 0.9987."""
 _LEAST_PART = 1e-6  # of the clip's diameter: equal embeddings are not stretched without end

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.protocols.adaptive.clusters import FuzzyMeans
-from colonnade.protocols.adaptive.contrast import contrast_slopes, different
-from colonnade.protocols.adaptive.divergence import divergence_slopes
+from colonnade.protocols.adaptive.contrast import contrast_pulls, different
+from colonnade.protocols.adaptive.divergence import divergence_pulls
 from colonnade.protocols.adaptive.head import HeadLearner
 from colonnade.protocols.adaptive.rescaling import Pairs, back_through_clip, clip_rows, stretch
 from colonnade.protocols.adaptive.steps import Steps
@@ -68,15 +68,20 @@ class PassiveSide:
         own, task, size = self._shaped, self.task, len(slopes)
         total = slopes * own.factor  # the factor counts as a constant
         if own.pairs is not None:
-            first = slice(len(own.pairs.rows))
-            if task.adjust:
-                others = different(self._clusters.fit(slopes), task.confidence, len(own.pairs.rows))
-                total[first] += (task.beta * size) * contrast_slopes(own.pairs, others, apart=task.apart)
-            if task.rescale and task.alpha:
-                total[first] += (task.alpha * size) * divergence_slopes(own.pairs)
+            total[: len(own.pairs.rows)] += size * own.pairs.slopes(self._pulls(own.pairs, slopes))
         if task.protected:
             total = back_through_clip(own.raw, total, self.sender.clip)
         self.encoder.move(self._steps.step(self.encoder.pull_back(self._places, total / size)))
+
+    def _pulls(self, pairs: Pairs, slopes: Matrix) -> Matrix:
+        """Lines 16 and 17: how the two losses of the party's own change with the distances of its embeddings."""
+        task, pulls = self.task, np.zeros_like(pairs.distances)
+        if task.adjust:
+            others = different(self._clusters.fit(slopes[: len(pulls)]), task.confidence)
+            pulls += task.beta * contrast_pulls(others, apart=task.apart)
+        if task.rescale and task.alpha:
+            pulls += task.alpha * divergence_pulls(pairs)
+        return pulls
 
 
 class ActiveSide:

@@ -1,4 +1,4 @@
-"""Principal components of wide tables: products of all second moments with few directions, round by round.
+"""Principal components of wide tables, or weights for a label: products of all second moments with few directions.
 
 Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee, once. In every
 round one participant tells all others which directions Q it wants; everybody checks that they are within reach. Each
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
-from colonnade.protocols.directions import vocabulary
+from colonnade.protocols.directions import labelled, vocabulary
 from colonnade.protocols.directions.integers import exact_products, noise_shares, quantise
 from colonnade.protocols.directions.search import AskedDirections, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
@@ -161,9 +161,11 @@ def _chosen(
 def _wanted(
     task: Directions, asked: AskedDirections, opened: Sequence[NDArray[np.int64]], stream: Stream
 ) -> IntegerDirections:
-    """The directions of the next round, from what was opened; random ones in the first round."""
+    """The directions of the next round, from what was opened; random ones, or the label's, in the first round."""
     if not opened:
-        return asked.rounded(beginning(task, stream))
+        return asked.rounded(labelled.beginning(task) if task.labels else beginning(task, stream))
+    if task.labels:
+        return asked.rounded(labelled.Explored(task, tuple(asked.rounds), tuple(opened)).following())
     return asked.rounded(NoisyProducts(task, tuple(asked.rounds), tuple(opened)).following())
 
 

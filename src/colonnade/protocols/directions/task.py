@@ -40,7 +40,7 @@ class Directions(JointRows, InRounds):
     Owners scale their rows by ``gamma`` and round them at random; a public ``constant`` is the last column. ``reach``
     bounds the spectral norm of the integer directions of all rounds side by side. With ``center`` directions are sought
     around the means. ``noise`` is the variance of discrete Gaussian noise, or mu of Skellam noise, all owners' shares
-    together.
+    together. With ``labels``, the places of a label's columns, directions are sought that matter to the label.
     """
 
     blocks: tuple[Block, ...]
@@ -55,6 +55,7 @@ class Directions(JointRows, InRounds):
     law: NormalLaw = "discrete-gaussian"
     reach: int = 4096
     block_rows: int = 8192
+    labels: tuple[int, ...] = ()
 
     released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
     noise_on = "an entry of X'X times a direction"
@@ -62,6 +63,10 @@ class Directions(JointRows, InRounds):
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.directions < 2:
             raise PrivacyError("there is at least one round, of at least two directions")
+        if self.labels and (
+            self.directions != len(self.roots) or not all(0 <= k < self.width - 1 for k in self.labels)
+        ):
+            raise PrivacyError("a label's columns are among the others, and a round asks for as many directions")
         if self.reach < TOTAL_PART or self.width * self.reach**2 >= 2**53:
             raise PrivacyError(
                 f"the reach of directions in {self.width} columns lies between {TOTAL_PART} and "
@@ -80,6 +85,11 @@ class Directions(JointRows, InRounds):
         It leaves about a third of a direction's length between two of them.
         """
         return self.reach * (0.75 * self.directions + 3)
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """The columns whose axes are asked for first: the label's and, where that is one number, the constant."""
+        return (*self.labels, self.width - 1) if len(self.labels) == 1 else self.labels
 
     @property
     def entries(self) -> int:
@@ -213,6 +223,7 @@ class Directions(JointRows, InRounds):
             "reach": self.reach,
             "center": self.center,
             "law": self.law,
+            **({"labels": list(self.labels)} if self.labels else {}),
         }
 
 

@@ -36,7 +36,9 @@ def whole_sum(learner: Learner, places: Places, slopes: Matrix, clip: float, rad
     total = np.zeros(learner.parameters)
     for each in learner.pull_back_each(places, slopes):
         for block in _blocks(each):
-            total += whole_rows(each[block] * (radius / clip), radius).sum(axis=0)
+            with np.errstate(over="ignore"):  # a gradient that no float can hold counts as none
+                scaled = each[block] * (radius / clip)
+            total += whole_rows(scaled, radius).sum(axis=0)
     return total.astype(np.int64)
 
 

@@ -96,7 +96,7 @@ def simulate(
     ``rows`` is the number of new people, where the task is about them. It is for evaluation on data that may be in one
     place; a study never calls it.
     """
-    told = None if labels is None or task.training == "none" else _told_labels(labels, task, stream)
+    told = None if labels is None or task.training == "none" else told_labels(labels, task, stream)
     return reference(
         encodings, told, task, lambda name, v, count: own_noise(name, v).draw((count,), stream), rows, scalings
     )
@@ -144,7 +144,7 @@ def _active(me: Owner, labels: Labels | None, rows: int, task: Embeddings, strea
     told: Labels | None = None
     found: dict[str, Matrix] = {}
     if labels is not None and task.training != "none":
-        told = _told_labels(labels, task, stream)
+        told = told_labels(labels, task, stream)
         me.tell(task.passives, "labels", told, event=task.labels_event)
     if task.stage:
         for name in task.passives:
@@ -207,7 +207,7 @@ def _passive(me: Owner, side: Passive, rows: int, task: Embeddings) -> Outcome:
     return Outcome(scaling=side.scaling, labels=labels)
 
 
-def _told_labels(labels: Labels, task: Embeddings, stream: Stream) -> Labels:
+def told_labels(labels: Labels, task: Embeddings, stream: Stream) -> Labels:
     """The labels as they are told: answered at random once, and never looked at again for what leaves the party."""
     whole = labels.astype(np.int64)
     return whole if task.label_odds is None else randomised_response(whole, task.classes, task.label_odds, stream)

@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.errors import DataError
 from colonnade.privacy.noise.response import randomised_response
-from colonnade.protocols.embeddings.heads import chances, discriminant, ridge
+from colonnade.protocols.embeddings.heads import Statistics, chances, discriminant, of_classes, ridge
 from colonnade.randomness import Stream
 
 from ..kit import Array
@@ -91,6 +91,17 @@ def test_answers_of_randomised_response_are_corrected_by_their_known_chances() -
     assert chances(3, Fraction(4)).sum(axis=0) == pytest.approx(np.ones(3))
     with pytest.raises(DataError, match="by chance alone"):
         discriminant(rows, answers, 0.0, classes=3, odds=Fraction(1))
+
+
+def test_statistics_are_enough_for_new_rows_with_any_noise() -> None:
+    rows, labels = _classes(2000)
+    kept = Statistics.of(of_classes(rows[:, :1], labels, 0.1, classes=2, own=rows[:, 1:]).arrays())
+    for noise in (0.0, 0.5):
+        head = discriminant(rows[:, :1], labels, 0.1, classes=2, own=rows[:, 1:], query_variance=noise)
+        assert np.array_equal(kept.head(noise).weights, head.weights)
+        assert np.array_equal(kept.head(noise).intercept, head.intercept)
+    with pytest.raises(ValueError, match="do not belong together"):
+        Statistics.of(kept.arrays() | {"centre": np.zeros(3)})
 
 
 def test_regression_on_noised_rows_is_not_flattened() -> None:

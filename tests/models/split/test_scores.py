@@ -1,0 +1,144 @@
+"""Scores of new people by kept encoders: on shares, or by embeddings that are told; exact or at an epsilon."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from colonnade import SplitClassifier, SplitRegressor, SplitScores
+from colonnade.errors import StudyError
+from colonnade.protocols.embeddings.task import NewEmbeddings
+from colonnade.protocols.scores.task import Scores
+from colonnade.testing.seeded import seeded
+
+from .people import federation, roster, tables
+
+pytestmark = pytest.mark.filterwarnings("ignore:colonnade.testing.seeded")
+HEADS = ("committee", "embeddings")
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, SplitClassifier]:
+    held = tables(1000, "kind")
+    return {
+        head: SplitClassifier(label="bank.kind", epsilon=20.0, head=head, width=12).simulate(
+            held, roster("kind"), seeded(3)
+        )
+        for head in HEADS
+    }
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_exact_scores_are_those_of_the_model(head, models):
+    new = federation(80, "kind", seed=4)
+    asked = SplitScores(models[head], exact=True).fit(new)
+    assert asked.recipient == "bank"
+    assert np.abs(asked.scores_ - models[head].scores(new)).max() < 1e-3
+    assert (asked.predictions_ == models[head].predict(new)).mean() > 0.95
+    assert math.isinf(asked.privacy_.epsilon("bank"))
+    assert asked.privacy_.epsilon("shop") == asked.privacy_.epsilon("analyst") == 0
+    assert asked.joint.ids == asked.ids_
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_scores_at_an_epsilon_have_noise_and_cost_no_more(head, models):
+    new = federation(80, "kind", seed=4)
+    asked = SplitScores(models[head], epsilon=2.0).fit(new)
+    assert 1.9 < asked.privacy_.epsilon("bank") <= 2.0
+    assert np.abs(asked.scores_ - models[head].scores(new)).max() > 1e-3
+    assert set(asked.predictions_) <= {"low", "middle", "high"}
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("how", [{"exact": True}, {"epsilon": 3.0}])
+def test_a_simulation_answers_like_the_protocol(head, how, models):
+    question = SplitScores(models[head], rows_at_most=200, **how)
+    task = question.plan(roster("kind"))
+    assert isinstance(task, Scores if head == "committee" else NewEmbeddings)
+    held = tables(60, "kind", seed=4)
+    first, second = (SplitScores(models[head], **how).simulate(held, roster("kind"), seeded(9)) for _ in range(2))
+    assert np.array_equal(first.scores_, second.scores_)
+    if "exact" in how:
+        assert np.abs(first.scores_ - models[head].scores(held)).max() < 1e-3
+
+
+def test_parts_on_shares_stay_within_their_bounds(models):
+    model = models["committee"]
+    task = SplitScores(model, exact=True).plan(roster("kind"))
+    weights = model.public_["weights"]
+    for party, columns in (("bank", slice(0, 12)), ("shop", slice(12, 24))):
+        reached = task.gamma * np.abs(model.embedded(party, tables(200, "kind", seed=5)[party]) @ weights[:, columns].T)
+        assert (reached.max(axis=0) <= np.array(task.part(party).high)).all()
+        norms = task.gamma * np.linalg.norm(weights[:, columns], axis=1)
+        assert (np.array(task.part(party).high) <= norms + 2).all()
+
+
+def test_a_committee_may_tell_another_party(models):
+    new = federation(40, "kind", seed=4)
+    asked = SplitScores(models["committee"], to="shop", exact=True).fit(new)
+    assert asked.recipient == "shop"
+    assert np.abs(asked.scores_ - models["committee"].scores(new)).max() < 1e-3
+    with pytest.raises(StudyError, match="bank alone has the head of this model, so only bank can be told scores"):
+        SplitScores(models["embeddings"], to="shop", exact=True).fit(new)
+
+
+def test_numbers_are_asked_about_too():
+    model = SplitRegressor(label="bank.amount", epsilon=20.0, width=12).simulate(
+        tables(600, "amount"), roster("amount"), seeded(3)
+    )
+    new = federation(40, "amount", seed=4)
+    asked = SplitScores(model, exact=True).fit(new)
+    assert np.abs(asked.predictions_ - model.predict(new)).max() < 1e-2
+
+
+def test_a_question_comes_back_from_its_file(models, tmp_path):
+    asked = SplitScores(models["committee"], epsilon=5.0).fit(federation(30, "kind", seed=4))
+    again = SplitScores.load(asked.save(tmp_path / "scores.json"))
+    assert np.array_equal(again.scores_, asked.scores_)
+    assert again.recipient == "bank"
+    assert (tmp_path / "scores.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "say what the scores may cost, by epsilon or by exact = true"),
+        ({"epsilon": 1.0, "exact": True}, "and not by both"),
+        ({"epsilon": {"shop": 1.0}}, "no budget speaks of bank"),
+        ({"epsilon": 1.0, "rows_at_most": 0}, "rows_at_most must be a whole number"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(given, said, models):
+    with pytest.raises(StudyError, match=re.escape(said)):
+        SplitScores(models["committee"], **given).fit(federation(20, "kind"))
+
+
+def test_only_a_split_model_with_its_encoders_answers(models, tmp_path):
+    with pytest.raises(StudyError, match="take a split model or the path of its model"):
+        SplitScores("nothing", exact=True).checked(3)
+    published = SplitClassifier(
+        label="bank.kind",
+        head="published",
+        unprotected=True,
+        epochs=1,
+        encoders={"shop": {"kind": "linear"}, "bank": {"kind": "linear"}},
+    ).simulate(tables(60, "kind"), roster("kind"), seeded(1))
+    with pytest.raises(StudyError, match="answers no questions about new people"):
+        SplitScores(published, exact=True).fit(federation(20, "kind"))
+    path = models["committee"].save(tmp_path / "model.json")
+    with pytest.raises(StudyError, match="the encoder that bank kept is not in this process"):
+        SplitScores(path, exact=True).fit(federation(20, "kind"))
+
+
+def test_a_party_brings_its_own_encoder_and_nobody_elses(models, tmp_path):
+    model = models["committee"]
+    path = model.save(tmp_path / "model.json")
+    own = {party: model.save_kept(tmp_path / f"{party}.npz", party) for party in ("bank", "shop")}
+    question = SplitScores(path, exact=True)
+    question.bring(own["shop"], "shop")
+    assert list(question.scorer.encoders_) == ["shop"]
+    with pytest.raises(StudyError, match="holds the encoder of bank, not that of shop"):
+        question.bring(own["bank"], "shop")
