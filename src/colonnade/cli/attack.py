@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.attacks.confidence import confidence
 from colonnade.audit.attacks.decoders import Kind
-from colonnade.audit.attacks.inversion import Views, invert
+from colonnade.audit.attacks.inversion import invert
 from colonnade.audit.attacks.labels import infer_labels
 from colonnade.audit.attacks.membership import infer_membership
+from colonnade.audit.attacks.odds import confidence
 from colonnade.audit.attacks.shadows import shadows_of
 from colonnade.audit.attacks.views import promised, returned_by, seen_of, with_kept
 from colonnade.cli.audit import prepare
@@ -41,7 +41,8 @@ def membership(
     json: bool,
 ) -> None:
     """Fit shadow models to members and others, and attack the model by them."""
-    model = with_kept(Estimator.load(path), kept)
+    model = Estimator.load(path)
+    with_kept(model, kept, model.schemas_)
     _prepare(out, "membership")
     pool, sizes = _people(model, {"members": members, "others": others}, id)
     size, everybody = sizes["members"], sum(sizes.values())
@@ -64,22 +65,23 @@ def inversion(
     id: str | None,
     shape: str | None,
     decoder: Kind,
+    scores: bool,
     epochs: int,
     seed: int,
     out: Path,
     json: bool,
 ) -> None:
     """Train a decoder on the auxiliary people, and recover the columns of the others."""
-    model = with_kept(Estimator.load(path), kept)
+    model: Any = Estimator.load(path)
     if party not in model.schemas_:
         raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)}")
+    with_kept(model, kept, model.schemas_ if scores else (party,))
     arranged = _shape(shape)
     _prepare(out, "inversion")
     everyone, sizes = _people(model, {"people": people, "auxiliary": auxiliary}, id)
     asked = np.arange(sum(sizes.values())) < sizes["people"]
-    seen = seen_of(model, party, everyone, seed)
-    views = Views(seen.numbers[~asked], seen.columns[~asked], seen.numbers[asked], seen.columns[asked], seen.what)
-    result = invert(views, decoder, shape=arranged, epochs=epochs, seed=seed)
+    seen = seen_of(model, party, everyone, seed, scores=scores)
+    result = invert(seen.split(asked), decoder, shape=arranged, epochs=epochs, seed=seed)
     _leave(out, "inversion", path, result, {"seed": seed, "party": party}, json)
 
 

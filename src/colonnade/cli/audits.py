@@ -111,6 +111,9 @@ def inversion(
     decoder: Annotated[
         Literal["auto", "ridge", "mlp", "cnn"], typer.Option("--decoder", help="What learns to recover columns.")
     ] = "auto",
+    scores: Annotated[
+        bool, typer.Option("--scores", help="The attacker has exact scores of these people, and nothing else of them.")
+    ] = False,
     epochs: Annotated[int, typer.Option("--epochs", min=1, max=10_000, help="Of training, at most.")] = 60,
     seed: Seed = 0,
     out: Out = _OUT,
@@ -119,7 +122,7 @@ def inversion(
     """Recover a party's columns from what leaves it."""
     from colonnade.cli import attack
 
-    attack.inversion(model, party, people, auxiliary, kept or [], id, shape, decoder, epochs, seed, out, json)
+    attack.inversion(model, party, people, auxiliary, kept or [], id, shape, decoder, scores, epochs, seed, out, json)
 
 
 @audit_app.command()

@@ -90,7 +90,9 @@ def _labels_in_words(found: LabelGuesses) -> str:
     )
     if found.most is None:
         return f"{said} Labels were not protected."
-    return f"{said} The promise about labels leaves any attack at most {percent(found.most)}."
+    return (
+        f"{said} The promise about labels leaves at most {percent(found.most)} to who knows nothing else of a person."
+    )
 
 
 # --- sections
@@ -194,7 +196,7 @@ def _labels(found: LabelGuesses) -> Sequence[Html]:
         rows.append(("By learning from the known people", percent(found.learned)))
     rows.append(("Always the commonest label", percent(found.base_rate)))
     if found.most is not None:
-        rows.append(("At most, by the promise", percent(found.most)))
+        rows.append(("At most, by the promise, without knowing more of a person", percent(found.most)))
     caption = f"Share of the labels of {found.people:,} people; those of {found.known:,} others were known."
     return [
         tag("section", tag("h2", "In numbers"), table(("Guess", "Right"), rows, caption=caption, numeric=(1,))),

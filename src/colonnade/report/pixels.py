@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.report.canvas import LINE, frame, write
-from colonnade.report.markup import Html, join, tag
+from colonnade.report.markup import Html, tag
 
 Pictures = NDArray[np.float64]
 _GAP = 8.0
 _LEVELS = 16  # shades that are told apart; neighbours of one shade are drawn as one
-_LARGEST = 90.0
+_TALL = 84.0
 
 
 def pairs(
@@ -21,24 +21,23 @@ def pairs(
 ) -> Html:
     """Named rows of pictures, (n, height, width) or (n, height, width, 3), whose columns belong together."""
     number = max(len(pictures) for _, pictures in rows)
-    across = max(1, min(number, int(width // 60)))
-    side = min(_LARGEST, (width - _GAP * (across - 1)) / across)
+    high_count, wide_count = rows[0][1].shape[1:3]
+    unit = _TALL / high_count
+    across = max(1, int((width + _GAP) // (unit * wide_count + _GAP)))
     body, y = [], 0.0
     for begin in range(0, number, across):
         for name, pictures in rows:
-            some = pictures[begin : begin + across]
-            tall = side * some.shape[1] / max(some.shape[1], some.shape[2])
             body.append(write(0, y + 12, name, "dim tiny"))
             y += LINE + 2
-            body += [_picture(each, place * (side + _GAP), y, side, low, high) for place, each in enumerate(some)]
-            y += tall + _GAP
+            for place, each in enumerate(pictures[begin : begin + across]):
+                body.append(_picture(each, place * (unit * wide_count + _GAP), y, unit, low, high))
+            y += _TALL + _GAP
         y += _GAP
     return frame(key, title, description, width, y, *body)
 
 
-def _picture(pixels: Pictures, left: float, top: float, side: float, low: float, high: float) -> Html:
+def _picture(pixels: Pictures, left: float, top: float, unit: float, low: float, high: float) -> Html:
     high_count, wide_count = pixels.shape[:2]
-    unit = side / max(high_count, wide_count)
     shades = np.clip(np.nan_to_num((pixels - low) / ((high - low) or 1.0)), 0, 1)
     colours = np.broadcast_to(
         np.rint(shades * (_LEVELS - 1)).astype(int).reshape(high_count, wide_count, -1), (high_count, wide_count, 3)
@@ -54,10 +53,10 @@ def _picture(pixels: Pictures, left: float, top: float, side: float, low: float,
                     "rect",
                     x=f"{left + start * unit:.2f}",
                     y=f"{top + row * unit:.2f}",
-                    width=f"{(column - start) * unit + 0.05:.2f}",
-                    height=f"{unit + 0.05:.2f}",
+                    width=f"{(column - start) * unit:.2f}",
+                    height=f"{unit:.2f}",
                     fill="#" + "".join(f"{shade:x}" for shade in colours[row, start]),
                 )
             )
             start = column
-    return join(*drawn)
+    return tag("g", *drawn, shape_rendering="crispEdges")

@@ -103,7 +103,7 @@ def test_columns_are_recovered_from_scores(colonnade, there):
             "person",
             DataError,
         ),
-        (["labels", "model.json", "--members", "members.csv"], "nobody is returned slopes", StudyError),
+        (["labels", "model.json", "--members", "members.csv"], "nobody is told anything", StudyError),
         (["labels", "model.json", "--members", "members.csv", "--known", "80"], "fewer than that", DataError),
         (
             ["inversion", "model.json", "--party", "x", "--people", "others.csv", "--auxiliary", "members.csv"],

@@ -18,7 +18,7 @@ from colonnade.audit.attacks import (
     shadow_models,
     shadows_of,
 )
-from colonnade.audit.attacks.confidence import log_odds
+from colonnade.audit.attacks.odds import log_odds
 from colonnade.errors import DataError, StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
-    from colonnade.audit.attacks.confidence import confidence as confidence
     from colonnade.audit.attacks.inversion import Inversion as Inversion, Views as Views, invert as invert
     from colonnade.audit.attacks.labels import (
         LabelGuesses as LabelGuesses,
@@ -18,21 +17,31 @@ if TYPE_CHECKING:
         infer_membership as infer_membership,
         likelihood_ratios as likelihood_ratios,
     )
+    from colonnade.audit.attacks.odds import confidence as confidence
     from colonnade.audit.attacks.pictures import psnr as psnr, ssim as ssim
     from colonnade.audit.attacks.promises import Promise as Promise, label_accuracy as label_accuracy
     from colonnade.audit.attacks.rates import Rates as Rates
     from colonnade.audit.attacks.shadows import drawn as drawn, shadow_models as shadow_models, shadows_of as shadows_of
+    from colonnade.audit.attacks.slopes import Transcript as Transcript
+    from colonnade.audit.attacks.views import (
+        Seen as Seen,
+        promised as promised,
+        returned_by as returned_by,
+        seen_of as seen_of,
+    )
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
-        "confidence": "confidence",
+        "odds": "confidence",
         "inversion": "Inversion Views invert",
         "labels": "LabelGuesses Returned infer_labels",
         "membership": "Membership Shadows infer_membership likelihood_ratios",
         "pictures": "psnr ssim",
         "promises": "Promise label_accuracy",
         "rates": "Rates",
+        "slopes": "Transcript",
+        "views": "Seen promised returned_by seen_of",
         "shadows": "drawn shadow_models shadows_of",
     },
 )

@@ -27,7 +27,7 @@ SHOWN = 12
 class Views:
     """What an attacker sees of people, beside their true columns: auxiliary people to learn from, and those attacked.
 
-    ``what`` names what is seen, such as ``"noised embeddings"``.
+    ``what`` names what is seen, such as ``"noised embeddings"``; ``needs`` says what an attacker must have to see it.
     """
 
     auxiliary_seen: Matrix
@@ -35,6 +35,7 @@ class Views:
     seen: Matrix
     truth: Matrix
     what: str = "embeddings"
+    needs: str = ""
 
     def __post_init__(self) -> None:
         shapes = [each.shape for each in (self.auxiliary_seen, self.auxiliary, self.seen, self.truth)]
@@ -68,6 +69,7 @@ class Inversion:
     """Guesses beside the truth, and beside what an attacker could say who saw nothing: the mean of other people."""
 
     what: str
+    needs: str
     truth: Matrix
     guesses: Matrix
     shape: tuple[int, ...]
@@ -79,8 +81,8 @@ class Inversion:
     def needed(self) -> str:
         """What the attacker needed, in one sentence."""
         return (
-            f"the attacker needed the {self.what} of the person, the encoder that made them, and {self.auxiliary:,} "
-            "other people, of whom it had the columns and made the same."
+            f"the attacker needed {self.needs}, everything that they were computed with, and {self.auxiliary:,} other "
+            "people, of whom it had the columns and made the same."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,6 +125,7 @@ def invert(
     middle = np.broadcast_to(views.auxiliary.mean(axis=0), views.truth.shape)
     return Inversion(
         views.what,
+        views.needs or f"the {views.what} of the person",
         views.truth,
         guesses,
         tuple(shape),

@@ -34,13 +34,17 @@ class Promise:
 
     @classmethod
     def of(cls, statement: Statement, observer: Observer | str = "analyst") -> Promise | None:
-        """The promise against an observer, by default whoever has the model; ``None`` where nothing is proven."""
+        """The promise against an observer, by default whoever has what was published.
+
+        ``None`` where nothing is proven, and where the observer sees nothing: who attacks has something that the
+        statement does not speak of.
+        """
         seen = Observer.parse(observer) if isinstance(observer, str) else observer
         statement.epsilon(seen)  # raises an error for a name that is not in the study
         relation = statement.trust.adjacency(seen)
         held = Adjacency.REPLACE if relation is Adjacency.ADD_REMOVE else relation
         views = [view(event, seen, statement.trust, held) for event in statement.events]
-        if any(each.reason or each.unproven for each in views):
+        if any(each.reason or each.unproven for each in views) or all(each.empty for each in views):
             return None
         deltas = [float(delta) for delta in accountant.profile(views, EPSILONS)]
         return None if min(deltas) >= 1 else cls(seen.label, EPSILONS, tuple(deltas))

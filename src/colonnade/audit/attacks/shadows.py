@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.confidence import confidence
 from colonnade.audit.attacks.membership import Flags, Shadows
+from colonnade.audit.attacks.odds import confidence
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
+from colonnade.models.split import choice
+from colonnade.models.split.base import SplitModel
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -78,9 +80,23 @@ def shadows_of(
     return shadow_models(fit, inside, progress)
 
 
-def fresh(model: Estimator) -> Estimator:
-    """A model with the parameters that this one was fitted with, not fitted."""
-    return type(model)(**model.parameters_)
+def fresh(model: Any) -> Any:
+    """A model with the parameters that this one was fitted with, not fitted.
+
+    Encoders that learned nothing from anybody are those of the model: whoever attacks may know them.
+    """
+    again = type(model)(**model.parameters_)
+    if isinstance(model, SplitModel) and model.encoders_ and choice.named(model.head_).trained(model) == "none":
+        said = model.parameters_["encoders"] or {}
+        again.encoders = said | {
+            party: each for party, each in model.encoders_.items() if not _clipped(said.get(party))
+        }
+    return again
+
+
+def _clipped(said: Any) -> bool:
+    """Whether a specification names a clip, which an encoder by itself would not."""
+    return isinstance(said, Mapping) and "clip" in said
 
 
 def planned(model: Estimator, roster: Roster) -> Any:
