@@ -66,13 +66,13 @@ def learn(
     *,
     people: People | None = None,
     epochs: int = settings.EPOCHS,
+    batch: int | None = None,
     after_epoch: Callable[[Learned], None] | None = None,
-    watch: programs.Watch | None = None,
 ) -> Learned:
-    """Learn from the people of a case, or from these."""
+    """Learn from the people of a case, or from these; in batches of a given size the steps are as without noise."""
     chosen = case.train if people is None else people
     specs = {party: settings.network(case, party) for party in case.passives}
-    return _learned(case, mode, chosen.parts, chosen.labels, specs, seed, epochs, after_epoch, watch)
+    return _learned(case, mode, chosen.parts, chosen.labels, specs, seed, epochs, batch, after_epoch)
 
 
 def centralised(case: Case, seed: int, *, epochs: int = settings.EPOCHS) -> list[float]:
@@ -93,6 +93,7 @@ def centralised(case: Case, seed: int, *, epochs: int = settings.EPOCHS) -> list
         {_TOGETHER: spec},
         seed,
         epochs,
+        None,
         lambda now: found.append(right(now.scores(test, stream(seed, 1)), case.test)),
     )
     return found
@@ -116,21 +117,21 @@ def right(scores: Matrix, people: People) -> float:
     return float(np.mean(scores.argmax(axis=1) == people.labels))
 
 
-def task_of(case: Case, mode: Mode, widths: Mapping[str, int], rows: int, epochs: int) -> Adaptive:
-    """The public task of a mode."""
-    chosen = settings.PUBLISHED[case.name]
+def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows: int, epochs: int) -> Adaptive:
+    """The public task of a mode, with the settings of the data set of this name."""
+    chosen = settings.PUBLISHED[name]
     task = Adaptive(
         Trust((*widths, ACTIVE), (), 0),
         ACTIVE,
         tuple(Sender(party, width, chosen.clip) for party, width in widths.items()),
         rows=rows,
-        classes=case.classes,
+        classes=classes,
         epochs=epochs,
         batches=max(1, rows // chosen.batch),
         noise=UNPROTECTED,
         rescale=False,
         adjust=False,
-        rate=chosen.rate,
+        rate=chosen.open_rate if mode is Mode.UNPROTECTED else chosen.rate,
         alpha=chosen.alpha,
         beta=chosen.beta,
         confidence=chosen.confidence,
@@ -151,20 +152,22 @@ def _learned(
     specs: Mapping[str, dict[str, object]],
     seed: int,
     epochs: int,
-    after_epoch: Callable[[Learned], None] | None = None,
-    watch: programs.Watch | None = None,
+    batch: int | None,
+    after_epoch: Callable[[Learned], None] | None,
 ) -> Learned:
     encoders = {
         party: encoder_from(spec, parts[party].shape[1], seed=seed + place)
         for place, (party, spec) in enumerate(specs.items())
     }
     widths = {party: encoder.width for party, encoder in encoders.items()}
-    task = task_of(case, mode, widths, len(labels), epochs)
-    head = SoftmaxHead(labels, sum(widths.values()), case.classes, rate=settings.PUBLISHED[case.name].rate)
+    task = task_of(case.name, case.classes, mode, widths, len(labels), epochs)
+    if batch is not None:
+        task = replace(task, rate=settings.PUBLISHED[case.name].open_rate, batches=max(1, len(labels) // batch))
+    head = SoftmaxHead(labels, sum(widths.values()), case.classes, rate=task.rate)
     learned = Learned(task, encoders, head)
     over = {party: OverRows(encoder, parts[party]) for party, encoder in encoders.items()}
     said = None if after_epoch is None else (lambda _: after_epoch(learned))
-    programs.simulate(over, head, task, stream(seed, 0), watch, said)
+    programs.simulate(over, head, task, stream(seed, 0), after_epoch=said)
     return learned
 
 
