@@ -19,9 +19,10 @@ from colonnade.protocols.adaptive.rescaling import (
     local_sensitivity,
     stretch,
 )
+from colonnade.protocols.adaptive.sides import PassiveSide, shaped
 from colonnade.protocols.adaptive.steps import Steps
 
-from .stand_ins import Array
+from .stand_ins import Array, LinearEncoder, adaptive_task
 
 
 def _numeric(value: Callable[[Array], float], at: Array, step: float = 1e-6) -> Array:
@@ -165,6 +166,37 @@ def test_the_contrast_has_the_slopes_it_says_and_moves_classes_that_way(apart: b
     assert slopes == pytest.approx(_numeric(lambda at: contrast(Pairs(at), others, apart=apart), rows), abs=1e-6)
     between = [float((others * Pairs(at).distances).sum()) for at in (rows, rows - 0.1 * slopes)]
     assert (between[1] > between[0]) == apart
+
+
+@pytest.mark.parametrize(
+    ("protected", "rescale", "adjust"),
+    [(p, r, a) for p in (True, False) for r in (True, False) for a in (True, False) if p or not r],
+)
+def test_one_step_of_a_party_is_the_slope_of_all_its_losses(protected: bool, rescale: bool, adjust: bool) -> None:
+    """An encoder whose parameters are the embeddings themselves shows the whole gradient, through stretch and clip."""
+    task = adaptive_task(
+        ("shop",), noise=1 if protected else 0, rescale=rescale, adjust=adjust, rule="sgd", rate=1.0, confidence=0.0
+    )
+    encoder, classes = LinearEncoder(np.eye(task.rows), 4), np.arange(task.rows) % 3
+    start, places = 3 * encoder.weights.copy(), np.arange(task.rows)
+    encoder.weights[:] = start
+    slopes = np.eye(4)[classes] + 0.1 * _rows(task.rows, 4)  # clusters that no small change of embeddings changes
+    others = (classes[:, None] != classes).astype(float)
+
+    def loss(raw: Array) -> float:
+        made = shaped(raw, task.sender("shop"), task)
+        found = float((slopes * made.told).sum()) / task.rows
+        if adjust:
+            found += task.beta * contrast(Pairs(made.told), others, apart=True)
+        if rescale:
+            every = Pairs(made.clipped).distances[np.triu_indices(task.rows, 1)]
+            found += task.alpha * divergence(every)[0]
+        return found
+
+    side = PassiveSide(encoder, "shop", task)
+    side.embeddings(places)
+    side.learn(slopes)
+    assert start - encoder.weights == pytest.approx(_numeric(loss, start), abs=2e-6)
 
 
 def test_steps_go_down_whatever_their_rule() -> None:

@@ -65,16 +65,16 @@ class Pairs:
     @cached_property
     def middle(self) -> float:
         """The mean distance of two different rows."""
-        return float(self.distances.sum()) / self._ordered
+        return float(self.distances.sum()) / self.ordered
 
     @cached_property
     def deviation(self) -> float:
         """The standard deviation of those distances."""
-        square = float(np.einsum("ij,ij->", self.distances, self.distances)) / self._ordered
+        square = float(np.einsum("ij,ij->", self.distances, self.distances)) / self.ordered
         return float(np.sqrt(max(square - self.middle**2, 0.0)))
 
     @property
-    def _ordered(self) -> int:
+    def ordered(self) -> int:
         """How many pairs there are, each in both orders."""
         return max(1, len(self.rows) * (len(self.rows) - 1))
 
@@ -94,6 +94,14 @@ class Pairs:
 def local_sensitivity(pairs: Pairs) -> float:
     """Eq. 5: the distance that hardly any pair of rows exceeds, if distances were normal."""
     return pairs.middle + DEVIATIONS * pairs.deviation
+
+
+def sensitivity_pulls(pairs: Pairs) -> Matrix:
+    """The slopes of Eq. 5 in each distance, (m, m); a pair counts in both orders."""
+    spread = DEVIATIONS / max(pairs.deviation, _LEAST_PART * pairs.middle, np.finfo(np.float64).tiny)
+    found = (2 / pairs.ordered) * (1 + spread * (pairs.distances - pairs.middle))
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def stretch(pairs: Pairs, clip: float) -> float:

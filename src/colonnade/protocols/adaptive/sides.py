@@ -13,7 +13,7 @@ from colonnade.protocols.adaptive.clusters import FuzzyMeans
 from colonnade.protocols.adaptive.contrast import contrast_pulls, different
 from colonnade.protocols.adaptive.divergence import divergence_pulls
 from colonnade.protocols.adaptive.head import HeadLearner
-from colonnade.protocols.adaptive.rescaling import Pairs, back_through_clip, clip_rows, stretch
+from colonnade.protocols.adaptive.rescaling import Pairs, back_through_clip, clip_rows, sensitivity_pulls, stretch
 from colonnade.protocols.adaptive.steps import Steps
 from colonnade.protocols.adaptive.task import Adaptive, Sender
 from colonnade.protocols.embeddings.learner import Learner, Matrix, Places
@@ -66,20 +66,30 @@ class PassiveSide:
         if self._shaped is None:
             raise ValueError("slopes come after embeddings")
         own, task, size = self._shaped, self.task, len(slopes)
-        total = slopes * own.factor  # the factor counts as a constant
+        total = slopes * own.factor
         if own.pairs is not None:
-            total[: len(own.pairs.rows)] += size * own.pairs.slopes(self._pulls(own.pairs, slopes))
+            total[: len(own.pairs.rows)] += size * own.pairs.slopes(self._pulls(own, own.pairs, slopes))
         if task.protected:
             total = back_through_clip(own.raw, total, self.sender.clip)
         self.encoder.move(self._steps.step(self.encoder.pull_back(self._places, total / size)))
 
-    def _pulls(self, pairs: Pairs, slopes: Matrix) -> Matrix:
-        """Lines 16 and 17: how the two losses of the party's own change with the distances of its embeddings."""
+    def _pulls(self, own: Shaped, pairs: Pairs, slopes: Matrix) -> Matrix:
+        """Lines 16 and 17: how all losses change with the distances of embeddings, besides by the embeddings told.
+
+        The factor of line 8 is a function of the distances too, so whatever it stretches pulls on them: what is learned
+        with rescaling is directions, not length.
+        """
         task, pulls = self.task, np.zeros_like(pairs.distances)
         if task.adjust:
             others = different(self._clusters.fit(slopes[: len(pulls)]), task.confidence)
             pulls += task.beta * contrast_pulls(others, apart=task.apart)
-        if task.rescale and task.alpha:
+        if not task.rescale:
+            return pulls
+        by_factor = float(np.einsum("ij,ij->", slopes, own.clipped)) / len(slopes)
+        by_factor += float(np.einsum("ij,ij->", pulls, pairs.distances)) / 2
+        pulls *= own.factor
+        pulls -= (by_factor * own.factor**2 / (2 * self.sender.clip)) * sensitivity_pulls(pairs)
+        if task.alpha:
             pulls += task.alpha * divergence_pulls(pairs)
         return pulls
 
