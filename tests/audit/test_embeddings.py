@@ -20,7 +20,10 @@ from colonnade.audit import Change, games, profile_audit, sensitivity_probe, sub
 from colonnade.audit.embeddings import Columns
 from colonnade.audit.features import Features
 from colonnade.audit.verdict import judge
+from colonnade.errors import StudyError
+from colonnade.models import Roster
 from colonnade.models.split.encoders import OverRows, encoder_from
+from colonnade.models.split.model import SplitClassifier
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.events import innermost
 from colonnade.privacy.noise import discrete_gaussian
@@ -28,8 +31,9 @@ from colonnade.privacy.noise.response import odds_for
 from colonnade.protocols.embeddings import programs, sides, updates
 from colonnade.protocols.embeddings.scaling import Scaling
 from colonnade.protocols.embeddings.sides import Passive
-from colonnade.protocols.embeddings.task import GRADIENT_BITS, Embeddings, Sender
+from colonnade.protocols.embeddings.task import GRADIENT_BITS, Embeddings, NewEmbeddings, Sender
 from colonnade.protocols.messages import own_noise
+from colonnade.tables import Schema, flag, number
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -414,3 +418,43 @@ def test_noise_of_a_run_has_the_variance_of_its_event() -> None:
     )
     event: Any = innermost(task.embedding_event("b"))
     assert math.isclose(float(np.var(told)), float(event.shares[0][1]), rel_tol=0.1)
+
+
+# --- studies
+
+
+SCHEMAS = {
+    "bank": Schema({"income": number(0, 10), "good": flag()}),
+    "shop": Schema({"age": number(0, 100), "visits": number(0, 50)}),
+    "clinic": Schema({"height": number(100, 220)}),
+}
+STUDIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "a committee": ("pca", {"head": "committee", "width": 2}),
+    "frozen encoders": ("split-embeddings", {"head": "embeddings", "rows": 100, "width": 2}),
+    "encoders that learn": (
+        "split-training",
+        {"head": "embeddings", "rows": 100, "training": "labels", "epochs": 2, "label_epsilon": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_head_that_promises_something_has_games(study: str) -> None:
+    about, how = STUDIES[study]
+    model = SplitClassifier(label="bank.good", epsilon=2.0, **how)
+    task: Any = model.plan(Roster.of(SCHEMAS))
+    assert subject(task) == about
+    for game in games(about, task):
+        found = game.play(4000, seeded(6))
+        assert found.margin <= 0
+        assert found.reach > 0
+
+
+def test_what_promises_nothing_has_no_games() -> None:
+    model = SplitClassifier(label="bank.good", head="published", rows=100, per_release=1.0, epochs=2)
+    with pytest.raises(StudyError, match="no game about this study"):
+        subject(model.plan(Roster.of(SCHEMAS)))
+    clear = NewEmbeddings(Trust(("a", "b"), (), 0), "a", (Sender("b", 2, 1.0),), 10, new="clear")
+    with pytest.raises(StudyError, match="an exact answer promises nothing"):
+        subject(clear)
+    assert subject(replace(clear, new="noised")) == "split-embeddings"

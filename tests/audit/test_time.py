@@ -28,6 +28,8 @@ from colonnade.audit.verdict import judge
 from colonnade.models.federation import Roster
 from colonnade.models.synthesis import mixing
 from colonnade.privacy.additive import USUAL
+from colonnade.protocols.adaptive import programs as adaptive
+from colonnade.protocols.adaptive.task import Adaptive
 from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.protocols.exchange import fits, programs as exchange
@@ -50,6 +52,7 @@ from colonnade.tables.schema import Schema
 from colonnade.wire import codec
 
 from ..protocols import kit
+from ..protocols.adaptive import stand_ins as adaptive_made
 from ..protocols.embeddings import learners as embeddings
 from ..protocols.kit import Array
 from ..protocols.mixture import learners as mixture, starts
@@ -179,9 +182,22 @@ def _turned(held: Mapping[str, Array], row: int) -> dict[str, Array]:
     }
 
 
-CASES: dict[str, tuple[ModuleType, Any]] = {
+class Published:
+    """The programs of adaptive embeddings, with linear encoders and a linear head."""
+
+    @staticmethod
+    def owner(me: Any, rows: Any, labels: Array | None, task: Adaptive) -> Any:
+        if labels is not None:
+            return adaptive.owner(me, None, rows, task, adaptive_made.SoftmaxHead(labels, task.classes, 8))
+        return adaptive.owner(me, adaptive_made.LinearEncoder(rows.values, 4), rows, task)
+
+    coordinator = staticmethod(adaptive.coordinator)
+
+
+CASES: dict[str, tuple[ModuleType | type, Any]] = {
     "moments": (moments, kit.moments_task()),
     "directions": (directions, kit.directions_task()),
+    "directions to a label": (directions, kit.directions_task(labels=(0, 1, 2, 3))),
     "hidden": (moments, kit.hidden_moments_task(3)),
     "marginals": (marginals, kit.marginals_task()),
     "hidden marginals": (marginals, kit.marginals_task(hidden=True)),
@@ -198,6 +214,7 @@ CASES: dict[str, tuple[ModuleType, Any]] = {
     "kept scores": (kept_scores, kit.kept_scores_task(Sender("right", 3, 1.0, 0.9, 0.01))),
     "embeddings": (embeddings, embeddings.embeddings_task(training="labels", stage=True)),
     "embeddings in rounds": (embeddings, embeddings.embeddings_task(training="rounds", label_odds=Fraction(3))),
+    "adaptive embeddings": (Published, adaptive_made.adaptive_task(classes=2, confidence=0.4)),
 }
 
 
@@ -229,7 +246,7 @@ def _held(name: str, task: Any, rng: np.random.Generator) -> tuple[dict[str, Arr
         return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task, count).items()}, None
     if isinstance(task, StartedMixture):
         return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task.second, count).items()}, None
-    if isinstance(task, Embeddings):
+    if isinstance(task, Embeddings | Adaptive):
         return {owner: rng.normal(size=(count, 3)) for owner in task.owners}, rng.integers(0, 2, count)
     blocks = getattr(task, "blocks", None) or task.holdings
     held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}

@@ -69,6 +69,15 @@ def test_a_prediction_waits_for_its_model(colonnade, folder, name):
     assert not (folder / "out").exists()
 
 
+def test_a_module_of_ones_own_is_an_encoder(capsys):
+    pytest.importorskip("torch")
+    path = EXAMPLES / "own_encoder" / "own_encoder.py"
+    assert 0.6 < runpy.run_path(str(path))["main"](rows=2_000) <= 1
+    said = capsys.readouterr().out
+    for word in ("shop supplies an encoder that was made without this table", "accuracy on 400 other people"):
+        assert word in said
+
+
 def test_the_script_runs(folder, capsys):
     score = runpy.run_path(str(folder / "fit.py"))["main"](rows=2_000)
     assert 0.6 < score <= 1

@@ -189,8 +189,8 @@ def _frozen() -> Embeddings:
 
 
 def _learning() -> Embeddings:
-    """Four epochs of updates in rounds, with labels at an epsilon of 1; epsilon 3 against everyone."""
-    rounds = {"training": "rounds", "epochs": 4, "releases": 4, "batches": 4, "share": Fraction(1, 2)}
+    """Three epochs of updates in rounds, with labels at an epsilon of 1; epsilon 3 against everyone."""
+    rounds = {"training": "rounds", "epochs": 3, "releases": 3, "batches": 4, "share": Fraction(1, 2)}
     return _calibrated(3.0, label_odds=odds_for(1.0), **rounds)
 
 

@@ -1,7 +1,7 @@
 """Games of the moments behind a committee's head: what encoders make of rows, and the labels beside them.
 
-Rows are embedded, scaled and rounded, and noise is drawn, by the functions that parties of a study call. A few people
-are in both tables. Of many ways in which one more person can differ, that is taken which moves the moments furthest.
+Rows are embedded, scaled and rounded, and noise is drawn, by the functions that parties of a study call. Somebody
+is in both tables. Of many ways in which one more person can differ, that is taken which moves the moments furthest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from colonnade.tables import Schema, number
 
 Matrix = NDArray[np.float64]
 _COLUMNS = 2
-_OTHERS = 3
+_OTHERS = 1
 _TRIED = 100
 
 

@@ -27,7 +27,7 @@ _PEOPLE = 8
 _NEAR = 0.02  # how far apart the others are, in parts of the clip
 _UNBOUNDED = 100
 _NEXT_TO_NOTHING = 1e-6
-_CROWD = 12
+_CROWD = 6
 _RATE = 50.0
 
 
@@ -101,7 +101,7 @@ def trained_in_secret(sampler: Features) -> Features:
     """A crowd whose embeddings all turn around, because the encoder learns from one person more or less."""
 
     def crowd(*more: float) -> People:
-        rows = np.array([[0.05, 0.0]] * _CROWD + [[each, 0.0] for each in more])
+        rows = np.array([[0.1, 0.0]] * _CROWD + [[each, 0.0] for each in more])
         columns = {party: rows for party, _ in sampler.study.joint.widths}
         return people_of(columns, [0] * len(rows))
 
@@ -121,9 +121,13 @@ def unclipped(sampler: Columns) -> Columns:
 
 
 def twenty_times(sampler: Columns) -> Columns:
-    """Twenty releases, each with the noise of one."""
+    """Twenty releases of one party, each with the noise of one."""
     task = sampler.task
-    return replace(sampler, task=replace(task, releases=20 * task.releases, noise=max(1, task.noise // 20)))
+    return replace(
+        sampler,
+        tellers=sampler.tellers[:1],
+        task=replace(task, releases=20 * task.releases, noise=max(1, task.noise // 20)),
+    )
 
 
 def half_the_noise(sampler: Features) -> Features:

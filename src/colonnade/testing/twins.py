@@ -50,7 +50,7 @@ Charged = TypeVar("Charged", bound=Event)
 Drawing = TypeVar(
     "Drawing", Entries, Cells, Products, OpenedGradients, OpenedSums, Coefficients, Transcript, NewScores, Columns
 )
-Noisy = TypeVar("Noisy", Entries, Cells, Products, OpenedGradients, OpenedSums, Weighed, Features)
+Noisy = TypeVar("Noisy", Entries, Cells, Products, OpenedGradients, OpenedSums, Weighed)
 _ANYTHING = 1e9
 _FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
@@ -370,7 +370,6 @@ register_twin("split-embeddings", "party", STRETCHED, PUBLISHED, part="embedding
 SILENT = in_sampler(Columns, lambda s: split.SilentUpdates(s.task, s.tellers))
 UNBOUNDED = in_sampler(Columns, lambda s: split.UnboundedGradients(s.task, s.tellers))
 TAUGHT = in_sampler(ToldLabels, lambda s: split.TrueLabels(s.task, s.beside))
-register_twin("split-training", "party", HALF, SPLIT_HALF, part="update")
 register_twin("split-training", "party", "updates of the encoder without noise", SILENT, part="update")
 register_twin("split-training", "party", "gradients summed without clipping each", UNBOUNDED, part="update")
 register_twin("split-training", "party", EVERY_EPOCH, charged_once, part="update")
@@ -379,6 +378,5 @@ register_twin("split-training", "party", "slopes made of true labels", TAUGHT, p
 FEATURES_HALF = in_sampler(Features, split.half_the_noise)
 IN_SECRET = in_sampler(Features, split.trained_in_secret)
 register_twin("split-moments", "analyst", HALF, FEATURES_HALF)
-register_twin("split-moments", "analyst", ONE_OWNER, in_sampler(Features, one_owner))
 register_twin("split-moments", "analyst", "encoders that learned from the rows, uncharged", IN_SECRET)
 register_twin("split-moments", "party", TO_PARTY, as_analyst)

@@ -26,6 +26,7 @@ ROWS = 1500
 LINEAR = {"bank": {"kind": "linear", "width": 2}, "shop": {"kind": "linear", "width": 2}}
 WAYS = {
     "committee": {"epsilon": 20.0, "width": 16},
+    "own": {"epsilon": 20.0, "width": 12, "training": "own", "epochs": 5, "rows": ROWS},
     "embeddings": {"epsilon": 20.0, "head": "embeddings", "width": 16},
     "labels": {"epsilon": 20.0, "head": "embeddings", "training": "labels", "epochs": 10, "label_epsilon": 4.0},
     "rounds": {"epsilon": 20.0, "head": "embeddings", "training": "rounds", "epochs": 5, "encoders": LINEAR},
@@ -88,6 +89,17 @@ def test_numbers_are_predicted_within_their_bounds(head, tmp_path):
     assert np.array_equal(again.predict(others), model.predict(others))
 
 
+@pytest.mark.parametrize("label", ["default", "kind", "amount"])
+def test_together_is_better_than_the_party_with_the_label_alone(label):
+    people, others = federation(ROWS, label), federation(500, label, seed=1)
+    kind = SplitRegressor if label == "amount" else SplitClassifier
+    model = kind(label=f"bank.{label}", epsilon=40.0, width=24).fit(people)
+    alone = model.score_alone(people, others)
+    assert (0.2 if label == "amount" else 0.4) < alone < model.score(others)
+    with pytest.raises(DataError, match="a comparison with bank alone needs two tables of bank"):
+        model.score_alone({"shop": people.tables()["shop"]}, others)
+
+
 # --- who is promised what
 
 
@@ -115,6 +127,9 @@ def test_training_is_charged_and_labels_are_answered_at_random():
     fitted = model.simulate(tables(200, "default"), roster("default"), seeded(1), task=task)
     assert fitted.privacy_.epsilon("bank") <= 6.0
     assert 1.4 < fitted.privacy_.epsilon("shop") <= 1.5
+    own = classifier("own", epsilon=6.0, rows=200).simulate(tables(200, "default"), roster("default"), seeded(1))
+    assert len(own.privacy_.events) == 2  # moments, and the updates before them
+    assert max(own.privacy_.epsilon(who) for who in ("analyst", "coordinator", "bank", "shop")) <= 6.0
     told = classifier("labels", label_epsilon=None).simulate(tables(200, "default"), roster("default"), seeded(1))
     assert math.isinf(told.privacy_.epsilon("shop"))
 
@@ -205,7 +220,7 @@ def test_what_is_published_holds_no_encoder_and_no_head_of_one_party(tmp_path):
         model.save(tmp_path / "model.json")
         content = json.loads((tmp_path / "model.json").read_text())
         arrays = model.arrays()
-        assert set(arrays) == ({"weights", "intercept"} if way == "committee" else set())
+        assert set(arrays) == ({"weights", "intercept"} if way in ("committee", "own") else set())
         assert not any(key in json.dumps(content["learned"]) for key in ("spread", "centre", "offsets"))
 
 
@@ -249,7 +264,10 @@ def test_a_model_file_whose_parts_do_not_belong_together_is_refused(where, value
         ({"encoders": {"shop": {"kind": "own", "width": 3, "scale": 2}}}, "a study says nothing but its width"),
         ({"encoders": {"shop": {"kind": "own", "width": 3}}}, r"leaves the encoder of shop to shop itself"),
         ({"encoders": {"shop": {"shape": [3, 3]}}}, "an image of shape"),
-        ({"training": "labels"}, 'training and label_epsilon are for head = "embeddings"'),
+        ({"training": "labels"}, 'label_epsilon are for head = "embeddings"'),
+        ({"training": "own"}, 'training = "own" needs rows'),
+        ({"training": "own", "rows": 60, "encoders": {"bank": {"kind": "cosine"}}}, "has nothing to learn"),
+        ({"training": "own", "head": "embeddings"}, 'training = "own" is for a committee'),
         ({"per_release": 1.0}, 'have no meaning with head = "committee"'),
         ({"head": "embeddings", "label_epsilon": 1.0}, "label_epsilon is for training"),
         (

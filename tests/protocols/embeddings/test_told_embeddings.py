@@ -16,7 +16,7 @@ from colonnade.privacy.noise.response import odds_for
 from colonnade.protocols.embeddings import programs, sides
 from colonnade.protocols.embeddings.clipping import whole_within, within
 from colonnade.protocols.embeddings.scaling import Scaling
-from colonnade.protocols.embeddings.sides import Passive, Teacher
+from colonnade.protocols.embeddings.sides import Passive
 from colonnade.protocols.embeddings.task import GRADIENT_BITS, Embeddings, NewEmbeddings
 from colonnade.protocols.embeddings.updates import Steps, noised_sum
 from colonnade.protocols.messages import NOISE_UNIT
@@ -192,16 +192,24 @@ def test_a_scale_is_followed_by_a_second_clip() -> None:
     assert norms.min() > 0.99 * task.radius("shop")
 
 
-def test_the_teacher_knows_told_labels_and_told_embeddings_alone() -> None:
-    """Its slopes are equal for true labels that differ where the answers are equal."""
-    task = embeddings_task(training="rounds", label_odds=Fraction(3))
-    answered = labels_of(task)
-    told = {"shop": np.random.default_rng(1).normal(size=(30, 2))}
-    places = np.arange(30)
-    one, two = Teacher(answered, task), Teacher(answered.copy(), task)
-    for _ in range(3):
-        assert np.array_equal(one.slopes(places, told)["shop"], two.slopes(places, told)["shop"])
-    assert set(vars(one)) == {"labels", "task", "width", "weights", "_steps"}
+@pytest.mark.parametrize("training", ["labels", "rounds"])
+def test_true_labels_reach_nobody_but_through_their_answers(training: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other true labels with equal answers leave every encoder and every told number as they are."""
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
+
+    def ended(task: Embeddings, true: Array) -> list[Array]:
+        held = encoders(task)
+        found = kit.results(task, parts(task, true, encoders=held))
+        return [held["shop"].weights, found["bank"].received["shop"], found["shop"].labels]
+
+    task = embeddings_task(training=training, label_odds=Fraction(3), noise=1 << 12)
+    true = labels_of(task)
+    other = (true + 1) % 3
+    unprotected = replace(task, label_odds=None)
+    assert not any(map(np.array_equal, ended(unprotected, true), ended(unprotected, other)))
+    answers = labels_of(task)[::-1].copy()
+    monkeypatch.setattr(programs, "randomised_response", lambda *given: answers)
+    assert all(map(np.array_equal, ended(task, true), ended(task, other)))
 
 
 def test_steps_do_not_depend_on_how_long_gradients_are() -> None:
@@ -225,7 +233,7 @@ def test_new_people_are_told_by_the_encoder_and_scale_of_before(new: Any) -> Non
     held = encoders(fit)
     before = programs.simulate(held, labels_of(fit), fit, Stream(bytes(32)))
     scalings = {name: before[name].scaling for name in fit.passives}
-    assert all(scaling is not None and scaling.scale != 1 for scaling in scalings.values())
+    assert all(scaling is not None and scaling.centre.any() for scaling in scalings.values())
     task = NewEmbeddings(fit.trust, "bank", fit.senders, 50, classes=3, new=new, noise=1)
     asked = encoders(task, rows=11, seed=8)
     for name, each in asked.items():

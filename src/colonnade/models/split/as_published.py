@@ -106,7 +106,7 @@ class AsPublished(Way):
         if me.name != task.active:
             programs.owner(me, over, features, task)
             return Learned(facts(task, model.delta), encoders=encoders)
-        head = self._head(model, targets(model, table, task.classes), encoder, task)
+        head = self._head(model, targets(model.centred(me.name, table), table, task.classes), encoder, task)
         programs.owner(me, over, features, task, head)
         return Learned(facts(task, model.delta), encoders=encoders, own={me.name: head.arrays()})
 
@@ -123,7 +123,7 @@ class AsPublished(Way):
             party: OverRows(encoder, model.centred(party, tables[party]).features(tables[party]).matrix())
             for party, encoder in encoders.items()
         }
-        labels = targets(model, tables[task.active], task.classes)
+        labels = targets(model.centred(task.active, tables[task.active]), tables[task.active], task.classes)
         head = self._head(model, labels, encoders.get(task.active), task)
         programs.simulate(over, head, task, stream, model.watch)
         return Learned(facts(task, model.delta), encoders=encoders, own={task.active: head.arrays()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,20 +11,24 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
-from colonnade.models.regression.design import Design
-from colonnade.models.split import committee
-from colonnade.models.split.committee import Joint
-from colonnade.models.split.encoders import Encoder
+from colonnade.models.regression.design import Design, split_label
+from colonnade.models.split import committee, own_training
+from colonnade.models.split.committee import Joint, Published, Task
+from colonnade.models.split.edges import EdgesOptions
+from colonnade.models.split.encoders import Encoder, Trainable
+from colonnade.models.split.given import USE, learned, linear_over
 from colonnade.models.split.heads import Head
 from colonnade.models.split.labels import targets
-from colonnade.models.split.ways import Learned, Matrix, Model, Setting, Way
+from colonnade.models.split.private_training import PrivateTraining
+from colonnade.models.split.ways import Learned, Matrix, Model, Setting, Training, Way
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
-from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
+
+_EPOCHS, _SHARE = 20, 0.3
+_WORTH = 1.5  # so many times the edges of an image that random cosines of them say more than they do
 
 
 class ByCommittee(Way):
@@ -38,12 +43,22 @@ class ByCommittee(Way):
         parties = sum(1 for party in design.schemas if design.centred(party).feature_names)
         return committee.suggested_width(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
 
-    def plan(self, model: Model, setting: Setting, rows: int | None) -> Moments:
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """Of an image the edges as they are, unless far more numbers than these are worth their noise."""
+        if active and training == "own" and "kind" not in said:
+            return linear_over(said, width)
+        if "shape" in said and "kind" not in said and "width" not in said:
+            options = {key: value for key, value in said.items() if key not in USE}
+            edges = EdgesOptions.read("edges", options).edges(math.prod(options["shape"]))
+            return {"kind": "edges", "width": width if width >= _WORTH * edges else None, **said}
+        return super().completed(said, width, active=active, training=training)
+
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Task:
         """One release, with the least noise that meets the budgets."""
-        if model.training != "none" or model.label_epsilon is not None:
+        if model.training not in ("none", "own") or model.label_epsilon is not None:
             raise StudyError(
-                'training and label_epsilon are for head = "embeddings": a committee learns the head from moments of '
-                "encoders as they are, and no label leaves its party"
+                f'training = "{model.training}" and label_epsilon are for head = "embeddings": here no label leaves '
+                'its party, so only the party with the label can train, by training = "own"'
             )
         if model.head_module is not None or model.per_release is not None or model.unprotected:
             raise StudyError(
@@ -54,7 +69,19 @@ class ByCommittee(Way):
             raise StudyError('head = "committee" needs seats that hold shares: name them, or use head = "embeddings"')
         joint = Joint(tuple(setting.widths.items()), setting.active, setting.classes)
         budgets = self.budgets(model, trust)
-        return joint.moments(trust, budgets, rows_at_most=model.rows_at_most, hidden=setting.roster.hidden)
+        if model.training == "own":
+            if rows is None or setting.active not in setting.encoders:
+                raise StudyError('training = "own" needs rows, a public number, and a column besides the label')
+            setting.roster.require_known_members('training = "own"')
+            before = self._training(model, joint, learned(setting.encoders[setting.active]), rows, trust)
+            hidden, most = setting.roster.hidden, model.rows_at_most
+            return own_training.moments_after(joint, before, trust, budgets, rows_at_most=most, hidden=hidden)
+        return joint.plan(trust, budgets, rows_at_most=model.rows_at_most, hidden=setting.roster.hidden)
+
+    def _training(self, model: Model, joint: Joint, parameters: int, rows: int, trust: Trust) -> PrivateTraining:
+        """How the party with the label trains its encoder; the same wherever it is planned."""
+        budgets, epochs = self.budgets(model, trust), model.epochs or _EPOCHS
+        return own_training.planned(joint, parameters, rows, trust, budgets, epochs=epochs, share=_SHARE)
 
     def budgets(self, model: Model, trust: Trust) -> tuple[Budget, ...]:
         """What each observer may learn."""
@@ -62,11 +89,11 @@ class ByCommittee(Way):
             raise StudyError("say what the result may cost, by epsilon (what an observer may learn about a person)")
         return parse_budgets(model.epsilon, model.delta, trust)
 
-    def width(self, task: Moments, party: str) -> int:
+    def width(self, task: Task, party: str) -> int:
         """The columns of a party that are not the label's."""
         return sum(not column.startswith(committee.LABEL) for column in task.block(party).columns)
 
-    def details(self, task: Moments, statement: Statement) -> Details:
+    def details(self, task: Task, statement: Statement) -> Details:
         """How wide the embeddings are; none of them is told to anybody."""
         widths = {party: self.width(task, party) for party in task.owners}
         wide = ", ".join(f"{party} {width}" for party, width in widths.items() if width)
@@ -75,29 +102,49 @@ class ByCommittee(Way):
 
     # --- the joint computation
 
-    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Moments) -> Learned:
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Task) -> Learned:
         """Every party deals shares of its embeddings."""
-        published = moments.owner(me, self._rows(model, me.name, encoder, table, task), task)
+        self._train(model, me.name, encoder, table, task, Stream.fresh())
+        published = committee.owner(me, self._rows(model, me.name, encoder, table, task), task)
         return self._learned(model, published, {} if encoder is None else {me.name: encoder})
 
-    def coordinator(self, model: Model, me: Coordinator, task: Moments) -> Learned:
+    def coordinator(self, model: Model, me: Coordinator, task: Task) -> Learned:
         """The coordinator receives the moments, as everybody does."""
-        return self._learned(model, moments.coordinator(me, task), {})
+        return self._learned(model, committee.coordinator(me, task), {})
 
     def simulated(
         self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> Learned:
         """The same in one place."""
+        for party in task.owners:
+            self._train(model, party, encoders.get(party), tables[party], task, stream)
         whole = {party: self._rows(model, party, encoders.get(party), tables[party], task) for party in task.owners}
         matrices = {party: rows.matrix() for party, rows in whole.items()}
-        return self._learned(model, moments.simulate(matrices, task, stream), encoders)
+        return self._learned(model, committee.simulate(matrices, task, stream), encoders)
 
-    def _rows(self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Moments) -> Any:
+    def _train(
+        self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Task, stream: Stream
+    ) -> None:
+        """Train the encoder of the party with the label in place, if the task is charged for that."""
         joint = joint_of(model, task)
-        labels = targets(model, table, joint.classes) if party == joint.label_party else None
-        return joint.rows(party, model.centred(party, table).features(table), encoder, labels)
+        if not isinstance(task, ChargedMoments) or party != joint.label_party:
+            return
+        if not isinstance(encoder, Trainable):
+            raise StudyError(f"the encoder of {party} has nothing to learn")
+        plan = self._training(model, joint, encoder.parameters, model.rows or table.rows, task.trust)
+        if plan.events != task.charged:
+            raise StudyError(f"{party} would train otherwise than the study is charged for: plan the study again")
+        centred = model.centred(party, table)
+        rows, labels = centred.features(table).matrix(), targets(centred, table, joint.classes)
+        own_training.train_own(encoder, rows, labels, joint, plan, stream)
 
-    def _learned(self, model: Model, published: NoisyMoments, encoders: Mapping[str, Encoder]) -> Learned:
+    def _rows(self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Task) -> Any:
+        joint = joint_of(model, task)
+        centred = model.centred(party, table)
+        labels = targets(centred, table, joint.classes) if party == joint.label_party else None
+        return joint.rows(party, centred.features(table), encoder, labels)
+
+    def _learned(self, model: Model, published: Published, encoders: Mapping[str, Encoder]) -> Learned:
         """The head, which follows from what everybody received."""
         task = published.task
         joint = joint_of(model, task)
@@ -109,6 +156,7 @@ class ByCommittee(Way):
             "widths": dict(joint.widths),
             "clips": {party: committee.LENGTH for party, width in joint.widths if width},
             "classes": joint.classes,
+            "training": "own" if isinstance(task, ChargedMoments) else "none",
             **{name: float(value) for name, value in head.facts.items()},
         }
         return Learned(facts, {"weights": head.weights, "intercept": head.intercept}, encoders)
@@ -136,14 +184,18 @@ class ByCommittee(Way):
         if self.head(model).weights.shape != (outputs, sum(widths.values())):
             raise ValueError("weights and widths do not belong together")
 
+    def trained(self, model: Model) -> Training:
+        """Whether the party with the label trained its encoder, which is charged."""
+        return "none" if model.plan_["training"] == "none" else "charged"
+
     def summary(self, model: Model) -> list[str]:
         """About how many people it was learned from, as far as that is public."""
         return [f"everybody has the head, learned from about {model.plan_['rows']:,.0f} people"]
 
 
-def joint_of(model: Model, task: Moments) -> Joint:
+def joint_of(model: Model, task: Task) -> Joint:
     """The joint embeddings that a task is about."""
-    party = str(model.label).rpartition(".")[0]
+    party, _ = split_label(model.label, task.owners)
     outputs = sum(column.startswith(committee.LABEL) for column in task.block(party).columns)
     widths = tuple(
         (block.owner, sum(not c.startswith(committee.LABEL) for c in block.columns)) for block in task.blocks

@@ -13,8 +13,8 @@ from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
 from colonnade.models.saved import count, size
 from colonnade.models.split import modules
-from colonnade.models.split.encoders import Encoder, OverRows, Trainable
-from colonnade.models.split.given import OWN, Given
+from colonnade.models.split.encoders import Encoder, OverRows
+from colonnade.models.split.given import learned, linear_over
 from colonnade.models.split.labels import targets
 from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way, classes_of
 from colonnade.privacy import Statement, Trust, parse_budgets
@@ -30,7 +30,6 @@ from colonnade.tables import Table
 
 _EPOCHS = 40
 _FROZEN_WIDTH = 32
-_FEATURES = 200
 
 
 class ByEmbeddings(Way):
@@ -48,9 +47,7 @@ class ByEmbeddings(Way):
         """An encoder that learns is by default a linear map of frozen features, which few noisy updates can teach."""
         if active or training == "none" or "kind" in said:
             return super().completed(said, width, active=active, training=training)
-        rest = {key: value for key, value in said.items() if key != "shape"}
-        over = {"kind": "edges", "shape": said["shape"]} if "shape" in said else {"kind": "cosine", "width": _FEATURES}
-        return {"kind": "linear", "width": width, "over": over, **rest}
+        return linear_over(said, width)
 
     def plan(self, model: Model, setting: Setting, rows: int | None) -> Embeddings:
         """Each other party tells one embedding a person, with the least noise that meets the budgets."""
@@ -61,12 +58,14 @@ class ByEmbeddings(Way):
             )
         if model.epsilon is None:
             raise StudyError("say what the embeddings may cost, by epsilon")
+        if model.training not in ("none", "labels", "rounds"):
+            raise StudyError('training = "own" is for a committee; over embeddings it is "labels" or "rounds"')
         if model.label_epsilon is not None and model.training == "none":
             raise StudyError("label_epsilon is for training: without it no label leaves its party")
         learning = model.training != "none"
         owners = tuple(setting.roster.schemas)
         senders = tuple(
-            Sender(each.party, each.width, each.clip, _learned(each) if learning else 0)
+            Sender(each.party, each.width, each.clip, learned(each) if learning else 0)
             for party, each in setting.encoders.items()
             if party != setting.active
         )
@@ -107,7 +106,7 @@ class ByEmbeddings(Way):
             assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
             found = programs.owner(me, OverRows(encoder, rows), table.ids, None, task)
             return Learned(facts(task), encoders={me.name: encoder}, own={me.name: _kept_scaling(found)})
-        labels = targets(model, table, task.classes)
+        labels = targets(model.centred(me.name, table), table, task.classes)
         found = programs.owner(me, None, table.ids, labels, task)
         return self._active(encoder, rows, labels, found, task, model.head_module)
 
@@ -122,7 +121,7 @@ class ByEmbeddings(Way):
         """The same in one place."""
         rows = {party: model.centred(party, table).features(table).matrix() for party, table in tables.items()}
         over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
-        labels = targets(model, tables[task.active], task.classes)
+        labels = targets(model.centred(task.active, tables[task.active]), tables[task.active], task.classes)
         found = programs.simulate(over, labels, task, stream)
         active = task.active
         whole = self._active(encoders.get(active), rows[active], labels, found[active], task, model.head_module)
@@ -233,20 +232,3 @@ def scaling_of(model: Model, party: str) -> Scaling:
 def _kept_scaling(found: Outcome) -> Arrays:
     scaling = found.scaling
     return {} if scaling is None else {"centre": scaling.centre, "scale": np.array(scaling.scale)}
-
-
-def _learned(given: Given) -> int:
-    """How many parameters an encoder learns."""
-    if given.kind == OWN and given.held is None:
-        if not isinstance(count := given.spec.get("parameters"), int) or count < 1:
-            raise StudyError(
-                f"training needs to know how many parameters the encoder of {given.party} learns: add parameters"
-            )
-        return count
-    made = given.made(seed=0)
-    if not isinstance(made, Trainable):
-        raise StudyError(
-            f"an encoder of kind {made.kind!r} has nothing to learn: choose linear, mlp, cnn or a module for "
-            f'{given.party}, or training = "none"'
-        )
-    return made.parameters

@@ -213,10 +213,16 @@ class Joint:
         """The head that the published moments give, for joint embeddings as :func:`embedded` makes them."""
         if isinstance(published, NoisyProducts):
             return self._explored(published, solver, ridge)
+        return self.head(published.matrix, published.deviations, published.constant, solver=solver, ridge=ridge)
+
+    def head(
+        self, matrix: Matrix, deviations: Matrix, constant: float, *, solver: str = "auto", ridge: float | str = "auto"
+    ) -> Head:
+        """The head that sums of products of all columns and the constant give; their noise has these deviations."""
         kept = self._order if self.classes else np.append(self._order, len(self._order))
         chosen = np.ix_(kept, kept)
-        sums = self._unweighted(published.matrix[chosen], published.deviations[chosen])
-        return head_from(sums, classes=self.classes, constant=published.constant, solver=solver, ridge=ridge)
+        sums = self._unweighted(matrix[chosen], deviations[chosen])
+        return head_from(sums, classes=self.classes, constant=constant, solver=solver, ridge=ridge)
 
     def _explored(self, published: NoisyProducts, solver: str, ridge: float | str) -> Head:
         """The head within the directions that were asked for; it gives no weight to any other."""

@@ -10,14 +10,16 @@ from typing import Any
 from colonnade.errors import StudyError
 from colonnade.models.parameters import check_whole
 from colonnade.models.regression.design import Design
-from colonnade.models.split.encoders import KINDS, Encoder, encoder_from, runs_code
+from colonnade.models.split.encoders import KINDS, Encoder, Trainable, encoder_from, runs_code
 from colonnade.tables.wording import listed
 
 OWN = "own"
 """The kind of an encoder that its party brings itself; a study says nothing about it but its width."""
+_FEATURES = 200  # frozen ones, below a map that learns
 CLIP = 1.0
 """The largest norm of an embedding, where nobody names one."""
-_OURS = ("clip", "seed")  # keys of a specification that are about how an encoder is used, not about what it is
+USE = ("clip", "seed")
+"""Keys of a specification that are about how an encoder is used, not about what it is."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +29,14 @@ class Given:
     party: str
     columns: int
     spec: Mapping[str, Any]
+    width: int
+    """How many numbers an embedding has."""
     held: Any = None
 
     @property
     def kind(self) -> str:
         """The kind of the encoder."""
         return str(self.spec["kind"])
-
-    @property
-    def width(self) -> int:
-        """How many numbers an embedding has."""
-        return int(self.spec["width"])
 
     @property
     def clip(self) -> float:
@@ -58,8 +57,7 @@ class Given:
 
     def made(self, own: Any = None, seed: int | None = None) -> Encoder:
         """The encoder itself, at its party; ``own`` is what the party brings where the study leaves it to the party."""
-        described = {key: value for key, value in self.spec.items() if key not in _OURS}
-        source = self.held if self.held is not None else own if self.kind == OWN else described
+        source = self.held if self.held is not None else own if self.kind == OWN else _described(self.spec)
         if source is None:
             raise StudyError(
                 f"this study leaves the encoder of {self.party} to {self.party} itself, and none was given: add "
@@ -103,7 +101,7 @@ def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
         said = {}
     if isinstance(said, Mapping):
         spec = complete(party, said)
-        if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *_OURS}:
+        if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *USE}:
             raise StudyError(
                 f'of an encoder that {party} brings itself (kind = "own") a study says nothing but its width, its clip '
                 "and how many parameters it learns"
@@ -113,18 +111,26 @@ def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
                 f"the encoder of {party} is of no kind that is known, {spec['kind']!r:.40}; choose from "
                 f"{listed((*KINDS, OWN))}"
             )
-        if runs_code(spec):
-            made = encoder_from({key: value for key, value in spec.items() if key not in _OURS}, columns)
-            return Given(party, columns, spec | {"kind": OWN, "width": made.width}, held=made)
         _check(party, spec)
-        return Given(party, columns, spec)
+        if runs_code(spec):
+            made = encoder_from(_described(spec), columns)
+            return Given(party, columns, {**spec, "kind": OWN}, made.width, held=made)
+        if spec.get("width") is None:
+            return Given(party, columns, spec, encoder_from(_described(spec), columns, seed=0).width)
+        return Given(party, columns, spec, int(spec["width"]))
     encoder = encoder_from(said, columns)
-    return Given(party, columns, {"kind": encoder.kind, "width": encoder.width}, held=encoder)
+    return Given(party, columns, {"kind": encoder.kind}, encoder.width, held=encoder)
+
+
+def _described(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What an encoder is made from."""
+    return {key: value for key, value in spec.items() if key not in USE and value is not None}
 
 
 def _check(party: str, spec: Mapping[str, Any]) -> None:
     """Refuse what is wrong about a specification whatever its kind; the kind checks its own options."""
-    check_whole(f"the width of the encoder of {party}", spec["width"], 1, 2**16)
+    if spec.get("width") is not None or spec["kind"] == OWN:
+        check_whole(f"the width of the encoder of {party}", spec.get("width"), 1, 2**16)
     clip, seed = spec.get("clip", CLIP), spec.get("seed", 0)
     if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
         raise StudyError(f"the clip of the encoder of {party} must be a finite number above 0")
@@ -138,3 +144,27 @@ def no_code(said: Any) -> None:
             '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the '
             "function under [encoder] in its party.toml"
         )
+
+
+def linear_over(said: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """A linear map of frozen features of rows or of an image, which few noisy updates can teach."""
+    rest = {key: value for key, value in said.items() if key != "shape"}
+    over = {"kind": "edges", "shape": said["shape"]} if "shape" in said else {"kind": "cosine", "width": _FEATURES}
+    return {"kind": "linear", "width": width, "over": over, **rest}
+
+
+def learned(given: Given) -> int:
+    """How many parameters an encoder learns."""
+    if given.kind == OWN and given.held is None:
+        if not isinstance(count := given.spec.get("parameters"), int) or count < 1:
+            raise StudyError(
+                f"training needs to know how many parameters the encoder of {given.party} learns: add parameters"
+            )
+        return count
+    made = given.made(seed=0)
+    if not isinstance(made, Trainable):
+        raise StudyError(
+            f"an encoder of kind {made.kind!r} has nothing to learn: choose linear, mlp, cnn or a module for "
+            f'{given.party}, or training = "none"'
+        )
+    return made.parameters

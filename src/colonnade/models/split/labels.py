@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.models.split.ways import Model
 from colonnade.tables import Table
+from colonnade.tables.centred import Centred
 
 
-def targets(model: Model, table: Table, classes: int) -> NDArray[Any]:
+def targets(centred: Centred, table: Table, classes: int) -> NDArray[Any]:
     """The labels in a table of the party that holds them: classes as 0, 1, 2, ..., or encoded numbers."""
-    encoded = model.centred(str(model.label).rpartition(".")[0], table).labels(table)
+    encoded = centred.labels(table)
     if not classes:
         return np.asarray(encoded[:, 0], dtype=np.float64)
     if encoded.shape[1] == 1:

@@ -25,7 +25,9 @@ from colonnade.models.parameters import (
 from colonnade.models.split.base import SplitModel
 from colonnade.models.split.given import no_code
 from colonnade.protocols.adaptive.task import Adaptive
+from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.embeddings.task import Embeddings
+from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Category, Column, Number, decode_number
 
@@ -58,8 +60,9 @@ class SplitClassifier(SplitModel):
         solver: of a committee's head: ``"ridge"``, ``"discriminant"``, ``"logistic"``, or ``"auto"``.
         rows: how many people all parties hold; ways without a committee need it, and ``fit`` counts them.
         rows_at_most: a public limit on the number of rows, for a committee.
-        training: of encoders, charged: ``"none"``, or ``"labels"``: labels are told once and every party trains alone;
-            or ``"rounds"``: slopes of a head come back in every epoch. For ``"embeddings"`` alone.
+        training: of encoders, charged. For a committee ``"own"``: the party with the label trains its encoder alone.
+            For ``"embeddings"`` ``"labels"``: labels are told once and every party trains alone; or ``"rounds"``:
+            slopes of a head come back in every epoch.
         epochs: of training, or of the published algorithm.
         batches: into which all rows are split: 1 in training that is charged, else of about 256 rows.
         label_epsilon: tell labels through randomised response at this epsilon; without it they are told as they are.
@@ -72,7 +75,7 @@ class SplitClassifier(SplitModel):
     """
 
     kind = "split-classifier"
-    tasks = (Moments, Embeddings, Adaptive)
+    tasks = (Moments, ChargedMoments, Directions, Embeddings, Adaptive)
     many_classes = True
 
     label: Label = None
@@ -84,7 +87,7 @@ class SplitClassifier(SplitModel):
     solver: Literal["auto", "ridge", "discriminant", "logistic"] = "auto"
     rows: Count | None = None
     rows_at_most: RowsAtMost = 2**24
-    training: Literal["none", "labels", "rounds"] = "none"
+    training: Literal["none", "own", "labels", "rounds"] = "none"
     epochs: Count | None = None
     batches: Count | None = None
     label_epsilon: Positive | None = None
@@ -137,10 +140,9 @@ class SplitClassifier(SplitModel):
         found: NDArray[Any] = self.classes_[chosen]
         return found
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
-        """The share of people whose class is predicted; ``y`` only where the label is not in X."""
-        true = self.true_of(X) if y is None else np.asarray(y)
-        return float(np.mean(true == self.predict(X)))
+    def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
+        """The share of people whose class is predicted."""
+        return float(np.mean(true == predicted))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -159,7 +161,7 @@ class SplitRegressor(SplitModel):
     """
 
     kind = "split-regressor"
-    tasks = (Moments, Embeddings)
+    tasks = (Moments, Directions, Embeddings)
 
     label: Label = None
     epsilon: float | Mapping[str, float] | None = None
@@ -194,8 +196,8 @@ class SplitRegressor(SplitModel):
         assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a fit refuses anything else
         return decode_number(self.label_of(X)[:, 0], declared)
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+    def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
         """The part of the variance that is explained, R^2."""
-        true = np.asarray(self.true_of(X) if y is None else y, dtype=np.float64)
-        left, whole = np.sum((true - self.predict(X)) ** 2), np.sum((true - true.mean()) ** 2)
+        known = np.asarray(true, dtype=np.float64)
+        left, whole = np.sum((known - predicted) ** 2), np.sum((known - known.mean()) ** 2)
         return float(1 - left / whole) if whole else 0.0

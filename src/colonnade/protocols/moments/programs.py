@@ -140,10 +140,12 @@ def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
 def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
     entries = np.zeros(task.entries, dtype=np.int64)
     with me.meter.phase("open"):
-        for event, here in zip(task.events, task.opened_together, strict=True):
+        for event, here in zip(task.opens, task.opened_together, strict=True):
             part = None if total is None else Shares(total.values[:, here], total.degree)
             opened = me.reveal(part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound)
             entries[here] = me.entitled(opened).astype(np.int64)
+    # What is charged without being opened has shaped the columns, so it was revealed with them.
+    me.revealed.extend(event for event in task.events if event not in me.revealed)
     return NoisyMoments(task, entries)
 
 

@@ -67,7 +67,7 @@ def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
     levels = [level for level in task.levels if task.hidden or owner in level.about]
     by_level = [
         replace(event, replace_l1=task.limits.replaced_l1(level, [owner]), others=(), about=())
-        for level, event in zip(task.levels, task.events, strict=True)
+        for level, event in zip(task.levels, task.opens, strict=True)
         if level in levels
     ]
     # All entries that change, each counted with the least noise of them.

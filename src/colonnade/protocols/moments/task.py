@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.privacy import Budget, Sensitivity, Trust
+from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
@@ -135,18 +135,23 @@ class Moments(JointRows, OnShares):
     # --- what is revealed
 
     @cached_property
-    def events(self) -> tuple[AdditiveRelease, ...]:
-        """Everything that is revealed."""
+    def opens(self) -> tuple[AdditiveRelease, ...]:
+        """What is opened, in this order."""
         if self.laplace:
             return tuple(laplace_release(self.limits, level, self.additive_of(level.scale)) for level in self.levels)
         return (normal_release(self.limits, self.additive),)
 
     @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that is revealed."""
+        return self.opens
+
+    @property
     def event(self) -> AdditiveRelease:
-        """What is revealed, if that is a single event."""
-        if len(self.events) > 1:
+        """What is opened, if that is a single event."""
+        if len(self.opens) > 1:
             raise PrivacyError("owners who named their own noise have several releases, one for each scale")
-        return self.events[0]
+        return self.opens[0]
 
     @cached_property
     def opened_together(self) -> tuple[NDArray[np.int64], ...]:
@@ -193,7 +198,7 @@ class Moments(JointRows, OnShares):
     def message_rounds(self) -> int:
         """How often participants wait for each other, in a study of one block of rows."""
         lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
-        return 6 + lowered + 2 * len(self.events)  # ready, go; salt, digests, verdict; shares; then zero and opening
+        return 6 + lowered + 2 * len(self.opens)  # ready, go; salt, digests, verdict; shares; then zero and opening
 
     def cells(self, name: str, rows: int) -> Cells:
         """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
