@@ -15,7 +15,7 @@ from colonnade.audit.attacks.labels import infer_labels
 from colonnade.audit.attacks.membership import infer_membership
 from colonnade.audit.attacks.odds import confidence
 from colonnade.audit.attacks.shadows import shadows_of
-from colonnade.audit.attacks.views import promised, returned_by, seen_of, with_kept
+from colonnade.audit.attacks.views import nearness_of, promised, returned_by, seen_of, with_kept
 from colonnade.cli.audit import prepare
 from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import DataError, StudyError
@@ -35,6 +35,7 @@ def membership(
     kept: list[Path],
     id: str | None,
     shadows: int,
+    seen: str | None,
     offline: bool,
     seed: int,
     out: Path,
@@ -42,17 +43,24 @@ def membership(
 ) -> None:
     """Fit shadow models to members and others, and attack the model by them."""
     model = Estimator.load(path)
-    with_kept(model, kept, model.schemas_)
+    if seen is not None:
+        _check_party(model, seen)
+    with_kept(model, kept, model.schemas_ if seen is None else (seen,))
     _prepare(out, "membership")
     pool, sizes = _people(model, {"members": members, "others": others}, id)
     size, everybody = sizes["members"], sum(sizes.values())
     if size < 4 or everybody - size < 4:
         raise DataError("a membership attack needs at least four members and four others; a few hundred say more")
-    target = confidence(model, pool)
+    see = confidence if seen is None else nearness_of(seen, seed)
+    target = see(model, pool)
     with progress_bar(not json) as progress:
-        found = shadows_of(model, pool, size, shadows + shadows % 2, seed=seed, progress=progress)
-    promise = promised(model)
-    result = infer_membership(found, target, np.arange(everybody) < size, offline=offline, promise=promise)
+        found = shadows_of(model, pool, size, shadows + shadows % 2, seed=seed, see=see, progress=progress)
+    member = np.arange(everybody) < size
+    if seen is None:
+        result = infer_membership(found, target, member, offline=offline, promise=promised(model))
+    else:
+        sees = f"what {seen} tells about each person"
+        result = infer_membership(found, target, member, offline=offline, sees=sees)
     _leave(out, "membership", path, result, {"seed": seed, "members": size, "others": everybody - size}, json)
 
 
@@ -73,8 +81,7 @@ def inversion(
 ) -> None:
     """Train a decoder on the auxiliary people, and recover the columns of the others."""
     model: Any = Estimator.load(path)
-    if party not in model.schemas_:
-        raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)}")
+    _check_party(model, party)
     with_kept(model, kept, model.schemas_ if scores else (party,))
     arranged = _shape(shape)
     _prepare(out, "inversion")
@@ -101,6 +108,11 @@ def labels(
 
 
 # --- what is given
+
+
+def _check_party(model: Estimator, party: str) -> None:
+    if party not in model.schemas_:
+        raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)}")
 
 
 def _people(

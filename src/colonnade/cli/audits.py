@@ -66,7 +66,7 @@ def games(
     command.audit(name, samples, with_twins, seed, out, json)
 
 
-@audit_app.command()
+@audit_app.command("membership")
 def membership(
     model: Model,
     members: Members,
@@ -79,6 +79,10 @@ def membership(
     shadows: Annotated[
         int, typer.Option("--shadows", min=8, max=4096, help="How many models to fit, all in all.")
     ] = 64,
+    seen: Annotated[
+        str | None,
+        typer.Option("--seen", metavar="PARTY", help="The attacker has what this party tells of people, not scores."),
+    ] = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="The attacker cannot fit models with the person it asks about.")
     ] = False,
@@ -89,10 +93,10 @@ def membership(
     """Find out who was among the people that a model was learned from."""
     from colonnade.cli import attack
 
-    attack.membership(model, members, others, kept or [], id, shadows, offline, seed, out, json)
+    attack.membership(model, members, others, kept or [], id, shadows, seen, offline, seed, out, json)
 
 
-@audit_app.command()
+@audit_app.command("inversion")
 def inversion(
     model: Model,
     party: Annotated[str, typer.Option("--party", help="Whose columns to recover.")],
@@ -125,7 +129,7 @@ def inversion(
     attack.inversion(model, party, people, auxiliary, kept or [], id, shape, decoder, scores, epochs, seed, out, json)
 
 
-@audit_app.command()
+@audit_app.command("labels")
 def labels(
     model: Model,
     members: Members,

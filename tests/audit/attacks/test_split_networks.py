@@ -9,10 +9,12 @@ import pytest
 
 from colonnade import SplitClassifier
 from colonnade.audit.attacks import (
+    Shadows,
     Transcript,
     infer_labels,
     infer_membership,
     invert,
+    nearness_of,
     promised,
     returned_by,
     seen_of,
@@ -153,6 +155,33 @@ def test_shadow_models_have_the_encoders_of_the_model_unless_these_learned(strea
     assert found.alike.accuracy_interval[0] < found.promise.accuracy
 
 
+@pytest.mark.slow
+def test_unprotected_embeddings_give_members_away_without_any_scores(stream):
+    pool, size = people(48, seed=3), 24
+    model = SplitClassifier(
+        label="shop.kind",
+        head="published",
+        unprotected=True,
+        encoders={party: {"kind": "linear", "width": 8} for party in COLUMNS},
+        epochs=150,
+        batches=4,
+    ).simulate({party: table.take_rows(np.arange(size)) for party, table in pool.items()}, Roster.of(schemas()), stream)
+    shadows = shadows_of(model, pool, size, 16, seed=1, see=nearness_of("bank"), stream=stream)
+    assert infer_membership(shadows).alike.auc_interval[0] > 0.55
+
+
+def test_embeddings_alone_are_seen_of_those_who_tell_them(stream):
+    pool = people(60)
+    seen = nearness_of("bank")(unprotected(stream, rows=60, epochs=1), pool)
+    assert seen.shape == (60,)
+    assert np.mean(seen > 0) > 0.4  # three classes
+    inside = np.tile(np.arange(60) % 2 == np.arange(2)[:, None], (4, 1))
+    found = infer_membership(Shadows(np.tile(seen, (8, 1)), inside), sees="what bank tells about each person")
+    assert found.needed.startswith("the attacker needed what bank tells about each person")
+    with pytest.raises(StudyError, match="only shares"):
+        nearness_of("bank")(fitted(stream, "committee", epsilon=1.0), pool)
+
+
 def test_a_transcript_has_a_row_for_each_person_and_epoch():
     seen = Transcript(4)
     for epoch in (1.0, 2.0):
@@ -176,5 +205,9 @@ def test_the_commands_take_kept_encoders(colonnade, stream, tmp_path, monkeypatc
     assert facts["found"]["explained"] > 0.5
     facts = colonnade("audit", "labels", "model.json", "--members", "members.csv", *kept, "--json")
     assert facts["accuracy"] > 0.9
+    given_both = ("--members", "members.csv", "--others", "others.csv", "--seen", "bank", "--shadows", 8)
+    facts = colonnade("audit", "membership", "model.json", *given_both, *kept, "--json")
+    assert facts["promise"] is None
+    assert "what bank tells" in facts["needed"]
     text = colonnade("audit", "inversion", "model.json", *given, code=StudyError.exit_code)
     assert "the attack needs what bank kept of the model" in text

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from colonnade.audit.attacks.slopes import Transcript as Transcript
     from colonnade.audit.attacks.views import (
         Seen as Seen,
+        nearness_of as nearness_of,
         promised as promised,
         returned_by as returned_by,
         seen_of as seen_of,
@@ -41,7 +42,7 @@ __all__, __getattr__, __dir__ = exports(
         "promises": "Promise label_accuracy",
         "rates": "Rates",
         "slopes": "Transcript",
-        "views": "Seen promised returned_by seen_of",
+        "views": "Seen nearness_of promised returned_by seen_of",
         "shadows": "drawn shadow_models shadows_of",
     },
 )

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ColonnadeError, StudyError
-from colonnade.lazy import Later
+from colonnade.errors import StudyError
+from colonnade.models.split.learned_heads import Adam
+from colonnade.models.split.library import find_device, load_torch
 
-torch: Any = Later("torch")
 Matrix = NDArray[np.float64]
 Decoder = Callable[[Matrix], Matrix]
 Kind = Literal["auto", "ridge", "mlp", "cnn"]
@@ -24,6 +24,7 @@ KINDS: tuple[Kind, ...] = ("auto", "ridge", "mlp", "cnn")
 _PENALTIES = np.geomspace(1e-6, 1e4, 21)
 _BATCH = 128
 _PATIENCE = 8
+_RATE = 1e-3
 
 
 def decoder(
@@ -99,27 +100,28 @@ def _network(
     device: str,
 ) -> Decoder:
     """A network, trained by mean squared error until people held out are recovered no better."""
-    if not _torch():
-        raise ColonnadeError('a decoder that is a network needs torch: pip install "colonnade[nn]", or take "ridge"')
+    torch: Any = load_torch()
+    loss, place = torch.nn.functional.mse_loss, find_device(device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = (_convolutions(seen.shape[1], shape, width) if kind == "cnn" else _layers(seen, rows, width)).to(
-            device
-        )
+        made = _convolutions(seen.shape[1], shape, width) if kind == "cnn" else _layers(seen, rows, width)
+        module = made.to(place)
         given, wanted, new, new_rows = (
-            torch.as_tensor(each, dtype=torch.float32, device=device) for each in (seen, rows, held, held_rows)
+            torch.as_tensor(each, dtype=torch.float32, device=place) for each in (seen, rows, held, held_rows)
         )
-        optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
+        learned = list(module.parameters())
+        steps = [Adam(_RATE) for _ in learned]
         best, kept, waited = np.inf, module.state_dict(), 0
         for _ in range(epochs):
             module.train()
             for batch in torch.randperm(len(given)).split(_BATCH):
-                optimiser.zero_grad()
-                torch.nn.functional.mse_loss(_as_rows(module(given[batch])), wanted[batch]).backward()
-                optimiser.step()
+                slopes = torch.autograd.grad(loss(_as_rows(module(given[batch])), wanted[batch]), learned)
+                with torch.no_grad():
+                    for each, adam, slope in zip(learned, steps, slopes, strict=True):
+                        each.add_(adam.step(slope))
             module.eval()
             with torch.no_grad():
-                error = float(torch.nn.functional.mse_loss(_as_rows(module(new)), new_rows))
+                error = float(loss(_as_rows(module(new)), new_rows))
             waited += 1
             if error < best:
                 best, waited = error, 0
@@ -130,7 +132,7 @@ def _network(
 
     def decode(asked: Matrix) -> Matrix:
         with torch.no_grad():
-            out = _as_rows(module(torch.as_tensor(asked, dtype=torch.float32, device=device)))
+            out = _as_rows(module(torch.as_tensor(asked, dtype=torch.float32, device=place)))
         found: Matrix = out.cpu().numpy().astype(np.float64)
         return found
 
@@ -138,7 +140,7 @@ def _network(
 
 
 def _layers(seen: Matrix, rows: Matrix, width: int) -> Any:
-    nn = torch.nn
+    nn: Any = load_torch().nn
     return nn.Sequential(
         nn.Linear(seen.shape[1], width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, rows.shape[1])
     )
@@ -146,7 +148,7 @@ def _layers(seen: Matrix, rows: Matrix, width: int) -> Any:
 
 def _convolutions(inputs: int, shape: Sequence[int], width: int) -> Any:
     """From a coarse picture of many channels to the whole one, in two steps that double its sides."""
-    nn = torch.nn
+    nn: Any = load_torch().nn
     high, wide, channels = (*shape, 1)[:3]
     coarse = (-(-high // 4), -(-wide // 4))
     middle = (-(-high // 2), -(-wide // 2))
@@ -173,7 +175,7 @@ def _as_rows(out: Any) -> Any:
 
 def _torch() -> bool:
     try:
-        import torch  # noqa: F401
-    except ImportError:
+        load_torch()
+    except StudyError:
         return False
     return True

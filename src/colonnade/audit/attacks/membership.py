@@ -76,14 +76,15 @@ class Membership:
     shadows: int
     offline: bool
     promise: Promise | None
+    sees: str = "the model"
 
     @property
     def needed(self) -> str:
         """What the attacker needed, in one sentence."""
         how = "none of which knew the person" if self.offline else "half of which knew the person"
         return (
-            "the attacker needed the model, every column of the person it asks about, label included, other people of "
-            f"the same kind, and {self.shadows} models that it fitted in the same way, {how}."
+            f"the attacker needed {self.sees}, every column of the person it asks about, label included, other people "
+            f"of the same kind, and {self.shadows} models that it fitted in the same way, {how}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,10 +108,12 @@ def infer_membership(
     *,
     offline: bool = False,
     promise: Promise | None = None,
+    sees: str = "the model",
 ) -> Membership:
     """Attack a model by shadow models, and every shadow model by the others.
 
-    ``target`` is what is seen of each person in the model under attack, and ``member`` the truth about it.
+    ``target`` is what is seen of each person in the model under attack, and ``member`` the truth about it; ``sees``
+    names what the attacker looks at.
     """
     shadows.check_enough()
     one = None
@@ -118,7 +121,7 @@ def infer_membership(
         scores = likelihood_ratios(target, shadows, offline=offline)
         one = Rates.of(scores[member], scores[~member])
     inside, outside = _each_in_turn(shadows, offline)
-    return Membership(one, Rates.of(inside, outside), len(shadows.seen), offline, promise)
+    return Membership(one, Rates.of(inside, outside), len(shadows), offline, promise, sees)
 
 
 def likelihood_ratios(target: Array, shadows: Shadows, *, offline: bool = False) -> Array:

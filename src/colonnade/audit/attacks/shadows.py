@@ -71,10 +71,12 @@ def shadows_of(
     """
     roster = Roster(dict(model.schemas_), model.privacy_.trust)
     task, noise = planned(model, roster), stream or Stream.fresh()
-    inside = drawn(next(iter(pool.values())).rows, size, models, np.random.default_rng(seed))
+    draw = np.random.default_rng(seed)
+    inside = drawn(next(iter(pool.values())).rows, size, models, draw)
 
     def fit(places: Places) -> Array:
-        some = {party: table.take_rows(places) for party, table in pool.items()}
+        order = draw.permutation(places)  # batches may follow the order, which must not tell who was left out
+        some = {party: table.take_rows(order) for party, table in pool.items()}
         return see(fresh(model).simulate(some, roster, noise, task=task), pool)
 
     return shadow_models(fit, inside, progress)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from colonnade.audit.attacks.inversion import Views
 from colonnade.audit.attacks.labels import Returned
+from colonnade.audit.attacks.odds import nearness
 from colonnade.audit.attacks.promises import Promise
-from colonnade.audit.attacks.shadows import fresh
+from colonnade.audit.attacks.shadows import See, fresh
 from colonnade.audit.attacks.slopes import returned_slopes, told_about_labels
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
@@ -75,6 +77,23 @@ def seen_of(model: Any, party: str, people: Mapping[str, Table], seed: int = 0, 
     told = factor * np.asarray(model.embedded(party, people[party]))
     noise = np.random.default_rng(seed).normal(size=told.shape)
     return Seen(told + deviation * noise, columns, what, needs)
+
+
+def nearness_of(party: str, seed: int = 0) -> See:
+    """What shadow models are asked where an attacker has no scores, but what a party tells about each person.
+
+    It is how much nearer that is to the mean of the person's class than to those of other classes.
+    """
+
+    def see(model: Any, people: Mapping[str, Table]) -> Matrix:
+        if not isinstance(model, SplitModel) or getattr(model, "classes_", None) is None:
+            raise StudyError("only of split classifiers something else than scores can be seen")
+        if model.head_ == "committee":
+            raise StudyError(f"{party} tells nobody anything about single people, only shares: attack the scores")
+        return nearness(seen_of(model, party, people, next(coins)).numbers, model.label_of(people))
+
+    coins = count(seed)  # each model's noise is its own
+    return see
 
 
 def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
