@@ -25,6 +25,8 @@ FETCHED: dict[str, DataFile] = {
     "kdd-99": sources.KDD_99,
     "citeseer": sources.CITESEER,
     "acs-income": sources.ACS_INCOME,
+    "mnist": sources.MNIST,
+    "cifar-10": sources.CIFAR,
 }
 """The data sets that are files, by name."""
 

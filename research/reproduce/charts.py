@@ -72,6 +72,13 @@ def write_picture(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
+def write_alone(path: Path, drawn: Html) -> Path:
+    """One drawing as a file of its own."""
+    styled = drawn.replace(">", f">\n<style>{_STYLE}</style>", 1)
+    path.write_text(styled.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1) + "\n", encoding="utf-8")
+    return path
+
+
 def picture(rows: Sequence[Row]) -> str:
     """The same as text."""
     drawn: list[Html] = []

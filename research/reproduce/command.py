@@ -13,7 +13,8 @@ import typer
 
 from colonnade.cli.output import Json, emit, progress_bar, say, speak_json
 from colonnade.errors import StorageError
-from research.reproduce.charts import write_picture
+from colonnade.report.markup import Html
+from research.reproduce.charts import write_alone, write_picture
 from research.reproduce.options import Options
 from research.reproduce.page import Cells, write_reproduction
 from research.reproduce.results import Row, markdown, write_csv
@@ -26,6 +27,7 @@ class Paper(StrEnum):
     FUNCTIONAL = "functional"
     HDP = "hdp"
     DPVI = "dpvi"
+    AFE = "afe"
     SYNTHESIS = "synthesis"
 
 
@@ -35,9 +37,10 @@ _TITLES = {
     Paper.FUNCTIONAL: "The functional mechanism, again",
     Paper.HDP: "Learning over noised messages (HDP-VFL), again",
     Paper.DPVI: "Mixtures by variational inference (DPVI), again",
+    Paper.AFE: "Adaptive feature embeddings (VFL-AFE), again",
     Paper.SYNTHESIS: "Synthetic tables, beside peers that need all data in one place",
 }
-_RUNS = {Paper.SQM: 20, Paper.FUNCTIONAL: 20, Paper.HDP: 10, Paper.SYNTHESIS: 5, Paper.DPVI: 10}
+_RUNS = {Paper.SQM: 20, Paper.FUNCTIONAL: 20, Paper.HDP: 10, Paper.SYNTHESIS: 5, Paper.DPVI: 10, Paper.AFE: 5}
 _QUICK_RUNS = 2
 
 
@@ -47,13 +50,16 @@ class _Reproduction(NamedTuple):
     notes: Sequence[str]
     make: _Make
     required: Callable[[Sequence[Row]], list[Cells]] = lambda rows: []
+    pictures: Callable[[], Html] | None = None
 
 
 def reproduce(
     paper: Annotated[Paper, typer.Argument(help="Whose tables and figures.")],
     runs: Annotated[
         int | None,
-        typer.Option("--runs", min=1, max=1000, help="Runs of each point.  [default: 20; hdp, dpvi: 10; synthesis: 5]"),
+        typer.Option(
+            "--runs", min=1, max=1000, help="Runs of each point.  [default: 20; hdp, dpvi: 10; afe, synthesis: 5]"
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two runs on a little of the data: does it work?")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's size also where it takes long.")] = False,
@@ -64,6 +70,9 @@ def reproduce(
     peers: Annotated[
         Path | None, typer.Option("--peers", help="A CSV of lines measured elsewhere, such as diffprivlib's.")
     ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=256, help="Processes side by side, where a paper's parts allow it.")
+    ] = 1,
     out: Annotated[Path, typer.Option("--out", help="Where to leave the results.")] = Path("runs/reproduce"),
     json: Json = False,
 ) -> None:
@@ -73,7 +82,9 @@ def reproduce(
     title, chosen = _TITLES[paper], _paper(paper)
     often = runs or _RUNS[paper]
     with progress_bar(not json) as progress:
-        options = Options(min(often, _QUICK_RUNS) if quick else often, quick, full, seed, data, peers, progress)
+        options = Options(
+            min(often, _QUICK_RUNS) if quick else often, quick, full, seed, data, peers, progress, workers
+        )
         rows = list(chosen.make(options))
     required = chosen.required(rows)
     command = _command(paper, options)
@@ -84,6 +95,8 @@ def reproduce(
         "html": write_reproduction(out / f"{name}.html", title, chosen.notes, rows, required),
         "svg": write_picture(out / f"{name}.svg", rows),
     }
+    if chosen.pictures is not None:
+        files["pictures"] = write_alone(out / f"{name}-pictures.svg", chosen.pictures())
     written = {kind: str(path) for kind, path in files.items()}
     if json:
         asked = [dict(zip(("what", "found", "kept"), cells, strict=True)) for cells in required]
@@ -110,6 +123,11 @@ def _paper(paper: Paper) -> _Reproduction:
         from research.reproduce import synthesis
 
         return _Reproduction(synthesis.NOTES, synthesis.synthesis, synthesis.verdicts)
+    if paper is Paper.AFE:
+        from research.reproduce import afe
+
+        made = afe.Reproduction()
+        return _Reproduction(afe.NOTES, made.make, afe.verdicts, made.pictures)
     if paper is Paper.DPVI:
         from research.reproduce import dpvi
 

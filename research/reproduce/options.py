@@ -15,7 +15,10 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """``quick`` is for tests: a few runs on a little of the data. ``full`` takes the papers' own sizes."""
+    """``quick`` is for tests: a few runs on a little of the data. ``full`` takes the papers' own sizes.
+
+    With several ``workers`` what is made of jobs that need nothing of each other is measured side by side.
+    """
 
     runs: int = 20
     quick: bool = False
@@ -24,6 +27,7 @@ class Options:
     folder: Path | None = None
     peers: Path | None = None
     progress: Progress = silent
+    workers: int = 1
 
     def few(self, share: int) -> int:
         """Fewer runs for what takes long and varies little, but never fewer than two."""

@@ -1,0 +1,255 @@
+"""The figures and tables of the paper as jobs that need nothing of each other, so that many can run at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from colonnade.audit.attacks.inversion import Inversion
+from colonnade.audit.attacks.membership import Membership
+from research.afe import cases, ours, published, settings, threats
+from research.afe.cases import Case
+from research.afe.published import Mode
+from research.afe.threats import Way
+from research.reproduce.chance import stream
+from research.reproduce.options import Options
+from research.reproduce.results import AS_PUBLISHED, NONE, PROVEN, PUBLISHED, Group, Row
+
+CASES: dict[str, Callable[[Options], Case]] = {"Adult": cases.adult, "MNIST": cases.mnist, "CIFAR-10": cases.cifar}
+CENTRALISED = "centralised"
+SHOWN_EPOCHS = (1, 2, 5, 10, 15, 20)
+CLEAR, NOISED = "Colonnade, embeddings told (AFE-R), new people in the clear", "the same, new people noised alike"
+COMMITTEE = "Colonnade, committee's head"
+ACCURACY = "test accuracy"
+
+TABLE_1 = {
+    "Adult": (0.5152, 0.5103, 0.5112),
+    "MNIST": (0.6236, 0.5175, 0.5319),
+    "CIFAR-10": (0.6575, 0.5232, 0.5465),
+}
+TABLE_2 = {
+    "Adult": (0.7716, 0.7770, 0.7902, 0.7931),
+    "MNIST": (0.9048, 0.9251, 0.9512, 0.9653),
+    "CIFAR-10": (0.4883, 0.4953, 0.5458, 0.5506),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of the data each part takes, and how long."""
+
+    curve_rows: int
+    epochs: int
+    members: int
+    shadows: int
+    attack_epochs: int
+    inverted: int
+    shown: int
+    decoding: int
+
+    @classmethod
+    def of(cls, options: Options) -> Sizes:
+        """Seconds in all, minutes, or the paper's own sizes."""
+        if options.quick:
+            return cls(600, 2, 60, 8, 2, 150, 20, 2)
+        return cls(60_000 if options.full else 20_000, settings.EPOCHS, 1_000, 16, 40, 5_000, 200, 40)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to measure, and under which name."""
+
+    kind: str
+    case: str
+    what: str
+    seed: int
+    epsilon: float = 0.0
+
+
+def jobs(options: Options) -> list[Job]:
+    """Everything, the longest first."""
+    seeds = range(options.seed, options.seed + options.runs)
+    found = [Job("inversion", "MNIST", way, options.seed) for way in Way]
+    found += [Job("membership", case, way, options.seed) for case in CASES for way in Way]
+    for case in CASES:
+        found += [Job("curve", case, what, seed) for what in (CENTRALISED, *Mode) for seed in seeds]
+        found += [Job("told", case, CLEAR, seed, settings.OURS_EPSILON) for seed in seeds]
+        for who in ("analyst", "everyone"):
+            found += [Job("committee", case, who, seed, eps) for eps in settings.EPSILONS for seed in seeds]
+    return found
+
+
+def measured(options: Options) -> dict[Job, Any]:
+    """What every job found; several at once where several workers are asked for."""
+    todo = jobs(options)
+    found: dict[Job, Any] = {}
+    quiet = Options(options.runs, options.quick, options.full, options.seed, options.folder)
+    if options.workers == 1:
+        for job in todo:
+            options.progress("jobs", len(found), len(todo))
+            found[job] = done(job, quiet)
+        return found
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        results = pool.map(done, todo, [quiet] * len(todo))
+        for job, result in zip(todo, results, strict=True):
+            found[job] = result
+            options.progress("jobs", len(found), len(todo))
+    return found
+
+
+def done(job: Job, options: Options) -> Any:
+    """One job's result."""
+    _one_thread()
+    sizes, case = Sizes.of(options), _case(job.case, options)
+    if job.kind == "curve":
+        some = case.fewer(min(case.train.rows, sizes.curve_rows))
+        if job.what == CENTRALISED:
+            return published.centralised(some, job.seed, epochs=sizes.epochs)
+        return published.by_epoch(some, Mode(job.what), job.seed, epochs=sizes.epochs)
+    if job.kind == "told":
+        model = ours.told(case, job.seed, epsilon=job.epsilon)
+        noised = ours.noised_scores(model, case.test, stream(job.seed, "new"))
+        return published.right(ours.scores(model, case.test), case.test), published.right(noised, case.test)
+    if job.kind == "committee":
+        epsilon = job.epsilon if job.what == "everyone" else {"analyst": job.epsilon}
+        return published.right(ours.scores(ours.committee(case, epsilon, job.seed), case.test), case.test)
+    few = case.fewer(min(case.train.rows, 2 * max(sizes.members, sizes.inverted)))
+    if job.kind == "membership":
+        return threats.membership(Way(job.what), few, sizes.members, sizes.shadows, sizes.attack_epochs, job.seed)
+    return threats.inversion(
+        Way(job.what), few, sizes.inverted, sizes.shown, sizes.attack_epochs // 2, job.seed, decoding=sizes.decoding
+    )
+
+
+@lru_cache(maxsize=1)
+def _case(name: str, options: Options) -> Case:
+    return CASES[name](options)
+
+
+def _one_thread() -> None:
+    """Jobs run side by side; threads of one of them would stand in the others' way."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+# --- rows
+
+
+def rows(found: dict[Job, Any], options: Options) -> Iterator[Row]:
+    """Everything, figure by figure."""
+    yield from _curves(found, options)
+    yield from _table_1(found)
+    yield from _table_2(found, options)
+    yield from _figure_10(found)
+    yield from _ours(found)
+
+
+def _of(found: dict[Job, Any], kind: str, case: str, what: str, epsilon: float = 0.0) -> list[Any]:
+    return [
+        result
+        for job, result in found.items()
+        if (job.kind, job.case, job.what, job.epsilon) == (kind, case, what, epsilon)
+    ]
+
+
+def _promise(what: str) -> str:
+    return NONE if what in (CENTRALISED, Mode.UNPROTECTED) else AS_PUBLISHED
+
+
+def _curves(found: dict[Job, Any], options: Options) -> Iterator[Row]:
+    sizes = Sizes.of(options)
+    for name in CASES:
+        group = Group("AFE Fig. 9", name, "", "epoch", ACCURACY)
+        for what in (CENTRALISED, Mode.UNPROTECTED, Mode.VANILLA, Mode.BOTH):
+            curves = np.array(_of(found, "curve", name, what))
+            for epoch in SHOWN_EPOCHS:
+                if epoch <= sizes.epochs:
+                    yield group.row(epoch, str(what), _promise(what), curves[:, epoch - 1])
+
+
+def _table_1(found: dict[Job, Any]) -> Iterator[Row]:
+    for name in CASES:
+        for measure in ("membership attack, balanced accuracy", "members found with 0.1 % false alarms"):
+            group = Group("AFE Table 1", name, "", "models attacked", measure)
+            for way in Way:
+                attack: Membership = _of(found, "membership", name, way)[0]
+                promise = PROVEN if way in (Way.TOLD, Way.COMMITTEE) else _promise(way)
+                value = attack.alike.accuracy if measure.startswith("membership") else attack.alike.hits
+                yield group.known(attack.shadows, str(way), promise, value, runs=attack.shadows)
+            if measure.startswith("membership"):
+                for way, value in zip((Way.UNPROTECTED, Way.VANILLA, Way.PUBLISHED), TABLE_1[name], strict=True):
+                    shadows = _of(found, "membership", name, way)[0].shadows
+                    yield group.known(shadows, f"paper: {way}", PUBLISHED, value)
+
+
+def _table_2(found: dict[Job, Any], options: Options) -> Iterator[Row]:
+    epochs = Sizes.of(options).epochs
+    modes = (Mode.VANILLA, Mode.ADJUSTED, Mode.RESCALED, Mode.BOTH)
+    for name in CASES:
+        chosen = settings.PUBLISHED[name]
+        said = f"{chosen.per_release:g} a release, delta {settings.DELTA:g}"
+        group = Group("AFE Table 2", name, said, "epochs", ACCURACY)
+        for mode in modes:
+            last = [float(np.mean(curve[-3:])) for curve in _of(found, "curve", name, mode)]
+            yield group.row(epochs, str(mode), AS_PUBLISHED, last)
+        for mode, value in zip(modes, TABLE_2[name], strict=True):
+            yield group.known(epochs, f"paper: {mode}", PUBLISHED, value)
+        honest = Group("AFE Table 2", name, said, "epochs", "epsilon")
+        yield honest.known(1, "as the paper counts: one release", PUBLISHED, chosen.per_release)
+        for count in (1, epochs):
+            frozen = frozen_epsilon(name, count)
+            yield honest.known(count, "all releases of frozen encoders", "a figure, no promise", frozen)
+        yield honest.known(epochs, "of what was run", AS_PUBLISHED, math.inf)
+
+
+def frozen_epsilon(name: str, epochs: int) -> float:
+    """What all releases of one person's embedding come to, if nothing but their noise depended on people."""
+    widths = dict.fromkeys(("one", "other"), int(settings.PUBLISHED[name].network["width"]))
+    return published.task_of(name, 2, Mode.VANILLA, widths, 2, epochs).frozen_epsilon(settings.DELTA)
+
+
+def _figure_10(found: dict[Job, Any]) -> Iterator[Row]:
+    measures = {
+        "structural similarity of what was recovered": lambda one: one.found.ssim,
+        "signal to noise of it, in dB": lambda one: one.found.psnr,
+        "people recognised by it": lambda one: one.found.recognised,
+    }
+    for measure, value in measures.items():
+        group = Group("AFE Fig. 10", "MNIST", "left halves", "people attacked", measure)
+        for way in Way:
+            one: Inversion = _of(found, "inversion", "MNIST", way)[0]
+            promise = PROVEN if way in (Way.TOLD, Way.COMMITTEE) else _promise(way)
+            yield group.known(len(one.truth), f"{way}: {threats.SEEN[way]}", promise, value(one))
+        blind = {"structural": one.blind.ssim, "signal": one.blind.psnr, "people": one.blind.recognised}
+        yield group.known(len(one.truth), "the mean of others, who sees nothing", NONE, blind[measure.split()[0]])
+
+
+def _ours(found: dict[Job, Any]) -> Iterator[Row]:
+    for name in CASES:
+        group = Group("Ours", name, "delta 1e-05", "epsilon", ACCURACY)
+        told = _of(found, "told", name, CLEAR, settings.OURS_EPSILON)
+        for place, method in enumerate((CLEAR, NOISED)):
+            yield group.row(settings.OURS_EPSILON, method, PROVEN, [pair[place] for pair in told])
+        for who in ("analyst", "everyone"):
+            for epsilon in settings.EPSILONS:
+                draws = _of(found, "committee", name, who, epsilon)
+                yield group.row(epsilon, f"{COMMITTEE}, for {who}", PROVEN, draws)
+
+
+def pictures(found: dict[Job, Any], count: int = 8) -> Sequence[tuple[str, Any]]:
+    """Rows of pictures: the true ones, and what the decoder made of what it saw."""
+    shown: list[tuple[str, Any]] = []
+    for way in Way:
+        one: Inversion = _of(found, "inversion", "MNIST", way)[0]
+        if not shown:
+            shown.append(("true", one.truth[:count].reshape(-1, *one.shape)))
+        shown.append((f"{way}, from {threats.SEEN[way]}", one.guesses[:count].reshape(-1, *one.shape)))
+    return shown

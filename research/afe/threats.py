@@ -1,0 +1,110 @@
+"""Attacks on every way to a head: who was among the people, and can a half of a picture be recovered?
+
+All ways learn from the same few people, so that what they remember of each is as much as it can be, and all networks
+take the same fast steps. The decoder and the shadow models are those of ``colonnade audit``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from colonnade.audit.attacks.inversion import Inversion, Views, invert
+from colonnade.audit.attacks.membership import Membership, infer_membership
+from colonnade.audit.attacks.odds import log_odds
+from colonnade.audit.attacks.shadows import drawn, shadow_models
+from colonnade.models.split.model import SplitClassifier
+from research.afe import ours, published, settings
+from research.afe.cases import Case, Matrix, People, Places
+from research.afe.published import Learned, Mode
+from research.reproduce.chance import stream
+
+
+class Way(StrEnum):
+    """What is attacked."""
+
+    UNPROTECTED = "unprotected"
+    VANILLA = "vanilla"
+    PUBLISHED = "VFL-AFE"
+    TOLD = "Colonnade, embeddings told (AFE-R)"
+    COMMITTEE = "Colonnade, committee"
+
+
+@dataclass(frozen=True)
+class _AsPublished:
+    learned: Learned
+    seed: int
+
+    def scores(self, people: People) -> Matrix:
+        return self.learned.scores(people.parts, stream(self.seed, "asked"))
+
+    def seen(self, party: str, people: People) -> Matrix:
+        return self.learned.shown(party, people.parts[party], stream(self.seed, "seen", people.rows))
+
+
+@dataclass(frozen=True)
+class _Ours:
+    model: SplitClassifier
+    seed: int
+
+    def scores(self, people: People) -> Matrix:
+        return ours.scores(self.model, people)
+
+    def seen(self, party: str, people: People) -> Matrix:
+        if self.model.head_ == "committee":
+            return self.scores(people)
+        coins = stream(self.seed, "seen", people.rows)
+        return ours.seen(self.model, party, people.tables[party], self.model.plan_["deviations"][party], coins)
+
+
+SEEN = {
+    Way.UNPROTECTED: "exact embeddings",
+    Way.VANILLA: "noised embeddings",
+    Way.PUBLISHED: "noised embeddings",
+    Way.TOLD: "noised embeddings",
+    Way.COMMITTEE: "exact scores",
+}
+_BATCH = 32  # many steps: a network that learns few people by heart
+_MODES = {Way.UNPROTECTED: Mode.UNPROTECTED, Way.VANILLA: Mode.VANILLA, Way.PUBLISHED: Mode.BOTH}
+
+
+def fitted(way: Way, case: Case, people: People, seed: int, epochs: int) -> _AsPublished | _Ours:
+    """One way to a head, fitted to these people."""
+    if way in _MODES:
+        learned = published.learn(case, _MODES[way], seed, people=people, epochs=epochs, batch=_BATCH)
+        return _AsPublished(learned, seed)
+    if way is Way.TOLD:
+        return _Ours(ours.told(case, seed, people=people), seed)
+    return _Ours(ours.committee(case, settings.OURS_EPSILON, seed, people=people), seed)
+
+
+def membership(way: Way, case: Case, size: int, models: int, epochs: int, seed: int) -> Membership:
+    """The likelihood-ratio attack: each of ``models`` knows ``size`` of twice as many people."""
+    pool = case.train.take(np.arange(2 * size))
+    onehot = np.eye(case.classes)[pool.labels]
+
+    def fit(places: Places) -> Matrix:
+        found = fitted(way, case, pool.take(places), seed + int(places[:8].sum()), epochs)
+        return log_odds(found.scores(pool), onehot)
+
+    return infer_membership(shadow_models(fit, drawn(pool.rows, size, models, np.random.default_rng(seed))))
+
+
+def inversion(
+    way: Way, case: Case, size: int, attacked: int, epochs: int, seed: int, *, decoding: int = 40
+) -> Inversion:
+    """A decoder of what leaves the first party about people, trained on as many others as the model learned from."""
+    party = case.passives[0]
+    found = fitted(way, case, case.train.take(np.arange(size)), seed, epochs)
+    others = case.train.take(np.arange(size, min(2 * size, case.train.rows)))
+    people = case.train.take(np.arange(attacked))
+    views = Views(
+        found.seen(party, others),
+        others.parts[party],
+        found.seen(party, people),
+        people.parts[party],
+        SEEN[way],
+    )
+    return invert(views, shape=case.shapes[party], span=1.0, epochs=decoding, seed=seed)
