@@ -13,12 +13,12 @@ from colonnade.protocols.rows import mismatch
 
 ROOT = Path(colonnade.__file__).parent
 PLANNED = {f"protocols/{name}" for name in (
-    "align/task.py", "cost.py", "directions/task.py", "embeddings/task.py", "exchange/bounds.py", "exchange/task.py",
-    "gradients/task.py", "kept_scores/task.py", "losses/families.py", "losses/labels.py", "marginals/blocks.py",
-    "marginals/merging.py", "marginals/stages.py", "marginals/task.py", "messages.py", "mixture/families.py",
-    "mixture/learners.py", "mixture/started.py", "mixture/task.py", "moments/limits.py",
-    "moments/protection.py", "moments/task.py", "on_shares.py", "polynomial/circuit.py", "polynomial/expressions.py",
-    "polynomial/task.py", "scores/task.py", "sketch.py", "task.py",
+    "align/task.py", "cost.py", "directions/task.py", "embeddings/schedule.py", "embeddings/task.py",
+    "exchange/bounds.py", "exchange/task.py", "gradients/task.py", "kept_scores/task.py", "losses/families.py",
+    "losses/labels.py", "marginals/blocks.py", "marginals/merging.py", "marginals/stages.py", "marginals/task.py",
+    "messages.py", "mixture/families.py", "mixture/learners.py", "mixture/started.py", "mixture/task.py",
+    "moments/limits.py", "moments/protection.py", "moments/task.py", "on_shares.py", "polynomial/circuit.py",
+    "polynomial/expressions.py", "polynomial/task.py", "scores/task.py", "sketch.py", "task.py",
 )}  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {

@@ -159,6 +159,12 @@ def test_what_is_wrong_with_a_specification_is_said(spec: object, columns: int, 
         encoder_from(spec, columns)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("places", [[0, 3, 6], [2], [], [5, 4, 3], [0, 1, 3], [-1, 0], [8, 8], [1, 0, -1], [7, 8]])
+def test_rows_are_found_by_their_places(places: list[int]) -> None:
+    found = OverRows(encoder_from({"kind": "linear"}, 24), rows()).embed(np.array(places, dtype=np.int64))
+    assert np.array_equal(found, rows()[np.array(places, dtype=np.int64)])
+
+
 def test_rows_and_tables_must_fit_the_encoder() -> None:
     encoder = encoder_from(SPECS["cosine"], 24)
     assert encoder_from(encoder, 24) is encoder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import StudyError
-from colonnade.models.split.learned_heads import SoftmaxHead, TorchHead, loss_and_pulls
+from colonnade.models.split.learned_heads import SoftmaxHead, TorchHead, fit, loss_and_pulls
 
 
 def made(kind: str, labels: Any, width: int, classes: int, **more: Any) -> Any:
@@ -59,6 +59,18 @@ def test_a_head_learns_classes(kind: str) -> None:
     assert last < 0.3
     assert (head.scores(rows).argmax(axis=1) == labels).mean() > 0.95
     assert sum(each.size for each in head.arrays().values()) == 12
+
+
+@pytest.mark.parametrize("kind", ["numpy", "hidden"])
+def test_a_head_is_fitted_to_embeddings_that_do_not_change(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((500, 3))
+    labels = rows @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(500)
+    head = made(kind, labels, 3, 0, rate=0.05)
+    assert fit(head, rows, epochs=30, batch=64) < 0.1
+    assert np.corrcoef(head.scores(rows)[:, 0], labels)[0, 1] > 0.98
+    with pytest.raises(StudyError, match="at least one epoch"):
+        fit(head, rows, epochs=0)
 
 
 def test_scores_that_are_large_overflow_nothing() -> None:

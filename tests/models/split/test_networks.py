@@ -161,6 +161,7 @@ def test_an_embedding_that_is_not_finite_is_zero() -> None:
         ({"kind": "module", "make": "colonnade"}, "cannot be imported"),
         ({"kind": "module", "make": "json:dumps.x"}, "cannot be imported"),
         ({"kind": "module"}, "as a torch module"),
+        ({"kind": "module", "make": nn.Linear}, "cannot be made: TypeError"),
         ({"kind": "module", "make": nn.Flatten, "shape": [3]}, "2 or 3 whole numbers"),
         ({"kind": "module", "make": nn.Flatten, "depth": 3}, "no option 'depth'"),
         ({"kind": "module", "make": nn.Flatten, "weights": "nowhere.npz"}, "cannot be read"),

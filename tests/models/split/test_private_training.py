@@ -138,3 +138,45 @@ def test_a_plan_for_another_encoder_is_refused() -> None:
     learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.zeros((5, 4)))
     with pytest.raises(StudyError, match="has 15 parameters, and the plan is for 3"):
         train(learner, lambda places, found: found, PrivateTraining("bank", 5, 3, 1), seeded(0))
+
+
+def test_without_a_person_one_batch_moves_by_that_persons_part() -> None:
+    rows = np.random.default_rng(0).uniform(0, 1, (9, 4))
+    sums = []
+    for present in (9, 8):
+        learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4, seed=0), rows[:present])
+        before = learner.encoder.arrays()["offsets"].copy()
+        plan = PrivateTraining("bank", 10, learner.parameters, 1, clip=0.5)
+        train(learner, lambda places, found: np.ones_like(found), plan, seeded(0), rows=present)
+        sums.append((before - learner.encoder.arrays()["offsets"]) * 10)
+    assert 0 < np.linalg.norm(sums[0] - sums[1]) <= 0.5
+    several = PrivateTraining("bank", 10, learner.parameters, 1, 2)
+    with pytest.raises(StudyError, match="as many must be there"):
+        train(learner, lambda places, found: found, several, seeded(0), rows=8)
+
+
+@given(st.integers(1, 5), st.integers(0, 11), st.integers(0, 5))
+@settings(max_examples=40, deadline=None)
+def test_without_a_person_sums_move_by_no_more_than_the_event_says(batches: int, person: int, seed: int) -> None:
+    """Behind the person everybody changes the batch, and the event says how far that can move the sums."""
+    rows = np.random.default_rng(seed).standard_normal((12, 2))
+    moved = 0
+    for batch in range(batches):
+        sums = []
+        for table in (rows, np.delete(rows, person, axis=0)):
+            learner = OverRows(encoder_from({"kind": "linear"}, 2), table)
+            places = np.arange(batch, len(table), batches)
+            sums.append(whole_sum(learner, places, 9 * table[places], 1.0, 1 << 30))
+        moved += sum(int(step) ** 2 for step in sums[0] - sums[1])
+    event: Any = PrivateTraining("bank", 12, 6, 1, batches).event
+    assert moved <= event.l2_squared
+    assert event.replace_l2_squared == 4 << 60
+    assert (event.l2_squared == 1 << 60) == (batches == 1)
+
+
+def test_slopes_that_mix_people_are_refused() -> None:
+    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.random.default_rng(0).uniform(0, 1, (8, 4)))
+    plan = plan_for(learner, 8)
+    for wrong in (lambda _, found: found - found.mean(axis=0), lambda _, found: found[:, :2]):
+        with pytest.raises(StudyError, match="whoever stands beside it"):
+            train(learner, wrong, plan, seeded(0))

@@ -54,6 +54,8 @@ def test_centre_and_scale_are_learned_from_noised_embeddings_alone() -> None:
 
 def test_a_spread_of_nothing_is_not_believed() -> None:
     assert Scaling.none(2).learned(np.zeros((9, 2)), 0.0, 1.0).scale == pytest.approx(0.8 * 64)
+    wild = 50 * np.random.default_rng(1).normal(size=(9, 2))
+    assert Scaling.none(2).learned(wild, 2500.0, 1.0).scale == 1.0  # noise that shows nothing changes nothing
 
 
 @pytest.mark.parametrize(("classes", "width"), [(2, 1), (3, 2), (10, 9), (10, 16), (10, 4), (3, 1)])

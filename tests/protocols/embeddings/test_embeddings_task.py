@@ -16,6 +16,8 @@ from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.noise.response import odds_for
 from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate, RandomisedResponse, Repeated
 from colonnade.privacy.sensitivity.embeddings import embeddings_mu_squared
+from colonnade.protocols.embeddings.anchors import anchors
+from colonnade.protocols.embeddings.heads import chances
 from colonnade.protocols.embeddings.task import GRADIENT_BITS, NewEmbeddings, Sender
 from colonnade.protocols.messages import NOISE_UNIT
 
@@ -132,6 +134,14 @@ def test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_n
         replace(told, label_odds=odds_for(3.0)).calibrated(budgets)
 
 
+def test_what_random_answers_shorten_is_stretched_again() -> None:
+    """An encoder that answers with the mean point of the answers reaches the true points after the public factor."""
+    task = embeddings_task(training="labels", label_odds=Fraction(4), stretch=1.5)
+    answered = chances(3, Fraction(4)).T @ anchors(3, 2, 1.0)
+    assert task.first_scale * answered == pytest.approx(1.5 * anchors(3, 2, 1.0))
+    assert replace(task, label_odds=None).first_scale == replace(task, training="none", epochs=0).first_scale == 1.5
+
+
 def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
     trust, senders = embeddings_task().trust, embeddings_task().senders
     noised = NewEmbeddings(trust, "bank", senders, 100).calibrated(parse_budgets(4.0, 1e-6, trust))
@@ -140,6 +150,9 @@ def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
     clear = NewEmbeddings(trust, "bank", senders, 100, new="clear")
     assert [type(event) for event in clear.events] == [NonPrivate]
     assert clear.deviation("shop") == clear.noise_std == 0
+    assert noised.adjustable(None) == noised
+    with pytest.raises(StudyError, match="none to adjust"):
+        clear.adjustable(None)
     with pytest.raises(StudyError, match="told once"):
         NewEmbeddings(trust, "bank", senders, 100, releases=2)
 
@@ -153,6 +166,7 @@ def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
         ({"training": "labels", "batches": 31}, "cannot be split"),
         ({"training": "none", "epochs": 2}, "others none"),
         ({"classes": 1}, "at least two classes"),
+        ({"training": "labels", "label_odds": Fraction(1)}, "chance alone"),
         ({"share": Fraction(1)}, "share must lie"),
         ({"learning_rate": 0.0}, "learning_rate must be"),
         ({"contrast": math.nan}, "contrast must be"),

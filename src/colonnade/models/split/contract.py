@@ -100,23 +100,32 @@ class OverRows:
 
     def embed(self, places: Places, /) -> Matrix:
         """Embeddings of the rows at these places."""
-        return self._inner.embed(self._given[places])
+        return self._inner.embed(self._at(places))
 
     def pull_back(self, places: Places, slopes: Matrix, /) -> Vector:
         """How the parameters move a loss whose slopes at these rows' embeddings are given."""
-        return self._trainable.pull_back(self._given[places], slopes)
+        return self._trainable.pull_back(self._at(places), slopes)
 
     def pull_back_each(self, places: Places, slopes: Matrix, /) -> Iterator[Matrix]:
         """The same for each row alone, in blocks of rows."""
-        return self._trainable.pull_back_each(self._given[places], slopes)
+        return self._trainable.pull_back_each(self._at(places), slopes)
 
     def factors(self, places: Places, slopes: Matrix, /) -> tuple[Matrix, Matrix] | None:
         """Two vectors for each row, of which all products are its gradient, where the encoder is of that form."""
-        return self._trainable.factors(self._given[places], slopes)
+        return self._trainable.factors(self._at(places), slopes)
 
     def move(self, step: Vector, /) -> None:
         """Add a step to the parameters."""
         self._trainable.move(step)
+
+    def _at(self, places: Places) -> Matrix:
+        """The rows at these places; those of a batch, at equal distances, are not copied."""
+        step = int(places[1] - places[0]) if len(places) > 1 else 1
+        if len(places) and step > 0 and places[0] >= 0:
+            span = slice(int(places[0]), int(places[-1]) + 1, step)
+            if np.array_equal(places, np.arange(len(self._given))[span]):
+                return self._given[span]
+        return self._given[places]
 
     @property
     def _trainable(self) -> Trainable:

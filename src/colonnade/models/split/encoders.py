@@ -214,11 +214,16 @@ def _module_of(given: Any) -> nn.Module:
             raise StudyError(
                 f"{given!r} cannot be imported: write package.module:function, and install the package here"
             ) from None
-    made: nn.Module
-    if isinstance(given, torch.nn.Module):
-        made = copy.deepcopy(given)
-    elif callable(given) and isinstance(found := given(), torch.nn.Module):
-        made = found
-    else:
+    made: Any = given
+    try:
+        if isinstance(given, torch.nn.Module):
+            made = copy.deepcopy(given)
+        elif callable(given):
+            made = given()
+    except Exception as error:  # whatever the party's own code raises
+        said = (str(error).splitlines() or [""])[0][:200]
+        raise StudyError(f"the module of an encoder cannot be made: {type(error).__name__}: {said}") from None
+    if not isinstance(made, torch.nn.Module):
         raise StudyError("an encoder is given as a specification with a kind, as an encoder, or as a torch module")
-    return made
+    module: nn.Module = made
+    return module

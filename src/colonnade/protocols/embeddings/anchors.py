@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from colonnade.protocols.embeddings.learner import Matrix
 
 Labels = NDArray[np.int64]
+_NEAREST = 1e-6  # a point that lies upon an embedding pushes it no harder than from here
 
 
 def anchors(classes: int, width: int, clip: float) -> Matrix:
@@ -31,12 +32,11 @@ def contrastive(embeddings: Matrix, labels: Labels, points: Matrix, margin: floa
     The second term pushes an embedding away from the points of other classes, until it is ``margin`` away. Each row has
     its own loss, against public points: no two embeddings of people meet in it.
     """
-    apart = embeddings[:, None, :] - points
-    distance = np.sqrt(np.einsum("nkd,nkd->nk", apart, apart))
-    short = np.maximum(0.0, margin - distance) / np.maximum(distance, np.finfo(float).tiny)
-    pull = -contrast * short
+    squares = (embeddings**2).sum(axis=1, keepdims=True) - 2 * embeddings @ points.T + (points**2).sum(axis=1)
+    distance = np.sqrt(np.maximum(squares, _NEAREST**2))
+    pull = -contrast * np.maximum(0.0, margin - distance) / distance
     pull[np.arange(len(labels)), labels] = 1.0
-    return np.asarray(np.einsum("nk,nkd->nd", pull, apart))
+    return np.asarray(pull.sum(axis=1, keepdims=True) * embeddings - pull @ points)
 
 
 def centroids(told: Matrix, labels: Labels, points: Matrix) -> Matrix:

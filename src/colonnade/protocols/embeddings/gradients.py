@@ -19,6 +19,7 @@ _SURE = 1 - 2.0**-29  # a sum of up to 2^22 squares in float64 errs by less than
 _MOST_NUMBERS = 1 << 22
 _EXACT = 1 << 53
 _TOGETHER = 1 << 16
+_AT_ONCE = 1 << 12
 _LARGEST_RADIUS = 1 << 30
 
 
@@ -29,14 +30,18 @@ def whole_sum(learner: Learner, places: Places, slopes: Matrix, clip: float, rad
             f"sums of gradients are exact up to {_MOST_NUMBERS:,} parameters and {_EXACT // radius:,} people a batch: "
             "use a smaller encoder or more batches"
         )
-    factors = getattr(learner, "factors", None)  # only where gradients are products
-    if factors is not None and (found := factors(places, slopes)) is not None:
-        first, second = found
-        return whole_sum_of_products(first, second, clip, radius)
     total = np.zeros(learner.parameters)
+    factors = getattr(learner, "factors", None)  # only where gradients are products
+    if factors is not None and factors(places[:0], slopes[:0]) is not None:
+        for part in (slice(start, start + _AT_ONCE) for start in range(0, len(places), _AT_ONCE)):
+            first, second = factors(places[part], slopes[part])
+            total += whole_sum_of_products(first, second, clip, radius)
+        return total.astype(np.int64)
     for each in learner.pull_back_each(places, slopes):
         for block in _blocks(each):
-            total += whole_rows(each[block] * (radius / clip), radius).sum(axis=0)
+            with np.errstate(over="ignore"):  # a gradient that no float can hold counts as none
+                scaled = each[block] * (radius / clip)
+            total += whole_rows(scaled, radius).sum(axis=0)
     return total.astype(np.int64)
 
 

@@ -38,6 +38,7 @@ class Scaling:
         """Centre and scale for the next release, from what was told under this scaling with noise of this variance.
 
         The known noise is subtracted from the spread, and a spread is not believed below what noise alone could show.
+        Embeddings are never made shorter: within the clip they are short enough.
         """
         embeddings, noise = self.undone(told), variance / self.scale**2
         rows, width = embeddings.shape
@@ -45,4 +46,4 @@ class Scaling:
         square = ((embeddings - centre) ** 2).sum(axis=1).mean() - width * noise
         uncertain = 2 * noise * math.sqrt(2 * width / rows)
         spread = math.sqrt(max(square, uncertain, (_LEAST * clip) ** 2))
-        return Scaling(centre, _FILLED * clip / spread)
+        return Scaling(centre, max(1.0, _FILLED * clip / spread))

@@ -33,7 +33,7 @@ class Passive:
     ) -> None:
         self.encoding, self.name, self.task, self._draw = encoding, name, task, draw
         self.sender = task.sender(name)
-        self.scaling = scaling or Scaling.none(self.sender.width, task.stretch)
+        self.scaling = scaling or Scaling.none(self.sender.width, task.first_scale)
         learned = self.sender.parameters if task.training != "none" else 0
         self._steps = Steps(learned, task.learning_rate)
         self._points = anchors(task.classes, self.sender.width, self.sender.clip) if learned else np.zeros((0, 0))

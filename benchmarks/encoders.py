@@ -1,0 +1,68 @@
+"""How long encoders of a split network take: embeddings, gradients, and the whole-number sums of private training.
+
+Every figure is the smallest processor time of some runs on one thread, so that a machine that is shared blurs it less.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from colonnade.models.split.encoders import OverRows, Trainable, encoder_from
+from colonnade.protocols.embeddings.gradients import whole_sum
+
+RUNS = 3
+HALF = [28, 14]
+EDGES = {"kind": "edges", "shape": HALF, "width": 900}
+CASES: dict[str, tuple[dict[str, Any], int, int]] = {
+    "250 cosines of 392 pixels": ({"kind": "cosine", "width": 250}, 392, 10_000),
+    "edges of 28 x 14": ({"kind": "edges", "shape": HALF}, 392, 10_000),
+    "250 cosines of edges": ({"kind": "edges", "shape": HALF, "width": 250}, 392, 10_000),
+    "64 random filters of 5 x 5": ({"kind": "convolution", "shape": HALF}, 392, 10_000),
+    "learned linear map, 900 to 9": ({"kind": "linear", "width": 9, "over": EDGES}, 392, 10_000),
+    "perceptron, 392, 48, 16": ({"kind": "mlp", "width": 16, "hidden": [48]}, 392, 2000),
+    "network of 2 convolutions, 28 x 14": ({"kind": "cnn", "shape": HALF, "width": 16}, 392, 2000),
+    "LeNet-5, 16 x 32 x 3": (
+        {"kind": "cnn", "shape": [16, 32, 3], "channels": [6, 16], "hidden": [120, 84], "width": 16},
+        1536,
+        2000,
+    ),
+}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    work()
+
+    def once() -> float:
+        start = process_time()
+        work()
+        return process_time() - start
+
+    return min(once() for _ in range(RUNS))
+
+
+def main() -> None:
+    print("| encoder | rows | parameters | embeddings | gradient | sum in whole numbers |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for name, (spec, columns, rows) in CASES.items():
+        encoder = encoder_from(spec, columns, seed=0)
+        table = np.random.default_rng(0).uniform(-0.5, 0.5, (rows, columns))
+        learner, places = OverRows(encoder, table), np.arange(rows)
+        taken = [seconds(lambda encoder=encoder, table=table: encoder.embed(table))]
+        if isinstance(encoder, Trainable):
+            slopes = np.random.default_rng(1).standard_normal((rows, encoder.width))
+            taken.append(seconds(lambda learner=learner, p=places, s=slopes: learner.pull_back(p, s)))
+            taken.append(seconds(lambda learner=learner, p=places, s=slopes: whole_sum(learner, p, s, 1.0, 1 << 30)))
+        shown = [f"{each:.2f} s" for each in taken] + [""] * (3 - len(taken))
+        print(f"| {name} | {rows:,} | {learner.parameters:,} | {' | '.join(shown)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
