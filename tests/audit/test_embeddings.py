@@ -186,7 +186,13 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Products(Gradients):
-    """A learner whose gradients are the products of these numbers with the slopes, and which says so."""
+    """A learner whose gradients are the products of these numbers with so many slopes, and which says so."""
+
+    slopes: int = 1
+
+    @property
+    def parameters(self) -> int:
+        return int(self.rows.shape[1]) * self.slopes
 
     def factors(self, places: Array, slopes: Array, /) -> tuple[Array, Array]:
         return self.rows[places], slopes
@@ -226,7 +232,7 @@ def test_no_product_of_two_vectors_moves_a_sum_further_than_is_charged(data: st.
     other_rows, other_slopes = rows.copy(), slopes.copy()
     other_rows[2] = data.draw(_anything(1, widths[0]))[0]
     other_slopes[2] = data.draw(_anything(1, widths[1]))[0]
-    pair = [((Products(rows), slopes), (Products(other_rows), other_slopes))]
+    pair = [((Products(rows, widths[1]), slopes), (Products(other_rows, widths[1]), other_slopes))]
     report = sensitivity_probe(lambda both: _summed(both[0], clip, both[1]), pair, _update_claimed())
     assert report.largest.l2_squared <= report.claimed.l2_squared
 
