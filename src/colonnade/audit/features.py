@@ -260,7 +260,7 @@ def feature_games(study: Study) -> Iterator[Game]:
         yield Game("split-moments", observer, story, study.task.events, study.task.trust, sampler)
     task, plan = _charged(study)
     for observer, noisy in observers(task):
-        if plan.owner not in observer.names:
+        if plan.owner not in observer.names and observer != Observer.coordinator():
             analyst = observer == Observer.analyst()
             sampler = furthest(replace(study, task=task), observer, noisy)
             story = f"{two_tables(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
