@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow.parquet
 
 from colonnade.cli import ledger as book
 from colonnade.disk import reading
-from colonnade.models import Estimator
+from colonnade.models import Estimator, Roster, SplitClassifier
 from colonnade.models.kinds import section_of
 from colonnade.models.split.encoders import encoder_from, load_encoder, save_encoder
 from colonnade.privacy import Ledger, Observer, Statement, parse_budgets
@@ -30,7 +31,7 @@ from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
-from colonnade.tables import Schema, draft_schema, read_table
+from colonnade.tables import Schema, draft_schema, flag, number, read_table
 from colonnade.wire import Certificate, Identity
 
 from . import mutations
@@ -206,6 +207,47 @@ def _damage_encoder(chance: random.Random, path: Path) -> None:
     return None
 
 
+@cache
+def _whole_split() -> Any:
+    """A split model over told embeddings, whose active party keeps a head besides its encoder."""
+    schemas = {"bank": Schema({"a": number(-1, 1), "y": flag()}), "shop": Schema({"b": number(-1, 1)})}
+    held, chance = {"id": [f"p{k}" for k in range(40)]}, np.random.default_rng(2)
+    a, b = chance.uniform(-1, 1, (2, 40))
+    frames = {"bank": pa.table({**held, "a": a, "y": a + b > 0}), "shop": pa.table({**held, "b": b})}
+    people = {name: read_table(frame, schemas[name], id="id") for name, frame in frames.items()}
+    model = SplitClassifier(label="bank.y", head="embeddings", epsilon=9.0, width=4, rows=40)
+    return model.simulate(people, Roster.of(schemas)), people
+
+
+def _kept_of_split(folder: Path) -> Path:
+    return Path(_whole_split()[0].save_kept(folder / "kept.npz", "bank"))
+
+
+def _use_kept_of_split(path: Path) -> None:
+    model, people = _whole_split()
+    again = copy(model)
+    again.encoders_, again.own_ = {"shop": model.encoders_["shop"]}, {"shop": model.own_["shop"]}
+    assert again.load_kept(path) == "bank"
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert again.scores(people).shape == (40, 2)
+
+
+def _damage_kept_of_split(chance: random.Random, path: Path) -> None:
+    """Damage the bytes, or what the file says of itself, or one of its arrays."""
+    if chance.random() < 0.3:
+        return in_bytes(*mutations.ANY)(chance, path)
+    with np.load(path, allow_pickle=False) as held:
+        arrays = {name: held[name] for name in held.files}
+    if chance.random() < 0.5:
+        said = chance.choice(mutations.JSON)(chance, str(arrays["about"]).encode())
+        arrays["about"] = np.array(said.decode("utf-8", errors="replace"))
+    else:
+        name = chance.choice(sorted(set(arrays) - {"about"}))
+        arrays[name] = arrays[name].ravel()[: chance.randrange(1 + arrays[name].size)]
+    np.savez(path, allow_pickle=False, **arrays)
+    return None
+
+
 def _use_kept(path: Path) -> None:
     model = _whole_glm()
     party = model.load_kept(path)
@@ -377,6 +419,7 @@ SUBJECTS = (
             {"kind": "mlp", "width": 4, "hidden": [3]},
         )
     ),
+    Subject("kept encoder", _kept_of_split, _use_kept_of_split, _damage_kept_of_split),
     Subject("statement", _statement, _use_statement, in_bytes(mutations.json_values)),
     Subject("event", _event, _use_event, in_bytes(*mutations.JSON)),
     Subject("run record", _run_json, lambda path: read_facts(path.parent), in_bytes(*mutations.JSON)),

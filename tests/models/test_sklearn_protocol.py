@@ -24,6 +24,9 @@ from colonnade import (
     Party,
     PolynomialSum,
     Schema,
+    SplitClassifier,
+    SplitRegressor,
+    SplitScores,
     Synthesizer,
     flag,
     number,
@@ -54,11 +57,13 @@ def unfitted() -> dict[str, Estimator]:
         "counts": GLM(family="poisson", label="court.1.n", epsilon=20.0, family_options={"clip": 5.0}),
         "polynomial": PolynomialSum(PRODUCT, **BROAD),
         "synthetic": Synthesizer("court.1.y", focus=[("court.1.w", "right-b.d")], bins=3, components=4, **BROAD),
+        "split": SplitClassifier(label="court.1.y", width=4, encoders={"left_a": {"width": 3}}, epsilon=20.0),
+        "split numbers": SplitRegressor(label="court.1.w", head="embeddings", width=4, epsilon=20.0),
         "polynomials": PolynomialSum(["1", {"'left_a.a<b>'^2": 0.5}], epsilon={"analyst": 9.0, "party": 9.0}),
     }
 
 
-NAMES = [*unfitted(), "prediction", "kept scores"]
+NAMES = [*unfitted(), "prediction", "kept scores", "split scores"]
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,7 @@ def fitted(people) -> dict[str, Estimator]:
     asked = {
         "prediction": JointPrediction(models["logistic"], to="left_a", epsilon=5.0),
         "kept scores": KeptScores(models["classes"], epsilon=5.0, rows_at_most=ROWS),
+        "split scores": SplitScores(models["split"], epsilon=5.0),
     }
     return models | {name: model.simulate(tables, roster) for name, model in asked.items()}
 
@@ -101,7 +107,7 @@ def test_a_clone_has_the_same_parameters_and_is_not_fitted(fitted, name):
 
 
 def test_a_clone_of_a_question_is_about_the_same_fitted_model(fitted, people):
-    for name in ("prediction", "kept scores"):
+    for name in ("prediction", "kept scores", "split scores"):
         question = fitted[name]
         again = clone(question)
         assert again.get_params()["model"] is question.model
@@ -202,7 +208,7 @@ def test_a_fitted_model_keeps_its_family_whatever_is_set_since(fitted, people):
 
 def test_features_are_counted_and_named(fitted):
     for name, model in fitted.items():
-        if name in ("prediction", "kept scores"):
+        if name in ("prediction", "kept scores", "split scores"):
             assert not hasattr(model, "n_features_in_")
         else:
             assert isinstance(model.feature_names_in_, list)
@@ -214,7 +220,12 @@ def test_features_are_counted_and_named(fitted):
 # --- tags
 
 
-KINDS = {"linear": "regressor", "counts": "regressor", "logistic": "classifier", "classes": "classifier"}
+KINDS = {"split": "classifier", "split numbers": "regressor"} | {
+    "linear": "regressor",
+    "counts": "regressor",
+    "logistic": "classifier",
+    "classes": "classifier",
+}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from colonnade.models.prediction import JointPrediction as JointPrediction, joint_scores as joint_scores
     from colonnade.models.regression.linear import LinearRegression as LinearRegression
     from colonnade.models.regression.logistic import LogisticRegression as LogisticRegression
-    from colonnade.models.split.encoders import Encoder as Encoder, encoder_from as encoder_from
+    from colonnade.models.split.encoders import (
+        Encoder as Encoder,
+        encoder_from as encoder_from,
+        load_encoder as load_encoder,
+        save_encoder as save_encoder,
+    )
     from colonnade.models.split.model import SplitClassifier as SplitClassifier, SplitRegressor as SplitRegressor
     from colonnade.models.split.scores import SplitScores as SplitScores
     from colonnade.models.synthesis.model import Synthesizer as Synthesizer
@@ -41,7 +46,7 @@ __all__, __getattr__, __dir__ = exports(
         "prediction": "JointPrediction joint_scores",
         "regression.linear": "LinearRegression",
         "regression.logistic": "LogisticRegression",
-        "split.encoders": "Encoder encoder_from",
+        "split.encoders": "Encoder encoder_from load_encoder save_encoder",
         "split.model": "SplitClassifier SplitRegressor",
         "split.scores": "SplitScores",
         "synthesis.model": "Synthesizer",

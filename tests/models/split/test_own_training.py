@@ -96,7 +96,7 @@ def test_one_person_more_moves_an_update_by_no_more_than_its_own_gradient() -> N
         encoder = learner()
         start = encoder.arrays()["weights"].copy()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("colonnade.models.split.own_training.draw", lambda p, count, s: np.zeros(count, np.int64))
+            patch.setattr("colonnade.models.split.private_training.draw", lambda p, count, s: np.zeros(count, np.int64))
             train_own(encoder, rows[:size], labels[:size], JOINT, quiet, Stream.fresh())
         moved.append(encoder.arrays()["weights"] - start)
     assert 0 < np.linalg.norm(moved[1] - moved[0]) <= quiet.clip * quiet.rate / quiet.rows

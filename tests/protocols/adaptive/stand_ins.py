@@ -89,5 +89,6 @@ def adaptive_task(passives: tuple[str, ...] = ("left", "right"), **changes: Any)
         "batches": 4,
         "noise": 1 << 14,
         "rate": 0.05,
+        "beta": 1.0,
     }
     return Adaptive(**given | changes)

@@ -16,7 +16,7 @@ from colonnade.models.split import modules
 from colonnade.models.split.by_embeddings import check_facts
 from colonnade.models.split.encoders import Encoder, OverRows
 from colonnade.models.split.labels import targets
-from colonnade.models.split.ways import Learned, Matrix, Model, Setting, Training, Way
+from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
 from colonnade.privacy import Statement, Trust
 from colonnade.protocols.adaptive import programs
 from colonnade.protocols.adaptive.sides import shaped
@@ -25,7 +25,7 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-_EPOCHS, _BATCH, _WIDTH = 20, 256, 16
+_EPOCHS, _BATCH, _WIDTH, _RATE = 20, 256, 16, 1e-3
 
 
 class AsPublished(Way):
@@ -76,6 +76,7 @@ class AsPublished(Way):
             epochs=model.epochs or _EPOCHS,
             batches=model.batches or max(1, rows // _BATCH),
             noise=noise,
+            rate=model.learning_rate or _RATE,
             rescale=model.rescale and noise != UNPROTECTED,
             adjust=model.adjust and noise != UNPROTECTED,
         )
@@ -130,7 +131,7 @@ class AsPublished(Way):
 
     def _head(self, model: Model, labels: Any, encoder: Encoder | None, task: Adaptive) -> modules.Learning:
         width = sum(sender.width for sender in task.senders) + (0 if encoder is None else encoder.width)
-        return modules.learning(labels, width, task.classes, model.head_module)
+        return modules.learning(labels, width, task.classes, model.head_module, model.learning_rate)
 
     # --- new people
 
@@ -166,6 +167,18 @@ class AsPublished(Way):
         own = [parts[active]] if active in parts else []
         rows = np.hstack([*told, *own])
         return modules.scores(rows, model.own_[active], model.plan_["classes"], model.head_module)
+
+    def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
+        """Raise an error unless a linear head has the right shape; a module checks its own weights."""
+        if party != model.design_.owner:
+            super().check_kept(model, party, own, encoder)
+        elif set(own) == {"weights", "offsets"}:
+            width = sum(model.plan_["widths"].values()) + (0 if encoder is None else encoder.width)
+            if (
+                own["weights"].shape != (width, model.plan_["classes"])
+                or own["offsets"].shape != own["weights"].shape[1:]
+            ):
+                raise ValueError("the head takes embeddings of other widths")
 
     def check_restored(self, model: Model) -> None:
         """Raise an error unless what is known of embeddings is that of these parties."""

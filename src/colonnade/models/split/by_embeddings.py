@@ -28,7 +28,7 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-_EPOCHS = 40
+_EPOCHS, _RATE = 40, 0.02
 _FROZEN_WIDTH = 32
 
 
@@ -80,6 +80,7 @@ class ByEmbeddings(Way):
             training=model.training,  # type: ignore[arg-type]  # a word that the constructor's annotation lists
             epochs=epochs,
             batches=model.batches or 1,
+            learning_rate=model.learning_rate or _RATE,
             label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
         )
         return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))
@@ -176,6 +177,22 @@ class ByEmbeddings(Way):
             return modules.scores(joint, kept, model.plan_["classes"], model.head_module)
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
+
+    def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
+        """Raise an error unless a head, or a centre and a scale, have the right shapes."""
+        if party != model.design_.owner:
+            width = model.plan_["widths"][party]
+            if encoder is None or own["centre"].shape != (width,) or own["scale"].shape != () or own["scale"] <= 0:
+                raise ValueError("a centre and a scale of embeddings are expected")
+            return
+        if model.head_module is None and "spread" in own:
+            told = sum(model.plan_["widths"].values())
+            width = told + (0 if encoder is None else encoder.width)
+            found = heads.Statistics.of(own)
+            if (found.told, found.centre.shape) != (told, (width,)):
+                raise ValueError("the head takes embeddings of other widths")
+            if len(found.weights) != (model.plan_["classes"] or 1):
+                raise ValueError("the head is about other classes")
 
     def check_restored(self, model: Model) -> None:
         """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
+from colonnade.models import files
 from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Matrix, People, table_of
 from colonnade.models.regression.design import Design, split_label
@@ -44,6 +45,7 @@ class FittedSplit(Saved[Task, Learned]):
     training: str = "none"
     epochs: int | None = None
     batches: int | None = None
+    learning_rate: float | None = None
     label_epsilon: float | None = None
     per_release: float | None = None
     unprotected: bool = False
@@ -130,6 +132,11 @@ class FittedSplit(Saved[Task, Learned]):
         public = [schemas, self.label_, self.head_, self.plan_, arrays]
         return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def has_public_weights(self) -> bool:
+        """Never: whoever has the head alone can predict nothing without the encoders."""
+        return False
+
     # --- what a party keeps
 
     def kept(self) -> bytes:
@@ -157,16 +164,25 @@ class FittedSplit(Saved[Task, Learned]):
         """
         self._check_fitted()
         found = split_kept.read(Path(path), self.digest, module)
-        self._check_party(found.party)
-        columns = len(self.design_.centred(found.party).feature_names)
+        with files.about(Path(path)):
+            self._check_party(found.party)
+            self._check_kept(found)
         if found.encoder is not None:
-            width = self.plan_["widths"].get(found.party, found.encoder.width)
-            if (found.encoder.columns, found.encoder.width) != (columns, width):
-                raise StudyError(f"{path} is damaged: its encoder does not belong to the columns of {found.party}")
             self.encoders_[found.party] = found.encoder
         if found.own:
             self.own_[found.party] = dict(found.own)
         return found.party
+
+    def _check_kept(self, found: split_kept.Kept) -> None:
+        """Raise an error unless an encoder, and what its party keeps besides, fit this model."""
+        columns = len(self.design_.centred(found.party).feature_names)
+        if (found.encoder is None) != (columns == 0):
+            raise ValueError("a party with columns keeps an encoder")
+        if found.encoder is not None:
+            width = self.plan_["widths"].get(found.party, found.encoder.width)
+            if (found.encoder.columns, found.encoder.width) != (columns, width):
+                raise StudyError(f"it is damaged: its encoder does not belong to the columns of {found.party}")
+        choice.named(self.head_).check_kept(self, found.party, found.own, found.encoder)
 
     @property
     def holders(self) -> tuple[str, ...]:

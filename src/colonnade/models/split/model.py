@@ -65,6 +65,7 @@ class SplitClassifier(SplitModel):
             slopes of a head come back in every epoch.
         epochs: of training, or of the published algorithm.
         batches: into which all rows are split: 1 in training that is charged, else of about 256 rows.
+        learning_rate: of encoders that learn over messages, and of a head beside them; 0.02, published 0.001.
         label_epsilon: tell labels through randomised response at this epsilon; without it they are told as they are.
         per_release: of the published algorithm: the epsilon of each release by itself, which bounds nothing in all.
         unprotected: the published algorithm without noise.
@@ -90,6 +91,7 @@ class SplitClassifier(SplitModel):
     training: Literal["none", "own", "labels", "rounds"] = "none"
     epochs: Count | None = None
     batches: Count | None = None
+    learning_rate: Positive | None = None
     label_epsilon: Positive | None = None
     per_release: Annotated[Positive | None, SETS_PRICE] = None
     unprotected: Annotated[bool, STRICT, SETS_PRICE] = False

@@ -17,11 +17,11 @@ Learning = SoftmaxHead | TorchHead
 _EPOCHS, _BATCH, _RATE = 20, 256, 0.01
 
 
-def learning(labels: NDArray[Any], width: int, classes: int, module: Any = None) -> Learning:
+def learning(labels: NDArray[Any], width: int, classes: int, module: Any = None, rate: float | None = None) -> Learning:
     """A head that is to learn these labels from joint embeddings of this width."""
     if module is None:
-        return SoftmaxHead(labels, width, classes, rate=_RATE)
-    return TorchHead(labels, width, classes, module, rate=_RATE / 10)
+        return SoftmaxHead(labels, width, classes, rate=rate or _RATE)
+    return TorchHead(labels, width, classes, module, rate=rate or _RATE / 10)
 
 
 def trained(rows: Matrix, labels: NDArray[Any], classes: int, module: Any) -> dict[str, NDArray[Any]]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models.split import kept
-from colonnade.models.split.encoders import Encoder, encoder_from, from_bytes
+from colonnade.models.split.encoders import Encoder, encoder_from, load_encoder
 
 UNTRAINED = "none"
 
@@ -38,8 +37,4 @@ def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
         if found.encoder is None:
             raise StudyError(f"{path} holds no encoder")
         return encoder_from(found.encoder, columns)
-    try:
-        content = reading.read_bytes(path, reading.LEARNED)
-    except reading.Unreadable as error:
-        raise StudyError(f"the encoder {path} cannot be read: {error}") from None
-    return encoder_from(from_bytes(content), columns)
+    return encoder_from(load_encoder(path), columns)

@@ -16,11 +16,11 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.models.split.committee import GAMMA, LENGTH, Joint, Labels
 from colonnade.models.split.contract import Matrix, OverRows, Trainable
-from colonnade.models.split.private_training import PrivateTraining, draw
+from colonnade.models.split.private_training import PrivateTraining, train
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.protocols.embeddings.anchors import anchors, contrastive
-from colonnade.protocols.embeddings.updates import noised_sum
+from colonnade.protocols.embeddings.learner import Places
 from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.randomness import Stream
 
@@ -70,15 +70,11 @@ def train_own(
 ) -> None:
     """Train the encoder of the label's owner in place, from its own rows and labels."""
     _check(joint, plan)
-    if encoder.parameters != plan.parameters:
-        raise StudyError(f"the encoder has {encoder.parameters} parameters, and the plan is for {plan.parameters}")
-    learner, places = OverRows(encoder, rows), np.arange(len(rows), dtype=np.int64)
-    velocity = np.zeros(plan.parameters)
-    for _ in range(plan.epochs):
-        slopes = _slopes(learner.embed(places), labels, joint.classes)
-        total = noised_sum(learner, places, slopes, plan.clip, lambda count: draw(plan, count, stream))
-        velocity = plan.momentum * velocity + total / plan.rows
-        learner.move(-plan.rate * velocity)
+
+    def slopes_of(places: Places, embeddings: Matrix) -> Matrix:
+        return _slopes(embeddings, labels[places], joint.classes)
+
+    train(OverRows(encoder, rows), slopes_of, plan, stream, rows=len(rows))
 
 
 def _slopes(embeddings: Matrix, labels: Labels, classes: int) -> Matrix:

@@ -68,6 +68,7 @@ class Model(Protocol):
     training: str
     epochs: int | None
     batches: int | None
+    learning_rate: float | None
     label_epsilon: float | None
     per_release: float | None
     unprotected: bool
@@ -158,6 +159,11 @@ class Way(ABC):
     @abstractmethod
     def check_restored(self, model: Model) -> None:
         """Raise an error unless the arrays and facts of a model that was read belong together."""
+
+    def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
+        """Raise an error unless arrays that a party kept for itself belong to this model; here nobody keeps any."""
+        if own:
+            raise ValueError("nobody keeps a head that everybody has")
 
     def trained(self, model: Model) -> Training:
         """Whether private rows trained the encoders of a fitted model."""

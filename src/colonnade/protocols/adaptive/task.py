@@ -57,7 +57,7 @@ class Adaptive(OverMessages):
     rate: float = 1e-3
     rule: Rule = "adam"
     alpha: float = 0.01
-    beta: float = 1.0
+    beta: float = 0.01
     confidence: float = 0.5
     apart: bool = True
     bits: int = 30
