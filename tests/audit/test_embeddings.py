@@ -38,6 +38,7 @@ from colonnade.tables import Schema, flag, number
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import colonnade.testing.twins  # noqa: F401 - registers them
+    from colonnade.testing import split
     from colonnade.testing.seeded import seeded
 
 Array = np.ndarray[Any, Any]
@@ -352,6 +353,25 @@ def test_what_cannot_be_broken_has_no_twin() -> None:
 
 
 REAL_NOISED: Any = Passive._noised
+
+
+@pytest.mark.parametrize(
+    ("about", "broken", "name", "mended"),
+    [
+        ("split-embeddings", "embeddings stretched to the clip as published", "stretch", lambda pairs, clip: 1.0),
+        ("split-moments", "encoders that learned from the rows, uncharged", "_RATE", 0.0),
+    ],
+)
+def test_twins_are_caught_for_what_is_broken_in_them(
+    about: str, broken: str, name: str, mended: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (before,) = [game for what, game in twins(about) if what == broken]
+    assert judge(before, 20_000, seed=2, broken=broken).good
+    monkeypatch.setattr(split, name, mended)
+    (after,) = [game for what, game in twins(about) if what == broken]
+    assert judge(after, 60_000, seed=2).word == "holds"
+
+
 Break = Callable[[pytest.MonkeyPatch], None]
 WRONG: dict[str, tuple[str, int, Break]] = {
     "half the variance of embeddings": (
