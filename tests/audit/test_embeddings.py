@@ -308,7 +308,7 @@ def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
     """Through the parties' encoders: rounded rows of the person, and what they add to the full matrix."""
     for game in games("split-moments"):
         bound = game.seen[0]
-        sampler: Any = game.sampler.features if isinstance(game.sampler, Trained) else game.sampler
+        sampler: Any = game.sampler.moments if isinstance(game.sampler, Trained) else game.sampler
         task = sampler.study.task
         first, second = (
             np.column_stack([rows * task.gamma, np.full(len(rows), task.constant)]) for rows in sampler.embedded
@@ -483,6 +483,10 @@ SCHEMAS = {
 }
 STUDIES: dict[str, tuple[str, dict[str, Any]]] = {
     "a committee": ("pca", {"head": "committee", "width": 2}),
+    "a committee, after training": (
+        "split-moments",
+        {"head": "committee", "width": 2, "training": "own", "epochs": 3, "rows": 100},
+    ),
     "frozen encoders": ("split-embeddings", {"head": "embeddings", "rows": 100, "width": 2}),
     "encoders that learn": (
         "split-training",
