@@ -38,6 +38,7 @@ from colonnade.tables import Schema, flag, number
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import colonnade.testing.twins  # noqa: F401 - registers them
+    from colonnade.testing import split
     from colonnade.testing.seeded import seeded
 
 Array = np.ndarray[Any, Any]
@@ -186,7 +187,13 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Products(Gradients):
-    """A learner whose gradients are the products of these numbers with the slopes, and which says so."""
+    """A learner whose gradients are the products of these numbers with so many slopes, and which says so."""
+
+    slopes: int = 1
+
+    @property
+    def parameters(self) -> int:
+        return int(self.rows.shape[1]) * self.slopes
 
     def factors(self, places: Array, slopes: Array, /) -> tuple[Array, Array]:
         return self.rows[places], slopes
@@ -226,7 +233,7 @@ def test_no_product_of_two_vectors_moves_a_sum_further_than_is_charged(data: st.
     other_rows, other_slopes = rows.copy(), slopes.copy()
     other_rows[2] = data.draw(_anything(1, widths[0]))[0]
     other_slopes[2] = data.draw(_anything(1, widths[1]))[0]
-    pair = [((Products(rows), slopes), (Products(other_rows), other_slopes))]
+    pair = [((Products(rows, widths[1]), slopes), (Products(other_rows, widths[1]), other_slopes))]
     report = sensitivity_probe(lambda both: _summed(both[0], clip, both[1]), pair, _update_claimed())
     assert report.largest.l2_squared <= report.claimed.l2_squared
 
@@ -301,7 +308,7 @@ def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
     """Through the parties' encoders: rounded rows of the person, and what they add to the full matrix."""
     for game in games("split-moments"):
         bound = game.seen[0]
-        sampler: Any = game.sampler.features if isinstance(game.sampler, Trained) else game.sampler
+        sampler: Any = game.sampler.moments if isinstance(game.sampler, Trained) else game.sampler
         task = sampler.study.task
         first, second = (
             np.column_stack([rows * task.gamma, np.full(len(rows), task.constant)]) for rows in sampler.embedded
@@ -346,6 +353,25 @@ def test_what_cannot_be_broken_has_no_twin() -> None:
 
 
 REAL_NOISED: Any = Passive._noised
+
+
+@pytest.mark.parametrize(
+    ("about", "broken", "name", "mended"),
+    [
+        ("split-embeddings", "embeddings stretched to the clip as published", "stretch", lambda pairs, clip: 1.0),
+        ("split-moments", "encoders that learned from the rows, uncharged", "_RATE", 0.0),
+    ],
+)
+def test_twins_are_caught_for_what_is_broken_in_them(
+    about: str, broken: str, name: str, mended: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (before,) = [game for what, game in twins(about) if what == broken]
+    assert judge(before, 20_000, seed=2, broken=broken).good
+    monkeypatch.setattr(split, name, mended)
+    (after,) = [game for what, game in twins(about) if what == broken]
+    assert judge(after, 60_000, seed=2).word == "holds"
+
+
 Break = Callable[[pytest.MonkeyPatch], None]
 WRONG: dict[str, tuple[str, int, Break]] = {
     "half the variance of embeddings": (
@@ -457,6 +483,10 @@ SCHEMAS = {
 }
 STUDIES: dict[str, tuple[str, dict[str, Any]]] = {
     "a committee": ("pca", {"head": "committee", "width": 2}),
+    "a committee, after training": (
+        "split-moments",
+        {"head": "committee", "width": 2, "training": "own", "epochs": 3, "rows": 100},
+    ),
     "frozen encoders": ("split-embeddings", {"head": "embeddings", "rows": 100, "width": 2}),
     "encoders that learn": (
         "split-training",

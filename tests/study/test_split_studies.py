@@ -174,7 +174,7 @@ def test_a_party_brings_its_own_encoder_by_its_own_file(place):
     study = place.study("own", task)
     assert "shop supplies an encoder that was made without this table, as it declares" in study.statement.assumptions
     with pytest.raises(StudyError, match="leaves the encoder of shop to shop itself, and none was given"):
-        play(study, place.folder / "without")
+        place.config("shop").estimator(study)
     path = place.folder / "shop" / "party.toml"
     text = path.read_text()
     path.write_text(text.replace("[policy]", '[encoder]\nweights = "encoder.npz"\n[policy]', 1))

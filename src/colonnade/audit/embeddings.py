@@ -91,13 +91,18 @@ class Columns:
             yield self.updated(name, sign, count, draw)
         yield from self.embedded(name, sign, count, draw)
 
+    @property
+    def releases(self) -> int:
+        """How often embeddings are told, besides the stage."""
+        return self.task.releases
+
     def variances(self, name: str) -> Iterator[float]:
         """The variances of the noise on these numbers, in the same order."""
         task, step = self.task, self.task.gradient_clip / (1 << GRADIENT_BITS)
         yield from (task.update_variance * step**2 for _ in range(task.epochs))
         if task.stage:
             yield float(task.first_variance(name))
-        yield from (float(task.embedding_variance(name)) for _ in range(task.releases))
+        yield from (float(task.embedding_variance(name)) for _ in range(self.releases))
 
     def embedded(self, name: str, sign: float, count: int, draw: Draw) -> Iterator[Floats]:
         """The embeddings: of the stage, and then with the script's centre and scale, as often as they are told."""
@@ -108,7 +113,7 @@ class Columns:
         centre = np.zeros(sender.width)
         centre[0] = _CENTRE * sender.clip
         side = Passive(encoding, name, task, draw, Scaling(centre, _SCALE))
-        for _ in range(task.releases):
+        for _ in range(self.releases):
             yield side.embeddings(everybody).reshape(count, -1).astype(np.float64)
 
     def updated(self, name: str, sign: float, count: int, draw: Draw) -> Floats:

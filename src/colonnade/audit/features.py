@@ -6,22 +6,28 @@ is in both tables. Of many ways in which one more person can differ, that is tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, observers, register, two_tables
+from colonnade.audit.neighbours import furthest as at_the_bounds
+from colonnade.audit.registry import Game, Sampler, observers, register, two_tables
+from colonnade.audit.second_moments import Entries
+from colonnade.errors import StudyError
 from colonnade.models import Roster
 from colonnade.models.split.committee import Joint
 from colonnade.models.split.encoders import Encoder, OverRows, encoder_from
 from colonnade.models.split.own_training import moments_after, planned
 from colonnade.models.split.private_training import PrivateTraining, draw
 from colonnade.privacy import Observer, parse_budgets
+from colonnade.privacy.events import innermost
+from colonnade.privacy.releases import DiscreteGaussianRelease
 from colonnade.protocols.embeddings.task import GRADIENT_BITS
 from colonnade.protocols.embeddings.updates import Drawn, noised_sum
+from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.moments import integers
 from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.moments.task import Moments
@@ -121,9 +127,7 @@ class Features:
     @property
     def weight(self) -> float:
         """What makes of the weighed sum the logarithm of a likelihood ratio, if the noise were Gaussian."""
-        task = self.study.task
-        variance = task.additive.unit * task.noise * len(self.noisy) / len(task.owners)
-        return float(np.abs(self._change).max() * task.gamma**2 / variance)
+        return _weight(self._change, self.study.task, self.noisy)
 
     @cached_property
     def _change(self) -> Matrix:
@@ -148,6 +152,11 @@ class Features:
         return np.hstack([*parts, np.full((count, 1), float(task.constant))]).astype(np.int64)
 
 
+def _weight(change: Matrix, task: Moments, noisy: tuple[str, ...]) -> float:
+    variance = task.additive.unit * task.noise * len(noisy) / len(task.owners)
+    return float(np.abs(change).max() * task.gamma**2 / variance)
+
+
 @dataclass(frozen=True)
 class Trained:
     """The likelihood ratio of two tables, from the moments and from the training of the label owner's encoder before.
@@ -156,13 +165,14 @@ class Trained:
     gradient is at one end or the other, or is there or not, like the person.
     """
 
-    features: Features
+    moments: Sampler
+    weight: float
     plan: PrivateTraining
     ends: tuple[float, float]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
         """Log-likelihood ratios of ``count`` runs, up to a constant."""
-        total = self.features(neighbour, count, stream) * self.features.weight
+        total = self.moments(neighbour, count, stream) * self.weight
 
         def drawn(numbers: int) -> NDArray[np.int64]:
             return draw(self.plan, count * numbers, stream).reshape(count, numbers)
@@ -251,18 +261,56 @@ def _charged(study: Study) -> tuple[ChargedMoments, PrivateTraining]:
     return moments_after(study.joint, plan, trust, budgets, rows_at_most=2**20), plan
 
 
-@register("split-moments", "moments of embeddings and labels, opened once", _example)
-def feature_games(study: Study) -> Iterator[Game]:
-    """Every observer within the threshold, one for all who are in the same position."""
+def _plan_of(task: ChargedMoments) -> PrivateTraining:
+    """The training that a task is charged for."""
+    (event,) = task.charged
+    once = innermost(event)
+    assert isinstance(once, DiscreteGaussianRelease)  # noqa: S101 - for the type checker
+    ((owner, variance),) = once.shares
+    draft = PrivateTraining(owner, rows=1, parameters=once.dimension, epochs=getattr(event, "times", 1))
+    plan = replace(draft, noise=int(variance * NOISE_UNIT // draft.square))
+    if plan.events != task.charged:
+        raise StudyError("this study is charged for training of another kind than is known here")
+    return plan
+
+
+@register("split-moments", "moments of embeddings and labels, opened once", _example, plays=ChargedMoments)
+def feature_games(study: Study | ChargedMoments) -> Iterator[Game]:
+    """Every observer within the threshold, one for all who are in the same position.
+
+    A study that is charged for training is played at the bounds of all embeddings, whatever its encoders are.
+    """
+    if isinstance(study, ChargedMoments):
+        yield from _trained(study, _plan_of(study), lambda observer, noisy: _at_bounds(study, observer, noisy))
+        return
     for observer, noisy in observers(study.task):
         sampler = furthest(study, observer, noisy)
         story = f"{two_tables(observer)} through everybody's encoders; the opened entries that move"
         yield Game("split-moments", observer, story, study.task.events, study.task.trust, sampler)
     task, plan = _charged(study)
+    yield from _trained(task, plan, lambda observer, noisy: _through_encoders(study, task, observer, noisy))
+
+
+Weighed = tuple[Sampler, float]
+
+
+def _trained(
+    task: ChargedMoments, plan: PrivateTraining, moments: Callable[[Observer, tuple[str, ...]], Weighed]
+) -> Iterator[Game]:
     for observer, noisy in observers(task):
-        if plan.owner not in observer.names:
-            analyst = observer == Observer.analyst()
-            sampler = furthest(replace(study, task=task), observer, noisy)
+        if plan.owner not in observer.names and observer != Observer.coordinator():
+            lowest = 0.0 if observer == Observer.analyst() else -1.0
             story = f"{two_tables(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
-            trained = Trained(sampler, plan, (0.0 if analyst else -1.0, 1.0))
-            yield Game("split-moments", observer, story, task.events, task.trust, trained, "trained")
+            sampler = Trained(*moments(observer, noisy), plan, (lowest, 1.0))
+            yield Game("split-moments", observer, story, task.events, task.trust, sampler, "trained")
+
+
+def _through_encoders(study: Study, task: Moments, observer: Observer, noisy: tuple[str, ...]) -> Weighed:
+    found = furthest(replace(study, task=task), observer, noisy)
+    return found, found.weight
+
+
+def _at_bounds(task: Moments, observer: Observer, noisy: tuple[str, ...]) -> Weighed:
+    found = Entries(task, at_the_bounds(task, observer), noisy)
+    before, after = found.vectors
+    return found, _weight(np.outer(after, after) - np.outer(before, before), task, noisy)

@@ -20,6 +20,7 @@ from colonnade.audit.neighbours import OnePerson, furthest
 from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.models import PCA, Roster
 from colonnade.protocols.moments import integers
+from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
@@ -78,7 +79,7 @@ def _example() -> Moments:
     "pca",
     "second moments of everyone's columns, opened once",
     _example,
-    plays=lambda task: isinstance(task, Moments) and not task.laplace,
+    plays=lambda task: isinstance(task, Moments) and not task.laplace and not isinstance(task, ChargedMoments),
 )
 def pca_games(task: Moments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""

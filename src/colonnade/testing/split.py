@@ -52,6 +52,16 @@ class Stretched(Columns):
 
 
 @dataclass(frozen=True)
+class OverAndOver(Columns):
+    """Embeddings that are told in twenty epochs, each time with the noise of one."""
+
+    @property
+    def releases(self) -> int:
+        """Twenty times as often as the task says."""
+        return 20 * self.task.releases
+
+
+@dataclass(frozen=True)
 class SilentUpdates(Columns):
     """Updates of the encoder without noise."""
 
@@ -114,21 +124,16 @@ def stretched(sampler: Columns) -> Columns:
     return Stretched(sampler.task, sampler.tellers)
 
 
+def over_and_over(sampler: Columns) -> Columns:
+    """One party's embeddings, told in twenty epochs and charged as one."""
+    return OverAndOver(sampler.task, sampler.tellers[:1])
+
+
 def unclipped(sampler: Columns) -> Columns:
     """A hundred times the clip, with the noise of the clip that is charged."""
     task = sampler.task
     senders = tuple(replace(sender, clip=_UNBOUNDED * sender.clip) for sender in task.senders)
     return replace(sampler, task=replace(task, senders=senders, noise=max(1, task.noise // _UNBOUNDED**2)))
-
-
-def twenty_times(sampler: Columns) -> Columns:
-    """Twenty releases of one party, each with the noise of one."""
-    task = sampler.task
-    return replace(
-        sampler,
-        tellers=sampler.tellers[:1],
-        task=replace(task, releases=20 * task.releases, noise=max(1, task.noise // 20)),
-    )
 
 
 def half_the_noise(sampler: Features) -> Features:

@@ -360,7 +360,7 @@ EVERY_RELEASE = "twenty releases charged as one"
 STRETCHED = "embeddings stretched to the clip as published"
 SPLIT_HALF, UNCLIPPED_EMBEDDINGS, TWENTY, PUBLISHED = (
     in_sampler(Columns, change)
-    for change in (lambda s: quieter(s, 2), split.unclipped, split.twenty_times, split.stretched)
+    for change in (lambda s: quieter(s, 2), split.unclipped, split.over_and_over, split.stretched)
 )
 register_twin("split-embeddings", "party", HALF, SPLIT_HALF, part="embedding")
 register_twin("split-embeddings", "party", "embeddings told without clipping", UNCLIPPED_EMBEDDINGS, part="embedding")

@@ -80,6 +80,8 @@ def test_the_protocol_ends_with_the_numbers_of_its_reference(
     for name, encoder in encoders.items():
         assert np.array_equal(encoder.weights, alone[name].weights)
     for name in task.passives:
+        assert done[name].result.factors == {name: outcome.factors[name]}
+        assert (outcome.factors[name] == 1.0) != task.rescale
         assert done[name].revealed == (task.embeddings_event(name),)
     assert done[task.active].revealed == (task.slopes_event,)
 
@@ -131,6 +133,17 @@ def test_who_watches_sees_what_parties_tell_each_other() -> None:
     for epoch in range(3):  # everybody is in one batch of an epoch
         mine = [each.places for each in said if each.owner == "left"][epoch * 4 : epoch * 4 + 4]
         assert sorted(np.concatenate(mine)) == list(range(task.rows))
+
+
+def test_new_people_are_stretched_as_those_before_however_few_they_are() -> None:
+    task = adaptive_task(**MODES["both"])
+    encoders, head, _, _ = _parts(task)
+    factor = adaptive.simulate(encoders, head, task, Stream(bytes(32))).factors["left"]
+    raw, sender = encoders["left"].embed(np.arange(30)), task.sender("left")
+    together = shaped(raw, sender, task, factor).told
+    assert shaped(raw[:1], sender, task, factor).told == pytest.approx(together[:1])
+    assert factor == pytest.approx(shaped(raw, sender, task).factor, rel=0.3)
+    assert shaped(raw[:1], sender, adaptive_task(**MODES["vanilla"]), factor).factor == 1.0
 
 
 # --- what is said about privacy

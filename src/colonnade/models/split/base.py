@@ -73,6 +73,9 @@ class SplitModel(FittedSplit):
 
     def equip(self, party: str, encoder: Mapping[str, Any] | None) -> None:
         """Take the encoder that a party's own configuration names, for studies that leave it to the party."""
+        said = (self.encoders or {}).get(party)
+        if encoder is None and isinstance(said, Mapping) and said.get("kind") == given.OWN:
+            raise given.none_given(party)  # before anything is reserved or sent
         self._own = {} if encoder is None else {party: encoder}
 
     def encoder_of(self, party: str, table: Table, task: Task, seed: int | None = None) -> Encoder | None:

@@ -59,16 +59,21 @@ class Given:
         """The encoder itself, at its party; ``own`` is what the party brings where the study leaves it to the party."""
         source = self.held if self.held is not None else own if self.kind == OWN else _described(self.spec)
         if source is None:
-            raise StudyError(
-                f"this study leaves the encoder of {self.party} to {self.party} itself, and none was given: add "
-                f'[encoder] to the party.toml of {self.party}, or pass encoders={{"{self.party}": ...}}'
-            )
+            raise none_given(self.party)
         found = encoder_from(source, self.columns, seed=self.spec.get("seed", seed))
         if found.width != self.width:
             raise StudyError(
                 f"the encoder of {self.party} gives embeddings of {found.width} numbers, not of {self.width} as planned"
             )
         return found
+
+
+def none_given(party: str) -> StudyError:
+    """The error where a study leaves an encoder to its party, and the party brings none."""
+    return StudyError(
+        f"this study leaves the encoder of {party} to {party} itself, and none was given: add [encoder] to its "
+        f'party.toml, or pass encoders={{"{party}": ...}}'
+    )
 
 
 Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]

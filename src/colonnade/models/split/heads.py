@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -30,7 +30,7 @@ Solver = Literal["auto", "ridge", "discriminant", "logistic"]
 SOLVERS: tuple[Solver, ...] = get_args(Solver)
 
 # Parts of the noise's norm; measured on digits, photographs and census rows, at epsilon 1 and 8.
-_FLOOR = 1 / 3
+_FLOOR = {False: 1 / 3, True: 0.4}  # False: of all features; True: of directions that were sought
 _RIDGE = {False: 1 / 4, True: 1.0}
 
 
@@ -70,7 +70,7 @@ class Sums:
     ``matrix`` is (D + outputs, D + outputs). Of classes, the label's columns are flags, exactly one of which is 1, so
     that they tell the number of rows and the means as well. Of a number, ``matrix`` has one more column, a constant.
     Features that are few directions, ``sought`` for by noisy answers, all matter to the label, and so does noise in
-    each of them: least squares then needs a larger ridge.
+    each of them: eigenvalues are then believed less.
     """
 
     matrix: Matrix
@@ -109,7 +109,7 @@ def _discriminant(sums: Sums, ridge: float | str) -> Head:
     means = cross / sizes
     within = gram - means @ cross.T
     values, vectors = np.linalg.eigh((within + within.T) / 2)
-    floor = _FLOOR * noise if ridge == "auto" else float(ridge)
+    floor = _FLOOR[sums.sought] * noise if ridge == "auto" else float(ridge)
     floor = max(floor, float(values.max(initial=0.0)) * len(values) * float(np.finfo(np.float64).eps), 1e-300)
     kept = np.maximum(values, floor) if ridge == "auto" else np.maximum(values, 0.0) + floor
     weights = (vectors / kept) @ (vectors.T @ means) * rows
@@ -146,6 +146,10 @@ def _regression(sums: Sums, constant: float, ridge: float | str) -> Head:
     """Least squares of a number, around the means that the constant's column gives."""
     labels = np.arange(len(sums.matrix) - 1 - sums.outputs, len(sums.matrix) - 1)
     given = quadratic.problem(sums.matrix, sums.deviations, constant, labels)
+    if sums.sought:
+        # What is subtracted around the means has noise too, along them; of few directions one is theirs.
+        far = float(np.linalg.norm(given.feature_means)) / constant
+        given = replace(given, noise=given.noise * (1 + far) + far**2 * float(sums.deviations[-1, -1]))
     found = quadratic.solve(given, ridge)
     facts = {"rows": given.rows, "ridge": found.ridge, "raised": float(found.clipped), "noise": given.noise}
     return Head(found.weights, found.intercepts, "ridge", facts)
@@ -156,4 +160,9 @@ def _parts(sums: Sums) -> tuple[Matrix, Matrix, Vector, float]:
     width = len(sums.matrix) - sums.outputs
     sizes = np.maximum(np.diagonal(sums.matrix)[width:], np.maximum(1.0, np.diagonal(sums.deviations)[width:]))
     noise = quadratic.operator_norm(sums.deviations[:width, :width])
-    return sums.matrix[:width, :width], sums.matrix[:width, width:], sizes, noise
+    cross = sums.matrix[:width, width:]
+    if sums.sought and width > 1:
+        # Sums of classes are subtracted, and have noise of their own; it lies along the means.
+        far = float(np.linalg.norm(cross.sum(axis=1))) / float(sizes.sum())
+        noise *= 1 + far * float(sums.deviations[0, width] / max(sums.deviations[0, 1], 1e-300))
+    return sums.matrix[:width, :width], cross, sizes, noise

@@ -9,7 +9,7 @@ event says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Outcome:
 
     losses: tuple[float, ...] = ()
     """The mean loss of every batch, at the active party."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """By which a passive party stretched its embeddings in the end, for new people; its own, or in one place all."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def _passive(me: Owner, side: PassiveSide, task: Adaptive, draw: Draw) -> Outcom
         numbers = me.receive_told(task.active, "slopes", told.size, task.bound)
         with me.meter.phase("learn"):
             side.learn(_real(numbers, me.name, task))
-    return Outcome()
+    return Outcome(factors={me.name: side.factor})
 
 
 def simulate(
@@ -139,7 +141,7 @@ def reference(
             passives[name].learn(slopes)
         if after_epoch is not None and number % task.batches == 0:
             after_epoch(number // task.batches)
-    return Outcome(tuple(active.losses))
+    return Outcome(tuple(active.losses), {name: side.factor for name, side in passives.items()})
 
 
 def batches(task: Adaptive, key: bytes) -> Iterator[Places]:

@@ -105,5 +105,7 @@ def sensitivity_pulls(pairs: Pairs) -> Matrix:
 
 
 def stretch(pairs: Pairs, clip: float) -> float:
-    """Line 8 and Eq. 4: the factor by which all embeddings of the batch are multiplied."""
+    """Line 8 and Eq. 4: the factor by which all embeddings of the batch are multiplied; of one row it is 1."""
+    if len(pairs.rows) < 2:
+        return 1.0
     return 2 * clip / max(local_sensitivity(pairs), 2 * clip * _LEAST_PART)

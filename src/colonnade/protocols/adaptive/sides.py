@@ -19,6 +19,8 @@ from colonnade.protocols.adaptive.task import Adaptive, Sender
 from colonnade.protocols.embeddings.learner import Learner, Matrix, Places
 from colonnade.protocols.rounds import Draw
 
+_NEWEST = 0.1  # of the mean of factors
+
 
 @dataclass(frozen=True)
 class Shaped:
@@ -31,15 +33,21 @@ class Shaped:
     pairs: Pairs | None
 
 
-def shaped(raw: Matrix, sender: Sender, task: Adaptive) -> Shaped:
-    """Lines 6 to 8: clipped and, if the task rescales, stretched to the clip; as they are if nothing is protected."""
+def shaped(raw: Matrix, sender: Sender, task: Adaptive, factor: float | None = None) -> Shaped:
+    """Lines 6 to 8: clipped and, if the task rescales, stretched to the clip; as they are if nothing is protected.
+
+    With a ``factor`` they are stretched by it, whatever they are like: for new people, of whom there may be few.
+    """
     if not np.isfinite(raw).all():
         raise DataError(f"the encoder of {sender.owner} gave an embedding that is not a finite number: lower its rate")
     if not task.protected:
         return Shaped(raw, raw, 1.0, raw, Pairs.of(raw) if task.adjust else None)
     clipped = clip_rows(raw, sender.clip)
     pairs = Pairs.of(clipped) if task.rescale or task.adjust else None
-    factor = stretch(pairs, sender.clip) if task.rescale and pairs is not None else 1.0
+    if not task.rescale or pairs is None:
+        factor = 1.0
+    elif factor is None:
+        factor = stretch(pairs, sender.clip)
     return Shaped(raw, clipped, factor, clipped * factor, pairs)
 
 
@@ -54,11 +62,15 @@ class PassiveSide:
         self._clusters = FuzzyMeans(task.classes)
         self._places: Places = np.zeros(0, dtype=np.int64)
         self._shaped: Shaped | None = None
+        self.factor = 1.0
+        """By which embeddings were stretched of late: a mean over batches."""
 
     def embeddings(self, places: Places) -> Matrix:
         """Embeddings of a batch, as they are told before noise."""
         self._places = places
         self._shaped = shaped(self.encoder.embed(places), self.sender, self.task)
+        own = self._shaped.factor
+        self.factor = own if self.factor == 1.0 else self.factor + _NEWEST * (own - self.factor)
         return self._shaped.told
 
     def learn(self, slopes: Matrix) -> None:
