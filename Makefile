@@ -38,6 +38,7 @@ reproduce: $(READY)  ## the papers' figures and tables on real data sets (COLONN
 	$(BIN)/python -m research reproduce functional --peers benchmarks/results/diffprivlib.csv --out benchmarks/results
 	$(BIN)/python -m research reproduce hdp --peers benchmarks/results/exchange.csv --out benchmarks/results
 	$(BIN)/python -m research reproduce dpvi --peers benchmarks/results/synthetic-scores.csv --out benchmarks/results
+	$(BIN)/python -m research reproduce afe --workers 2 --out benchmarks/results
 	$(BIN)/python -m research reproduce synthesis --peers benchmarks/results/synthetic-scores.csv --out benchmarks/results
 
 audit: $(READY)  ## attack every promise from below; mechanisms broken on purpose must be caught

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from colonnade import SplitClassifier
-from colonnade.models.split import choice
+from colonnade.models.split.by_embeddings import ByEmbeddings
 from colonnade.privacy import parse_budgets
 from colonnade.protocols.embeddings.task import NewEmbeddings, Sender
 from colonnade.randomness import Stream
@@ -56,7 +57,8 @@ def noised_scores(model: SplitClassifier, people: People, coins: Stream) -> Matr
     """Scores of people each of whose parties tells its embedding with the noise of the same epsilon, once."""
     deviations = query_deviations(model)
     parts = {party: seen(model, party, people.tables[party], deviations[party], coins) for party in people.passives}
-    return choice.named("embeddings").scores_of(model, parts, {name: d**2 for name, d in deviations.items()})
+    fitted: Any = model
+    return ByEmbeddings().scores_of(fitted, parts, {name: each**2 for name, each in deviations.items()})
 
 
 def seen(model: SplitClassifier, party: str, table: Table, deviation: float, coins: Stream) -> Matrix:

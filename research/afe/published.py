@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,8 +15,8 @@ from colonnade.privacy import Trust
 from colonnade.protocols.adaptive import programs
 from colonnade.protocols.adaptive.sides import noised, shaped
 from colonnade.protocols.adaptive.task import UNPROTECTED, Adaptive, Sender
-from colonnade.protocols.messages import own_noise
-from colonnade.randomness import Stream
+from colonnade.protocols.rounds import Draw
+from colonnade.randomness import KEY_BYTES
 from research.afe import settings
 from research.afe.cases import ACTIVE, Case, Matrix, People
 from research.reproduce.chance import stream
@@ -41,22 +42,24 @@ class Learned:
     encoders: Mapping[str, Encoder]
     head: SoftmaxHead
 
-    def shown(self, party: str, rows: Matrix, coins: Stream) -> Matrix:
+    def shown(self, party: str, rows: Matrix, seed: int) -> Matrix:
         """What a party tells of people: batches that are clipped, perhaps stretched, and noised as in training."""
+        draw = _noise(seed)
         raw, told = self.encoders[party].embed(rows), np.empty((len(rows), self.encoders[party].width))
         for block in _batches(len(rows), self.task):
             whole = noised(
                 shaped(raw[block], self.task.sender(party), self.task).told,
                 party,
                 self.task,
-                lambda name, variance, count: own_noise(name, variance).draw((count,), coins),
+                draw,
             )
             told[block] = self.task.grid.real(whole).reshape(-1, told.shape[1])
         return told
 
-    def scores(self, parts: Mapping[str, Matrix], coins: Stream) -> Matrix:
+    def scores(self, parts: Mapping[str, Matrix], seed: int) -> Matrix:
         """Scores of people from what is told of them."""
-        return self.head.scores(np.hstack([self.shown(party, parts[party], coins) for party in self.task.passives]))
+        told = [self.shown(party, parts[party], seed + place) for place, party in enumerate(self.task.passives)]
+        return self.head.scores(np.hstack(told))
 
 
 def learn(
@@ -71,30 +74,26 @@ def learn(
 ) -> Learned:
     """Learn from the people of a case, or from these; in batches of a given size the steps are as without noise."""
     chosen = case.train if people is None else people
-    specs = {party: settings.network(case, party) for party in case.passives}
-    return _learned(case, mode, chosen.parts, chosen.labels, specs, seed, epochs, batch, after_epoch)
+    return _learned(case, mode, chosen.parts, chosen.labels, case.shapes, seed, epochs, batch, after_epoch)
 
 
 def centralised(case: Case, seed: int, *, epochs: int = settings.EPOCHS) -> list[float]:
     """The accuracy after each epoch of one network of the same kind that reads all columns; no message is sent."""
-    parts = {_TOGETHER: _joined(case, case.train.parts)}
-    test = {_TOGETHER: _joined(case, case.test.parts)}
-    spec = dict(settings.PUBLISHED[case.name].network)
-    spec["width"] *= len(case.passives)
-    if case.shapes:
-        first = case.shapes[case.passives[0]]
-        spec["shape"] = [first[0], 2 * first[1]] if len(first) == 2 else [2 * first[0], *first[1:]]
+    parts = {_TOGETHER: joined(case, case.train.parts)}
+    test = {_TOGETHER: joined(case, case.test.parts)}
+    first = case.shapes[case.passives[0]] if case.shapes else ()
+    whole = (first[0], 2 * first[1]) if len(first) == 2 else (2 * first[0], *first[1:]) if first else ()
     found: list[float] = []
     _learned(
         case,
         Mode.UNPROTECTED,
         parts,
         case.train.labels,
-        {_TOGETHER: spec},
+        {_TOGETHER: whole},
         seed,
         epochs,
         None,
-        lambda now: found.append(right(now.scores(test, stream(seed, 1)), case.test)),
+        lambda now: found.append(right(now.scores(test, seed), case.test)),
     )
     return found
 
@@ -107,7 +106,7 @@ def by_epoch(case: Case, mode: Mode, seed: int, *, epochs: int = settings.EPOCHS
         mode,
         seed,
         epochs=epochs,
-        after_epoch=lambda now: found.append(right(now.scores(case.test.parts, stream(seed, 1)), case.test)),
+        after_epoch=lambda now: found.append(right(now.scores(case.test.parts, seed), case.test)),
     )
     return found
 
@@ -120,6 +119,7 @@ def right(scores: Matrix, people: People) -> float:
 def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows: int, epochs: int) -> Adaptive:
     """The public task of a mode, with the settings of the data set of this name."""
     chosen = settings.PUBLISHED[name]
+    batches = max(1, rows // chosen.batch)
     task = Adaptive(
         Trust((*widths, ACTIVE), (), 0),
         ACTIVE,
@@ -127,11 +127,11 @@ def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows
         rows=rows,
         classes=classes,
         epochs=epochs,
-        batches=max(1, rows // chosen.batch),
+        batches=batches,
         noise=UNPROTECTED,
         rescale=False,
         adjust=False,
-        rate=chosen.open_rate if mode is Mode.UNPROTECTED else chosen.rate,
+        rate=chosen.open_rate if mode is Mode.UNPROTECTED else chosen.travel / (epochs * batches),
         alpha=chosen.alpha,
         beta=chosen.beta,
         confidence=chosen.confidence,
@@ -149,26 +149,33 @@ def _learned(
     mode: Mode,
     parts: Mapping[str, Matrix],
     labels: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    specs: Mapping[str, dict[str, object]],
+    shapes: Mapping[str, tuple[int, ...]],
     seed: int,
     epochs: int,
     batch: int | None,
     after_epoch: Callable[[Learned], None] | None,
 ) -> Learned:
+    chosen = settings.PUBLISHED[case.name]
     encoders = {
-        party: encoder_from(spec, parts[party].shape[1], seed=seed + place)
-        for place, (party, spec) in enumerate(specs.items())
+        party: encoder_from(chosen.network(part.shape[1], shapes.get(party, ()), seed + place), part.shape[1])
+        for place, (party, part) in enumerate(parts.items())
     }
     widths = {party: encoder.width for party, encoder in encoders.items()}
     task = task_of(case.name, case.classes, mode, widths, len(labels), epochs)
     if batch is not None:
-        task = replace(task, rate=settings.PUBLISHED[case.name].open_rate, batches=max(1, len(labels) // batch))
+        task = replace(task, rate=chosen.open_rate, batches=max(1, len(labels) // batch))
     head = SoftmaxHead(labels, sum(widths.values()), case.classes, rate=task.rate)
     learned = Learned(task, encoders, head)
     over = {party: OverRows(encoder, parts[party]) for party, encoder in encoders.items()}
     said = None if after_epoch is None else (lambda _: after_epoch(learned))
-    programs.simulate(over, head, task, stream(seed, 0), after_epoch=said)
+    programs.reference(over, head, task, stream(seed, 0).bytes(KEY_BYTES), _noise(seed), after_epoch=said)
     return learned
+
+
+def _noise(seed: int) -> Draw:
+    """Normal noise, rounded to the grid: the data are public, and the product's exact noise would take hours."""
+    chance = np.random.default_rng([seed, 7])
+    return lambda name, variance, count: np.rint(chance.normal(0, math.sqrt(variance), count)).astype(np.int64)
 
 
 def _batches(rows: int, task: Adaptive) -> Iterator[slice]:
@@ -178,7 +185,7 @@ def _batches(rows: int, task: Adaptive) -> Iterator[slice]:
     return (slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True))
 
 
-def _joined(case: Case, parts: Mapping[str, Matrix]) -> Matrix:
+def joined(case: Case, parts: Mapping[str, Matrix]) -> Matrix:
     """All columns; halves of pictures beside or below each other."""
     if not case.shapes:
         return np.hstack([parts[party] for party in case.passives])

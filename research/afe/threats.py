@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from colonnade.audit.attacks.decoders import Kind
 from colonnade.audit.attacks.inversion import Inversion, Views, invert
 from colonnade.audit.attacks.membership import Membership, infer_membership
 from colonnade.audit.attacks.odds import log_odds
@@ -29,7 +30,8 @@ class Way(StrEnum):
     VANILLA = "vanilla"
     PUBLISHED = "VFL-AFE"
     TOLD = "Colonnade, embeddings told (AFE-R)"
-    COMMITTEE = "Colonnade, committee"
+    COMMITTEE = "Colonnade, committee at epsilon 1"
+    LOOSE = "Colonnade, committee at epsilon 8"
 
 
 @dataclass(frozen=True)
@@ -38,23 +40,25 @@ class _AsPublished:
     seed: int
 
     def scores(self, people: People) -> Matrix:
-        return self.learned.scores(people.parts, stream(self.seed, "asked"))
+        return self.learned.scores(people.parts, self.seed + 1)
 
     def seen(self, party: str, people: People) -> Matrix:
-        return self.learned.shown(party, people.parts[party], stream(self.seed, "seen", people.rows))
+        return self.learned.shown(party, people.parts[party], self.seed + people.rows)
 
 
 @dataclass(frozen=True)
 class _Ours:
     model: SplitClassifier
     seed: int
+    classes_alone: bool = False
 
     def scores(self, people: People) -> Matrix:
         return ours.scores(self.model, people)
 
     def seen(self, party: str, people: People) -> Matrix:
         if self.model.head_ == "committee":
-            return self.scores(people)
+            scores = self.scores(people)
+            return np.eye(scores.shape[1])[scores.argmax(axis=1)] if self.classes_alone else scores
         coins = stream(self.seed, "seen", people.rows)
         return ours.seen(self.model, party, people.tables[party], self.model.plan_["deviations"][party], coins)
 
@@ -64,8 +68,10 @@ SEEN = {
     Way.VANILLA: "noised embeddings",
     Way.PUBLISHED: "noised embeddings",
     Way.TOLD: "noised embeddings",
-    Way.COMMITTEE: "exact scores",
+    Way.COMMITTEE: "predicted class, if asked",
+    Way.LOOSE: "exact scores, if asked",
 }
+OURS = (Way.TOLD, Way.COMMITTEE, Way.LOOSE)
 _BATCH = 32  # many steps: a network that learns few people by heart
 _MODES = {Way.UNPROTECTED: Mode.UNPROTECTED, Way.VANILLA: Mode.VANILLA, Way.PUBLISHED: Mode.BOTH}
 
@@ -77,7 +83,8 @@ def fitted(way: Way, case: Case, people: People, seed: int, epochs: int) -> _AsP
         return _AsPublished(learned, seed)
     if way is Way.TOLD:
         return _Ours(ours.told(case, seed, people=people), seed)
-    return _Ours(ours.committee(case, settings.OURS_EPSILON, seed, people=people), seed)
+    epsilon = 1.0 if way is Way.COMMITTEE else settings.OURS_EPSILON
+    return _Ours(ours.committee(case, epsilon, seed, people=people), seed, way is Way.COMMITTEE)
 
 
 def membership(way: Way, case: Case, size: int, models: int, epochs: int, seed: int) -> Membership:
@@ -95,7 +102,11 @@ def membership(way: Way, case: Case, size: int, models: int, epochs: int, seed: 
 def inversion(
     way: Way, case: Case, size: int, attacked: int, epochs: int, seed: int, *, decoding: int = 40
 ) -> Inversion:
-    """A decoder of what leaves the first party about people, trained on as many others as the model learned from."""
+    """A decoder of what leaves the first party about people, trained on as many others as the model learned from.
+
+    Those attacked were learned from. About them a committee tells nothing: its answers are those that it would give
+    if they were asked about again.
+    """
     party = case.passives[0]
     found = fitted(way, case, case.train.take(np.arange(size)), seed, epochs)
     others = case.train.take(np.arange(size, min(2 * size, case.train.rows)))
@@ -107,4 +118,5 @@ def inversion(
         people.parts[party],
         SEEN[way],
     )
-    return invert(views, shape=case.shapes[party], span=1.0, epochs=decoding, seed=seed)
+    kind: Kind = "ridge" if way is Way.COMMITTEE else "auto"  # of a class nothing beats the mean picture
+    return invert(views, kind, shape=case.shapes[party], span=1.0, epochs=decoding, seed=seed)
