@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as plain_json
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from colonnade.models.base import Estimator
 from colonnade.models.newcomers import same_people
 from colonnade.report import attacks as page
 from colonnade.tables import Table, read_table
-from colonnade.tables.arrow import pa
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.files import read_columns
 
 
@@ -130,6 +131,8 @@ def _people(
         if len(rows) > 1:
             raise DataError(f"the files of --{group} have different numbers of rows: give files about the same people")
         sizes[group] = rows.pop()
+    if id is not None:
+        _check_apart(parts, tuple(groups), id)
     try:
         joined = {party: pa.concat_tables(_alike(some, model, party, id)) for party, some in parts.items()}
     except pa.ArrowInvalid:
@@ -139,6 +142,26 @@ def _people(
         for party, cells in joined.items()
     }
     return same_people(read_in, model.schemas_, id, "an attack"), sizes
+
+
+def _check_apart(parts: Mapping[str, Sequence[Any]], groups: Sequence[str], id: str) -> None:
+    """Raise an error where somebody is in two groups; what else may be wrong with ids is told later."""
+    for given in parts.values():
+        named = [(group, _named(cells, id)) for group, cells in zip(groups, given, strict=True)]
+        for (before, some), (group, more) in combinations(named, 2):
+            if count := pc.sum(pc.is_in(more, value_set=some, skip_nulls=True)).as_py():
+                raise DataError(
+                    f"{count:,} of the people of --{group} are among those of --{before}, too, by the column {id!r}: "
+                    "give each person in one of the two"
+                )
+
+
+def _named(cells: Any, id: str) -> Any:
+    """The ids of a table as text; none where the column is missing or holds no ids."""
+    try:
+        return cells[id].cast(pa.string()).combine_chunks()
+    except (KeyError, pa.ArrowException):
+        return pa.array([], pa.string())
 
 
 def _by_party(group: str, given: Sequence[str], parties: Sequence[str]) -> dict[str, Path]:

@@ -77,7 +77,14 @@ def membership(
     kept: Kept = None,
     id: Id = None,
     shadows: Annotated[
-        int, typer.Option("--shadows", min=8, max=4096, help="How many models to fit, all in all.")
+        int,
+        typer.Option(
+            "--shadows",
+            min=8,
+            max=4096,
+            help="How many models to fit, all in all: at least 8, and more where members and others are not equally "
+            "many, so that 3 know each person and 3 do not.",
+        ),
     ] = 64,
     seen: Annotated[
         str | None,

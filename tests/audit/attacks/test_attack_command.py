@@ -100,7 +100,7 @@ def test_columns_are_recovered_from_scores(colonnade, there):
         ),
         (
             ["membership", "model.json", "--members", "members.csv", "--others", "members.csv", "--id", "person"],
-            "person",
+            "80 of the people of --others are among those of --members, too",
             DataError,
         ),
         (["labels", "model.json", "--members", "members.csv"], "nobody is told anything", StudyError),
@@ -135,6 +135,16 @@ def test_a_cell_that_does_not_fit_is_found_in_its_party(colonnade, there):
     text = colonnade("audit", "membership", "model.json", *words, *FEW, code=DataError.exit_code)
     assert "the files of shop" in text
     assert "perhaps" not in text
+
+
+def test_too_few_models_are_refused_before_the_first_is_fitted(colonnade, there, monkeypatch):
+    monkeypatch.setattr(LogisticRegression, "simulate", lambda *_, **__: pytest.fail("a model was fitted"))
+    rows = (there / "others.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (there / "few.csv").write_text("".join(rows[:21]), encoding="utf-8")
+    given = ("--members", "members.csv", "--others", "few.csv")
+    text = colonnade("audit", "membership", "model.json", *given, "--shadows", 8, code=DataError.exit_code)
+    assert "at least 16 shadow models" in text  # 3 of them without each person, who is in four of five
+    assert "at least 8, and more" in " ".join(colonnade("audit", "membership", "--help").split())
 
 
 def test_every_attack_has_help(colonnade):

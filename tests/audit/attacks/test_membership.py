@@ -121,7 +121,7 @@ def test_an_attack_needs_models_and_people():
     seen = np.zeros(inside.shape)
     with pytest.raises(DataError, match="even number"):
         infer_membership(Shadows(seen[:6], inside[:6]))
-    with pytest.raises(DataError, match="each person must be in"):
+    with pytest.raises(DataError, match="take more shadow models"):
         infer_membership(Shadows(seen, np.zeros_like(inside)))
     with pytest.raises(DataError, match="one row each"):
         Shadows(seen[0], inside[0])
@@ -129,6 +129,36 @@ def test_an_attack_needs_models_and_people():
         Shadows(seen * np.nan, inside)
     with pytest.raises(DataError, match="show of each person"):
         likelihood_ratios(np.zeros(3), Shadows(seen, inside))
+
+
+@pytest.mark.parametrize(
+    ("size", "said", "alone"),
+    [(100, "24 models that it fitted in the same way, half of which", 12), (150, "75 % of which", 6), (66, "33 %", 16)],
+)
+def test_the_sentence_says_how_many_models_knew_the_person(size, said, alone):
+    inside = drawn(200, size, 24, np.random.default_rng(1))
+    shadows = Shadows(np.random.default_rng(2).normal(size=inside.shape), inside)
+    found = infer_membership(shadows)
+    assert f"{said} " in found.needed
+    assert found.to_dict()["inside"] == inside.mean()
+    assert (
+        f"and {alone} models that it fitted in the same way without" in infer_membership(shadows, offline=True).needed
+    )
+
+
+@pytest.mark.parametrize(("size", "least"), [(10, 8), (15, 12), (3, 20), (17, 20)])
+def test_too_few_models_are_known_before_one_is_fitted(size, least):
+    draw, fitted = np.random.default_rng(1), []
+
+    def fit(places):
+        fitted.append(places)
+        return np.zeros(20)
+
+    assert len(shadow_models(fit, drawn(20, size, least, draw))) == len(fitted) == least
+    fitted.clear()
+    with pytest.raises(DataError, match=f"at least {least}( shadow models|$)"):
+        shadow_models(fit, drawn(20, size, least - 2, draw))
+    assert not fitted
 
 
 # --- models

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 FEWEST = 8
-"""Shadow models; half of them know a person."""
+"""Shadow models, where half of them know a person; more where members and others are not equally many."""
 _ON_EACH_SIDE = 3  # one of them may be left out
 _OWN_SPREAD = 32  # so many models on each side, and a person has a spread of its own
 _FLOOR = 1e-12
@@ -49,13 +49,7 @@ class Shadows:
 
     def check_enough(self) -> None:
         """Raise an error unless there are models enough, with and without each person."""
-        if len(self) < FEWEST or len(self) % 2:
-            raise DataError(f"a membership attack needs an even number of shadow models, at least {FEWEST}")
-        if np.minimum(self.inside.sum(axis=0), (~self.inside).sum(axis=0)).min() < _ON_EACH_SIDE:
-            raise DataError(
-                f"each person must be in {_ON_EACH_SIDE} shadow models and outside {_ON_EACH_SIDE}: take more shadow "
-                "models, or more people who are not members"
-            )
+        check_inside(self.inside)
 
     def without(self, turn: int) -> Shadows:
         """The models that are neither this one nor its partner."""
@@ -63,17 +57,39 @@ class Shadows:
         return Shadows(self.seen[rest], self.inside[rest])
 
 
+def check_inside(inside: Flags) -> None:
+    """Raise an error unless so many models, with these people in each, are enough; known before any is fitted."""
+    if len(inside) < FEWEST or len(inside) % 2:
+        raise DataError(f"a membership attack needs an even number of shadow models, at least {FEWEST}")
+    if np.minimum(inside.sum(axis=0), (~inside).sum(axis=0)).min() < _ON_EACH_SIDE:
+        raise DataError(
+            f"each person must be in {_ON_EACH_SIDE} shadow models and outside {_ON_EACH_SIDE}: take "
+            f"{_enough(inside)}, or as many people who are not members as members"
+        )
+
+
+def _enough(inside: Flags) -> str:
+    """How many models it takes if each has as many of the people as these have."""
+    rarer = min(int(inside.sum()), int((~inside).sum()))
+    if rarer == 0:
+        return "more shadow models"
+    least = -(-_ON_EACH_SIDE * inside.size // rarer)
+    return f"at least {max(FEWEST, least + least % 2):,} shadow models"
+
+
 @dataclass(frozen=True)
 class Membership:
     """What an attack on one model found, and how it did on models that were fitted the same way.
 
     ``one`` is about the model under attack; ``alike`` about every shadow model in turn, by the others. One model is one
-    draw of the noise, so ``alike`` says what is to be expected.
+    draw of the noise, so ``alike`` says what is to be expected. ``inside`` is the share of the shadow models that knew
+    a person.
     """
 
     one: Rates | None
     alike: Rates
     shadows: int
+    inside: float
     offline: bool
     promise: Promise | None
     sees: str = "the model"
@@ -81,10 +97,12 @@ class Membership:
     @property
     def needed(self) -> str:
         """What the attacker needed, in one sentence."""
-        how = "none of which knew the person" if self.offline else "half of which knew the person"
+        part = "half" if abs(self.inside - 0.5) < 0.005 else f"{self.inside:.0%}".replace("%", " %")
+        alone = f"{self.shadows * (1 - self.inside):.0f} models that it fitted in the same way without the person"
+        both = f"{self.shadows} models that it fitted in the same way, {part} of which knew the person"
         return (
             f"the attacker needed {self.sees}, every column of the person it asks about, label included, other people "
-            f"of the same kind, and {self.shadows} models that it fitted in the same way, {how}."
+            f"of the same kind, and {alone if self.offline else both}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +112,7 @@ class Membership:
             "attack": "membership",
             "needed": self.needed,
             "shadows": self.shadows,
+            "inside": self.inside,
             "offline": self.offline,
             "this_model": None if self.one is None else self.one.to_dict(),
             "alike": self.alike.to_dict(),
@@ -121,7 +140,8 @@ def infer_membership(
         scores = likelihood_ratios(target, shadows, offline=offline)
         one = Rates.of(scores[member], scores[~member])
     inside, outside = _each_in_turn(shadows, offline)
-    return Membership(one, Rates.of(inside, outside), len(shadows), offline, promise, sees)
+    knew = float(shadows.inside.mean())
+    return Membership(one, Rates.of(inside, outside), len(shadows), knew, offline, promise, sees)
 
 
 def likelihood_ratios(target: Array, shadows: Shadows, *, offline: bool = False) -> Array:

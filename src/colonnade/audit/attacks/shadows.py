@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.membership import Flags, Shadows
+from colonnade.audit.attacks.membership import Flags, Shadows, check_inside
 from colonnade.audit.attacks.odds import confidence
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
@@ -44,7 +44,11 @@ def drawn(people: int, size: int, models: int, draw: np.random.Generator) -> Fla
 
 
 def shadow_models(fit: Callable[[Places], Array], inside: Flags, progress: Progress = silent) -> Shadows:
-    """What models show of everybody; ``fit`` gets the places of the people inside, and answers with what it sees."""
+    """What models show of everybody; ``fit`` gets the places of the people inside, and answers with what it sees.
+
+    Whether there are models enough for an attack is found out before the first is fitted.
+    """
+    check_inside(inside)
     seen = []
     for number, model in enumerate(inside):
         progress("shadows", number, len(inside))
