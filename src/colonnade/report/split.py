@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from colonnade.privacy.observers import COORDINATOR, Trust
@@ -66,18 +66,41 @@ def _guarantee(model: SplitModel) -> Html | None:
 
 def _facts(model: SplitModel) -> Html | None:
     plan = model.plan_
-    trained = plan.get("training")
+    trained, release = plan.get("training"), _plain(model.get_params().get("per_release"))
     found = [
         ("Head", model.head_),
         ("Solver", plan.get("solver")),
         ("Label at", plan.get("active")),
         ("Classes", _plain(plan.get("classes")) if plan.get("classes") else None),
         ("Training of encoders", trained if trained not in (None, "none") else None),
+        ("Variant", _variant(plan) if model.head_ == "published" else None),
         ("Epochs", _plain(plan.get("epochs")) if plan.get("epochs") else None),
-        ("Labels", plan.get("labels")),
-        ("Noise of an opened moment" if model.head_ == "committee" else "Most noise", f"{model.noise_std_:,.4g}"),
+        ("Epsilon of one release", f"{release}, as the paper counts it" if release else None),
+        ("Labels", _labels(model, plan)),
+        ("Noise of an opened moment", f"{model.noise_std_:,.4g}" if model.head_ == "committee" else None),
     ]
     return named_values(found)
+
+
+def _variant(plan: Mapping[str, object]) -> str:
+    """Which of the published algorithms it was."""
+    if _unprotected(plan):
+        return "unprotected"
+    parts = [name for key, name in (("rescale", "rescaling"), ("adjust", "adjusting")) if plan.get(key)]
+    return words.listed(parts) or "vanilla"
+
+
+def _unprotected(plan: Mapping[str, object]) -> bool:
+    """Whether embeddings were told as they are: nothing clipped, no noise."""
+    return bool(plan.get("guarantee")) and (plan.get("noise") in ("0", 0) or plan.get("protected") is False)
+
+
+def _labels(model: SplitModel, plan: Mapping[str, object]) -> str | None:
+    """How labels were told, with their epsilon if they have one."""
+    told, asked = plan.get("labels"), number(model.get_params().get("label_epsilon"))
+    if not isinstance(told, str):
+        return None
+    return f"{told}, epsilon {asked:g}" if asked is not None and told == "randomised response" else told
 
 
 def _parties(model: SplitModel, owners: Sequence[str]) -> Html:
@@ -86,16 +109,32 @@ def _parties(model: SplitModel, owners: Sequence[str]) -> Html:
     rows = []
     for name in owners:
         kind = model.encoder_kind(name)
-        told = "shares alone" if committee else _plain(noise.get(name)) or "not told"
-        width, clip = (_plain(each.get(name)) or "–" for each in (widths, clips))
+        told = "shares alone" if committee else _deviation(noise.get(name))
+        width = _plain(widths.get(name)) or "–"
+        clip = _clipped(_plain(clips.get(name)), model)
         rows.append((name, kind or "none: it has nothing but the label", width if kind else "–", clip, told))
-    heads = ("Party", "Encoder", "Numbers of an embedding", "Within", "Left the party as" if committee else "Noise")
+    length = "Length" if committee else "Clipped"
+    heads = ("Party", "Encoder", "Numbers of an embedding", length, "Left the party as" if committee else "Noise")
     caption = (
         "Embeddings were scaled to one public length before they were shared."
         if committee
         else "Noise is the standard deviation on each number of an embedding as it was told."
     )
-    return join(tag("h3", "The parties"), table(heads, rows, caption=caption, numeric=(2, 3)))
+    return join(tag("h3", "The parties"), table(heads, rows, caption=caption, numeric=(2, 3) if committee else (2,)))
+
+
+def _clipped(clip: str | None, model: SplitModel) -> str:
+    """The longest embedding; as published, one that is rescaled may be stretched beyond it."""
+    if clip is None or model.head_ == "committee":
+        return clip or "–"
+    if _unprotected(model.plan_):
+        return "not clipped"
+    return f"to {clip}, then stretched" if model.plan_.get("rescale") else f"to {clip}"
+
+
+def _deviation(value: object) -> str:
+    found = number(value)
+    return "not told" if found is None else f"{found:,.4g}" if found else "none"
 
 
 def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
@@ -106,15 +145,13 @@ def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
     active = str(plan.get("active") or plan.get("to") or "")
     others = words.listed([name for name in trust.owners if name != active])
     noisy = "embeddings" if plan.get("guarantee") else "noisy embeddings"
-    back = _told_back(plan, active)
+    back, noise = _told_back(model, plan, active), "none" if _unprotected(plan) else "its own"
     rows: list[tuple[object, ...]] = []
     for name in trust.owners:
         holds = name == active
         who = join(name, tag("span", "holds the label", class_="why") if holds else None)
         told = f"{noisy} of {others}" if holds else back
-        rows.append(
-            (who, "its own", "never", told, "its own" if not holds else "none", "public", "its own", _yes(holds))
-        )
+        rows.append((who, "its own", "never", told, "none" if holds else noise, "public", "its own", _yes(holds)))
     relays = join(COORDINATOR, tag("span", "relays", class_="why"))
     reads = join("analyst", tag("span", "reads the result and nothing else", class_="why"))
     rows += [(who, "has none", "never", "nothing", "none", "public", "none", "no") for who in (relays, reads)]
@@ -122,12 +159,11 @@ def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
     return join(tag("h2", "Who saw what"), table(_HEADS, rows, caption=caption))
 
 
-def _told_back(plan: object, active: str) -> str:
+def _told_back(model: SplitModel, plan: Mapping[str, object], active: str) -> str:
     """What comes back to a party that tells embeddings."""
-    known = mapping(plan)
-    if known.get("guarantee"):
+    if plan.get("guarantee"):
         return f"slopes of {active}"
-    labels = str(known.get("labels") or "not told")
+    labels = _labels(model, plan) or "not told"
     return "nothing" if labels == "not told" else f"labels of {active}, {labels}"
 
 
