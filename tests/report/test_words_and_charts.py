@@ -6,7 +6,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from colonnade.report import canvas, charts, words
+from colonnade.report import canvas, charts, squares, words
 from colonnade.report.markup import Html, escape, tag
 
 
@@ -80,3 +80,12 @@ def test_drawn_rectangles_stay_inside(width):
     drawn = charts.bars("k", width, items, title="t", description="d", high=2.0, band=(9.0, "noise"))
     for x, wide in re.findall(r'<rect x="([-\d.e]+)" y="[^"]*" width="([-\d.e]+)"', drawn):
         assert 0 <= float(x) <= float(x) + float(wide) <= width + 0.1
+
+
+def test_a_curve_on_logarithmic_scales_begins_where_the_scale_does():
+    points = [(0.0, 0.0), (0.00001, 0.002), (0.0005, 0.01), (0.01, 0.1), (1.0, 1.0)]
+    drawn = squares.rare_curves("k", 700, [squares.Curve("c", points)], x="x", y="y", title="t", description="d")
+    ((path,),) = [re.findall(r'<polyline points="([^"]*)"', drawn)]
+    across = [float(point.split(",")[0]) for point in path.split()]
+    assert len(across) == 3  # from the last point that lies before the scale
+    assert across == sorted(set(across))

@@ -66,7 +66,7 @@ def _members_in_words(found: Membership) -> str:
         f"where guessing has 50 %; with {percent(best.rare)} false alarms, {percent(best.hits, 2)} of them are found."
     )
     if found.promise is None:
-        return f"{said} Nothing is promised against this attacker."
+        return f"{said} No bound from the privacy statement stands beside this attacker."
     return (
         f"{said} The privacy statement leaves any attack at most {percent(found.promise.accuracy)} and "
         f"{percent(float(found.promise.hits(best.rare)), 2)}."
@@ -191,7 +191,7 @@ def _quality(name: str, each: Quality) -> tuple[str, ...]:
 
 
 def _labels(found: LabelGuesses) -> Sequence[Html]:
-    rows = [("By groups of directions", percent(found.clusters))]
+    rows = [(f"By groups of {'told labels' if found.labels_told else 'directions'}", percent(found.clusters))]
     if found.learned is not None:
         rows.append(("By learning from the known people", percent(found.learned)))
     rows.append(("Always the commonest label", percent(found.base_rate)))

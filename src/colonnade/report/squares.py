@@ -72,8 +72,14 @@ def curves(key: str, width: int, items: Sequence[Curve], *, x: str, y: str, titl
 def rare_curves(key: str, width: int, items: Sequence[Curve], *, x: str, y: str, title: str, description: str) -> Html:
     """The same on logarithmic scales of three decades, where rare false alarms can be seen."""
     marks = [(1 + power / _DECADES, f"{10.0**power:g}") for power in range(-_DECADES, 1)]
-    lines = [(item.name, [(_logarithmic(a), _logarithmic(b)) for a, b in item.points]) for item in items]
+    lines = [(item.name, [(_logarithmic(a), _logarithmic(b)) for a, b in _seen(item.points)]) for item in items]
     return _square(key, width, lines, marks, x, y, title, description)
+
+
+def _seen(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """The curve from the last point at or before the first decade: all before it would be drawn as one upright line."""
+    before = sum(1 for across, _ in points if across <= 10.0**-_DECADES)
+    return points[max(0, before - 1) :]
 
 
 def _logarithmic(rate: float) -> float:

@@ -25,7 +25,9 @@ from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people
 from colonnade.privacy import Trust
+from colonnade.report.attacks import render_attack
 from colonnade.tables import Schema
+from tests.pages import Page
 
 COLUMNS = {"bank": [f"a{k}" for k in range(6)], "shop": [f"b{k}" for k in range(6)]}
 LABEL = '[columns.kind]\ntype = "category"\nvalues = ["x", "y", "z"]\n'
@@ -129,6 +131,8 @@ def test_randomised_labels_are_told_as_the_bound_says(stream):
     found = infer_labels(returned_by(model, people(2000, seed=2), 100, stream=stream))
     assert found.most is not None
     assert found.base_rate < found.accuracy < found.most + 0.06  # five deviations of 1,900 guesses
+    assert found.needed.startswith("the attacker needed labels as they were told to it, and the labels of 100 people")
+    assert "By groups of told labels" in Page(render_attack("runs", found)).words
 
 
 def test_rounds_return_slopes_of_the_labels_that_were_told(stream):
@@ -136,7 +140,9 @@ def test_rounds_return_slopes_of_the_labels_that_were_told(stream):
     returned = returned_by(model, people(150, seed=2), 30, stream=stream)
     assert returned.slopes.shape == (2, 150, 5)
     assert returned.epsilon is None
-    assert infer_labels(returned).accuracy > 0.6
+    found = infer_labels(returned)
+    assert found.accuracy > 0.6
+    assert "the slopes of 2 rounds" in found.needed
 
 
 @pytest.mark.parametrize("head", ["committee", "embeddings"])
@@ -222,5 +228,7 @@ def test_the_commands_take_kept_encoders(colonnade, stream, tmp_path, monkeypatc
     facts = colonnade("audit", "membership", "model.json", *given_both, *kept, "--json")
     assert facts["promise"] is None
     assert "what bank tells" in facts["needed"]
+    said = colonnade("audit", "membership", "model.json", *given_both, *kept)
+    assert "No bound from the privacy statement stands beside this attacker" in said
     text = colonnade("audit", "inversion", "model.json", *given, code=StudyError.exit_code)
     assert "the attack needs what bank kept of the model" in text

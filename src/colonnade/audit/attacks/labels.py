@@ -34,7 +34,8 @@ class Returned:
     ``slopes`` is (people, numbers), or (rounds, people, numbers) where several rounds were seen. ``known`` are the
     places of people whose labels the attacker knows; it is judged by the others. ``epsilon`` is the promise about one
     label; ``None`` where labels are not protected. ``prior`` holds what anybody may believe without the slopes: a
-    chance of each class for each person, by default how often each class occurs.
+    chance of each class for each person, by default how often each class occurs. ``labels_told`` where no slopes came
+    back but labels themselves, one column for each class.
     """
 
     slopes: Matrix
@@ -43,6 +44,7 @@ class Returned:
     classes: int
     epsilon: float | None = None
     prior: Matrix | None = None
+    labels_told: bool = False
 
     def __post_init__(self) -> None:
         if self.slopes.ndim not in (2, 3) or self.slopes.shape[-2] != len(self.labels):
@@ -67,6 +69,7 @@ class LabelGuesses:
     people: int
     known: int
     rounds: int
+    labels_told: bool = False
 
     @property
     def accuracy(self) -> float:
@@ -77,9 +80,10 @@ class LabelGuesses:
     def needed(self) -> str:
         """What the attacker needed, in one sentence."""
         rounds = "of one round" if self.rounds == 1 else f"of {self.rounds} rounds"
-        return (
-            f"the attacker needed the slopes {rounds} that it received anyway, and the labels of {self.known:,} people."
+        received = (
+            "labels as they were told to it" if self.labels_told else f"the slopes {rounds} that it received anyway"
         )
+        return f"the attacker needed {received}, and the labels of {self.known:,} people."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -111,6 +115,7 @@ def infer_labels(returned: Returned, *, seed: int = 0) -> LabelGuesses:
         len(truth),
         len(returned.known),
         rounds,
+        returned.labels_told,
     )
 
 

@@ -72,7 +72,8 @@ def told_about_labels(
     if task.training == "rounds":
         slopes = _taught(model, people, told, task, stream).of(task.passives[0])
     epsilon = event.epsilon if isinstance(event, RandomisedResponse) else None
-    return Returned(slopes, np.asarray(labels, dtype=np.intp), known, task.classes, epsilon)
+    itself = task.training == "labels"
+    return Returned(slopes, np.asarray(labels, dtype=np.intp), known, task.classes, epsilon, labels_told=itself)
 
 
 def returned_slopes(
