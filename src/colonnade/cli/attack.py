@@ -130,6 +130,8 @@ def _people(
         rows = {cells.num_rows for cells in read.values()}
         if len(rows) > 1:
             raise DataError(f"the files of --{group} have different numbers of rows: give files about the same people")
+        if id is None:
+            _check_places(group, read)
         sizes[group] = rows.pop()
     if id is not None:
         _check_apart(parts, tuple(groups), id)
@@ -154,6 +156,24 @@ def _check_apart(parts: Mapping[str, Sequence[Any]], groups: Sequence[str], id: 
                     f"{count:,} of the people of --{group} are among those of --{before}, too, by the column {id!r}: "
                     "give each person in one of the two"
                 )
+
+
+def _check_places(group: str, read: Mapping[str, Any]) -> None:
+    """Raise an error where rows are matched by place, and a column of ids that all files share has another order."""
+    first, *rest = read.values()
+    for name in first.column_names:
+        ids, others = _named(first, name), [_named(cells, name) for cells in rest]
+        if len(ids) and len(pc.unique(ids)) == len(ids) and any(_reordered(ids, each) for each in others):
+            raise DataError(
+                f"the files of --{group} have the same cells in their columns {name!r}, in different orders: say "
+                f"--id {name}, so that rows of the same person belong together"
+            )
+
+
+def _reordered(ids: Any, others: Any) -> bool:
+    """Whether the second are the first in another order."""
+    first, second = (each.take(pc.array_sort_indices(each)) for each in (ids, others))
+    return bool(not ids.equals(others) and first.equals(second))
 
 
 def _named(cells: Any, id: str) -> Any:
@@ -192,7 +212,8 @@ def _alike(parts: Sequence[Any], model: Estimator, party: str, id: str | None) -
     wanted = [*model.schemas_[party].names, *([] if id is None else [id])]
     for cells in parts:
         if missing := [name for name in wanted if name not in cells.column_names]:
-            raise DataError(f"a file of {party} has no column {missing[0]!r}, which the model needs")
+            why = "which --id names" if missing[0] == id else "which the model needs"
+            raise DataError(f"a file of {party} has no column {missing[0]!r}, {why}")
     return [cells.select(wanted) for cells in parts]
 
 

@@ -103,6 +103,19 @@ def test_columns_are_recovered_from_scores(colonnade, there):
             "80 of the people of --others are among those of --members, too",
             DataError,
         ),
+        (
+            ["membership", "model.json", "--members", "members.csv", "--others", "others.csv", "--id", "name"],
+            "no column 'name', which --id names",
+            DataError,
+        ),
+        (
+            [
+                *("membership", "model.json", "--members", "bank=members-bank.csv", "--members"),
+                *("shop=members-shop.csv", "--others", "others.csv"),
+            ],
+            "in different orders: say --id person",
+            DataError,
+        ),
         (["labels", "model.json", "--members", "members.csv"], "nobody is told anything", StudyError),
         (["labels", "model.json", "--members", "members.csv", "--known", "80"], "fewer than that", DataError),
         (
@@ -119,7 +132,8 @@ def test_columns_are_recovered_from_scores(colonnade, there):
             StudyError,
         ),
     ],
-    ids=["model", "party lacks", "stranger", "column", "kept", "twice", "labels", "known", "party", "shape"],
+    ids=["model", "party lacks", "stranger", "column", "kept", "twice", "id", "order", "labels", "known", "party",
+        "shape"],
 )  # fmt: skip
 def test_mistakes_are_one_sentence(colonnade, there, words, said, code):
     text = colonnade("audit", *words, code=code.exit_code)
