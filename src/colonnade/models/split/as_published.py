@@ -14,6 +14,7 @@ from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
 from colonnade.models.split import modules
 from colonnade.models.split.by_embeddings import check_facts
+from colonnade.models.split.constants import constants
 from colonnade.models.split.encoders import Encoder, OverRows
 from colonnade.models.split.labels import targets
 from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
@@ -48,20 +49,13 @@ class AsPublished(Way):
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
             raise StudyError("rows is missing: say how many people all parties hold, which batches rest on")
-        if model.epsilon is not None:
-            raise StudyError(
-                'epsilon has no meaning with head = "published", about which nothing is proven: give per_release, the '
-                "epsilon of one release by itself, or unprotected = true"
-            )
         if (model.per_release is None) == (not model.unprotected):
             raise StudyError(
                 'head = "published" takes per_release, the epsilon of one release by itself, or unprotected = true'
             )
-        if model.training != "none" or model.label_epsilon is not None:
-            raise StudyError(
-                'training and label_epsilon are for head = "embeddings": as published, encoders always learn'
-            )
-        noise = UNPROTECTED if model.per_release is None else Adaptive.published_noise(model.per_release, model.delta)
+        other = constants(model.constants, self.name)
+        delta = other.pop("delta", model.delta)
+        noise = UNPROTECTED if model.per_release is None else Adaptive.published_noise(model.per_release, delta)
         owners = tuple(setting.roster.schemas)
         return Adaptive(
             trust=Trust(owners, (), 0),
@@ -79,6 +73,7 @@ class AsPublished(Way):
             rate=model.learning_rate or _RATE,
             rescale=model.rescale and noise != UNPROTECTED,
             adjust=model.adjust and noise != UNPROTECTED,
+            **other,
         )
 
     def width(self, task: Adaptive, party: str) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, StudyError
+from colonnade.errors import ColonnadeError, DataError, StudyError
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -23,6 +24,8 @@ class Encoder(ABC):
     kind: str
     columns: int
     width: int
+    party: str = ""
+    """Whose it is, where that is known; for messages alone."""
 
     @abstractmethod
     def embed(self, rows: Matrix) -> Matrix:
@@ -42,6 +45,20 @@ class Encoder(ABC):
         if found.ndim != 2 or found.shape[1] != self.columns:
             raise DataError(f"this encoder reads rows of {self.columns} encoded columns, not of shape {found.shape}")
         return found
+
+    @contextmanager
+    def own_code(self) -> Iterator[None]:
+        """Where a party's own code meets its rows: a failure is told without its words, which may hold cells."""
+        try:
+            yield
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            whose = f"{self.party}'s encoder" if self.party else "an encoder"
+            raise StudyError(
+                f"the module of {whose} failed on its rows: {type(error).__name__} (its message may hold cells and is "
+                "not shown); try the module on rows of this table"
+            ) from None
 
 
 class Trainable(Encoder):

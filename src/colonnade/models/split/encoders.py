@@ -81,9 +81,9 @@ def encoder_from(
     if kind == _MODULE:
         return _supplied(options, columns, device)
     if kind == Linear.kind and "over" in options:
-        below, width = _below(options)
+        below, width = below_of(options)
         return LinearOver.start(encoder_from(below, columns, seed=seed, device=device), width)
-    made, read = _known(kind)
+    made, read = known(kind)
     random = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
     return _placed(made.draw(columns, read.read(kind, options), random), device)
 
@@ -146,14 +146,14 @@ def _restored(
             raise StudyError("the file holds weights of a module of its party: give the module, or what makes it")
         return _with_weights({**options, "make": module}, columns, arrays, device)
     if kind == Linear.kind and "over" in options:
-        below, width = _below(options)
+        below, width = below_of(options)
         own, theirs = LinearOver.parted(arrays)
         return LinearOver.restore(_restored(below, columns, theirs, module, device), width, own)
-    made, read = _known(kind)
+    made, read = known(kind)
     return _placed(made.restore(columns, read.read(kind, options), arrays), device)
 
 
-def _below(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+def below_of(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     """The specification of the encoder of which a linear map is asked for, and the width of the map."""
     below, width = options["over"], LinearOptions.read(Linear.kind, {**options, "over": None}).width
     if not isinstance(below, Mapping) or "over" in below or width is None:
@@ -161,7 +161,8 @@ def _below(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     return below, width
 
 
-def _known(kind: Any) -> tuple[Any, type[Options]]:
+def known(kind: Any) -> tuple[Any, type[Options]]:
+    """What draws encoders of a kind, and what reads their options."""
     if not isinstance(kind, str) or kind not in _BUILT:
         raise StudyError(f"an encoder's kind is one of {', '.join(KINDS)}")
     return _BUILT[kind]

@@ -51,6 +51,7 @@ class FittedSplit(Saved[Task, Learned]):
     unprotected: bool = False
     rescale: bool = True
     adjust: bool = True
+    constants: Mapping[str, Any] | None = None
     head_module: Any = None
     watch: Any = None
     """Of a simulation as published: called with what parties tell each other."""

@@ -51,7 +51,7 @@ class Network(Trainable):
         """Embeddings of rows; where a number of one is not finite, the whole of it is zero."""
         found = self.check(rows)
         out = np.empty((len(found), self.width))
-        with load_torch().no_grad():
+        with load_torch().no_grad(), self.own_code():
             for start in range(0, len(found), _ROWS):
                 out[start : start + _ROWS] = self._applied(found[start : start + _ROWS])
         out[~np.isfinite(out).all(axis=1)] = 0.0

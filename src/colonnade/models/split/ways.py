@@ -74,6 +74,7 @@ class Model(Protocol):
     unprotected: bool
     rescale: bool
     adjust: bool
+    constants: Mapping[str, Any] | None
     head_module: Any
     watch: Any
     schemas_: dict[str, Schema]
