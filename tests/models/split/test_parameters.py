@@ -193,3 +193,60 @@ def test_a_module_that_fails_on_rows_is_its_partys(head):
         model.simulate(tables(ROWS, "default"), roster("default"))
     assert "cell " not in str(raised.value)
     assert raised.value.__suppress_context__
+
+
+def test_a_module_without_gradients_of_single_rows_is_its_partys():
+    torch = pytest.importorskip("torch")
+
+    class Stepped(torch.nn.Module):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = torch.nn.Linear(2, 1)
+
+        def forward(self, rows):
+            return self.map(rows) * (1.0 if float(rows.detach().abs().max()) >= 0 else 2.0)
+
+    how: dict[str, Any] = {"head": "embeddings", "training": "labels", "label_epsilon": 2.0, "epochs": 2}
+    model = SplitClassifier(label="bank.default", epsilon=8.0, encoders={"shop": Stepped()}, **how)
+    with pytest.raises(StudyError, match=r"^the module of shop's encoder failed on its rows: RuntimeError"):
+        model.simulate(tables(ROWS, "default"), roster("default"))
+
+
+@pytest.mark.parametrize("made", [lambda rows: (rows, rows), lambda rows: [rows]])
+def test_a_module_that_gives_no_tensor_is_told_so(made):
+    torch = pytest.importorskip("torch")
+
+    class Several(torch.nn.Module):  # type: ignore[name-defined, misc]
+        def forward(self, rows):
+            return made(rows)
+
+    with pytest.raises(StudyError, match=r"^the module of an encoder must give one tensor, not a (tuple|list)$"):
+        planned("committee", encoders={"shop": Several()})
+
+
+def test_a_module_of_the_head_that_does_not_fit_says_why():
+    torch = pytest.importorskip("torch")
+    model = SplitClassifier(label="bank.default", epsilon=8.0, head="embeddings", head_module=torch.nn.Linear(7, 2))
+    with pytest.raises(
+        StudyError, match=r"^the module of the head cannot be applied to embeddings of 64 numbers: mat1 and mat2"
+    ):
+        model.simulate(tables(ROWS, "default"), roster("default"))
+
+
+def test_a_module_of_the_head_that_fails_on_rows_is_its_partys():
+    torch = pytest.importorskip("torch")
+
+    class Late(torch.nn.Module):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = torch.nn.Linear(64, 2)
+
+        def forward(self, rows):
+            if len(rows) > 10:
+                raise KeyError(f"cell {rows[0, 0]}")
+            return self.map(rows)
+
+    model = SplitClassifier(label="bank.default", epsilon=8.0, head="embeddings", head_module=Late())
+    with pytest.raises(StudyError, match=r"^the module of the head failed on embeddings: KeyError") as raised:
+        model.simulate(tables(ROWS, "default"), roster("default"))
+    assert "cell " not in str(raised.value)

@@ -93,7 +93,8 @@ class Network(Trainable):
 
         each = torch.func.vmap(torch.func.grad(along), in_dims=(None, 0, 0))
         for block in blocks(len(found), self.parameters, _PAIRED):
-            grads = each(learned, self._input(found[block]), self._tensor(slopes[block]))
+            with self.own_code():
+                grads = each(learned, self._input(found[block]), self._tensor(slopes[block]))
             joined = torch.cat([grads[name].flatten(1) for name in learned], dim=1)
             yield joined.cpu().numpy().astype(np.float64)
 
@@ -121,6 +122,8 @@ class Network(Trainable):
 
     def _applied_on_device(self, rows: Matrix) -> Tensor:
         output: Tensor = self.module(self._input(rows))
+        if not isinstance(output, load_torch().Tensor):
+            raise StudyError(f"the module of an encoder must give one tensor, not a {type(output).__name__}")
         return output
 
     def _applied(self, rows: Matrix) -> Matrix:
