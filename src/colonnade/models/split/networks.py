@@ -121,9 +121,10 @@ class Network(Trainable):
         return self._tensor(rows.reshape(-1, *self._shape).transpose(0, 3, 1, 2))
 
     def _applied_on_device(self, rows: Matrix) -> Tensor:
-        output: Tensor = self.module(self._input(rows))
-        if not isinstance(output, load_torch().Tensor):
-            raise StudyError(f"the module of an encoder must give one tensor, not a {type(output).__name__}")
+        found = self.module(self._input(rows))
+        if not isinstance(found, load_torch().Tensor):
+            raise StudyError(f"the module of an encoder must give one tensor, not a {type(found).__name__}")
+        output: Tensor = found
         return output
 
     def _applied(self, rows: Matrix) -> Matrix:
