@@ -250,3 +250,19 @@ def test_a_module_of_the_head_that_fails_on_rows_is_its_partys():
     with pytest.raises(StudyError, match=r"^the module of the head failed on embeddings: KeyError") as raised:
         model.simulate(tables(ROWS, "default"), roster("default"))
     assert "cell " not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "given"), [("embeddings", {"stage": True}), ("published", {"alpha": 0.5, "rule": "sgd"})]
+)
+def test_a_model_with_constants_comes_back_from_its_files(head, given, tmp_path):
+    encoders = {party: {"kind": "linear", "width": 2} for party in ("bank", "shop")}
+    people = tables(300, "default")
+    model = SplitClassifier(
+        label="bank.default", head=head, constants=given, **HEADS[head] | {"encoders": encoders, "rows": 300}
+    )
+    model.simulate(people, roster("default"))
+    again = SplitClassifier.load(model.save(tmp_path / "model.json"))
+    for party in model.holders:
+        again.load_kept(model.save_kept(tmp_path / f"{party}.npz", party))
+    assert (again.predict(people) == model.predict(people)).all()
