@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from colonnade import SplitClassifier
+from colonnade import SplitClassifier, SplitScores
 from colonnade.errors import StudyError
 from colonnade.models import Roster
+from colonnade.models.split.contract import Encoder
+from colonnade.models.split.encoders import encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
+from colonnade.models.split.own import own_encoder
 from colonnade.tables import Schema, number
+from colonnade.testing.seeded import seeded
 
-from .people import roster, schemas_for
+from .people import federation, roster, schemas_for, tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:colonnade.testing.seeded")
 LINEAR = {"bank": {"kind": "linear", "width": 2}, "shop": {"kind": "linear", "width": 2}}
@@ -43,3 +48,119 @@ def test_in_rounds_a_budget_speaks_of_every_party():
     with pytest.raises(StudyError, match="no budget speaks of 'shop', 'clinic', which are told embeddings"):
         told({"bank": 4.0}, **rounds).plan(three())
     assert told({"party": 4.0}, **rounds).plan(three()).noise > 2**10
+
+
+class Mine(Encoder):
+    """An encoder of a user's own: as it is asked, it treats rows by themselves, or not."""
+
+    kind = "mine"
+
+    def __init__(self, how: str, columns: int = 2) -> None:
+        self.how, self.columns, self.width, self.calls = how, columns, columns, 0
+
+    def embed(self, rows):
+        self.calls += 1
+        match self.how:
+            case "standardised":
+                return (rows - rows.mean(axis=0)) / (rows.std(axis=0) + 1e-12)
+            case "large blocks":
+                return rows - rows.mean(axis=0) if len(rows) > 500 else rows
+            case "neighbours":
+                return rows + np.roll(rows, 1, axis=0)
+            case "each time":
+                return rows + self.calls
+            case "places":
+                return rows + np.arange(len(rows))[:, None]
+            case "flat":
+                return rows.sum(axis=1)
+            case "broken":
+                raise RuntimeError("no such layer\nsecond line")
+            case "no numbers":
+                return np.full(rows.shape, np.nan)
+        return np.tanh(rows)
+
+    def options(self):
+        return {}
+
+    def arrays(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        *((how, "something else of a row when others stand") for how in ("standardised", "large blocks", "neighbours")),
+        *((how, "something else of a row when others stand") for how in ("each time", "places")),
+        ("flat", "must make one vector of 2 numbers of each row"),
+        ("broken", r"cannot be applied to \d+ rows of 2 columns: RuntimeError: no such layer$"),
+        ("no numbers", "numbers that are not finite"),
+    ],
+)
+@pytest.mark.parametrize("head", ["committee", "embeddings"])
+def test_an_encoder_that_does_not_treat_each_row_by_itself_is_refused(head, how, said):
+    model = SplitClassifier(label="bank.default", epsilon=1.0, head=head, rows=200, encoders={"shop": Mine(how)})
+    with pytest.raises(StudyError, match=said):
+        model.plan(roster("default"))
+
+
+def test_a_wide_encoder_is_tried_on_few_rows():
+    with pytest.raises(StudyError, match="something else of a row"):
+        encoder_from(Mine("standardised", 5000), 5000)
+    assert encoder_from(Mine("tanh", 5000), 5000).calls < 10
+
+
+def test_statements_suppose_what_no_code_can_check_of_a_supplied_encoder():
+    people, asked = federation(200, "default"), federation(5, "default", seed=1)
+    said = "shop supplies an encoder that was made without this table and treats each row by itself, as it declares"
+    for head in ("committee", "embeddings"):
+        model = SplitClassifier(label="bank.default", epsilon=9.0, head=head, encoders={"shop": Mine("tanh")})
+        assert said in model.fit(people).privacy_.assumptions
+        assert said in SplitScores(model, exact=True).fit(asked).privacy_.assumptions
+    drawn = SplitClassifier(label="bank.default", epsilon=9.0).fit(people)
+    assert not [text for text in SplitScores(drawn, epsilon=9.0).fit(asked).privacy_.assumptions if "encoder" in text]
+
+
+LEARNED = {
+    "published": ("uncharged", {"head": "published", "unprotected": True, "epochs": 1}),
+    "rounds": ("charged", {"head": "embeddings", "epsilon": 9.0, "training": "rounds", "epochs": 1}),
+}
+
+
+@pytest.mark.parametrize("way", LEARNED)
+def test_an_encoder_remembers_that_it_learned_wherever_it_goes(way, tmp_path):
+    learned, how = LEARNED[way]
+    model = SplitClassifier(label="bank.default", encoders=LINEAR, **how)
+    trained = model.simulate(tables(100, "default"), roster("default"), seeded(1)).encoders_["shop"]
+    assert trained.learned == from_bytes(to_bytes(trained)).learned == learned
+    save_encoder(trained, tmp_path / "bare.npz")
+    said = "an earlier study trained on private rows, and no event of this study would say so"
+    with pytest.raises(StudyError, match=rf"bare.npz is one that {said}"):
+        own_encoder("shop", {"weights": tmp_path / "bare.npz"}, trained.columns)
+    for given in (trained, load_encoder(tmp_path / "bare.npz")):
+        with pytest.raises(StudyError, match=rf"the encoder of shop is one that {said}"):
+            SplitClassifier(label="bank.default", epsilon=1.0, encoders={"shop": given}).plan(roster("default"))
+
+
+def test_an_encoder_that_did_not_learn_may_be_brought_again(tmp_path):
+    frozen = SplitClassifier(label="bank.default", epsilon=9.0, encoders=LINEAR)
+    drawn = frozen.simulate(tables(100, "default"), roster("default"), seeded(1)).encoders_["shop"]
+    assert drawn.learned == "none"
+    assert b"learned" not in to_bytes(drawn)
+    save_encoder(drawn, tmp_path / "bare.npz")
+    assert own_encoder("shop", {"weights": tmp_path / "bare.npz"}, drawn.columns).width == drawn.width
+
+
+def test_a_kept_file_never_says_less_than_its_encoder(tmp_path):
+    model = SplitClassifier(label="bank.default", epsilon=9.0, encoders=LINEAR)
+    model.simulate(tables(100, "default"), roster("default"), seeded(1))
+    model.encoders_["shop"].learned = "uncharged"
+    path = model.save_kept(tmp_path / "kept.npz", "shop")
+    with pytest.raises(StudyError, match="an earlier study trained on private rows"):
+        own_encoder("shop", {"weights": path}, 2)
+
+
+def test_a_file_that_does_not_say_how_an_encoder_learned_is_refused():
+    drawn = encoder_from({"kind": "linear", "width": 2}, 2, seed=0)
+    drawn.learned = "somehow"
+    with pytest.raises(StudyError, match="does not say how it was trained"):
+        from_bytes(to_bytes(drawn))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Places = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
+Training = Literal["none", "charged", "uncharged"]
+"""Whether an encoder was trained on private rows, and whether what it tells of them is in the events."""
 
 
 class Encoder(ABC):
@@ -23,6 +25,8 @@ class Encoder(ABC):
     kind: str
     columns: int
     width: int
+    learned: Training = "none"
+    """Whether a study trained it on private rows; its file says so too, and no other study takes it then."""
 
     @abstractmethod
     def embed(self, rows: Matrix) -> Matrix:
@@ -42,6 +46,11 @@ class Encoder(ABC):
         if found.ndim != 2 or found.shape[1] != self.columns:
             raise DataError(f"this encoder reads rows of {self.columns} encoded columns, not of shape {found.shape}")
         return found
+
+
+def worse(one: Training, other: Training) -> Training:
+    """What is to be said of an encoder of which both are true."""
+    return max(one, other, key=get_args(Training).index)
 
 
 class Trainable(Encoder):
