@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from colonnade import SplitClassifier, SplitScores
 from colonnade.errors import StudyError
-from colonnade.models import Roster
+from colonnade.models import Estimator, Roster
 from colonnade.models.split.contract import Encoder
 from colonnade.models.split.encoders import encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
 from colonnade.models.split.own import own_encoder
+from colonnade.privacy import Statement
+from colonnade.protocols.adaptive.rescaling import clip_rows
+from colonnade.protocols.embeddings.anchors import anchors, contrastive
 from colonnade.tables import Schema, number
 from colonnade.testing.seeded import seeded
 
@@ -164,3 +169,64 @@ def test_a_file_that_does_not_say_how_an_encoder_learned_is_refused():
     drawn.learned = "somehow"
     with pytest.raises(StudyError, match="does not say how it was trained"):
         from_bytes(to_bytes(drawn))
+
+
+@pytest.mark.parametrize("training", ["none", "labels", "rounds"])
+def test_statements_over_told_embeddings_name_what_their_theorem_rests_on(training):
+    more = {} if training == "none" else {"training": training, "epochs": 2, "batches": 2, "encoders": LINEAR}
+    model = told(9.0, **more).simulate(tables(200, "default"), roster("default"), seeded(1))
+    assert PLACES in model.privacy_.assumptions
+    assert not [text for text in model.privacy_.assumptions if "when a person leaves" in text]
+    again = Statement.from_dict(model.privacy_.to_dict())
+    assert again.assumptions == model.privacy_.assumptions
+
+
+def test_a_statement_that_promises_nothing_about_rows_supposes_nothing_of_their_places():
+    model = SplitClassifier(label="bank.default", head="published", unprotected=True, epochs=1, encoders=LINEAR)
+    model.simulate(tables(100, "default"), roster("default"), seeded(1))
+    assert PLACES not in model.privacy_.assumptions
+    assert "and of the columns of bank" in str(model.privacy_)
+
+
+def published(**more: object) -> SplitClassifier:
+    how = {"head": "published", "per_release": 20.0, "epochs": 4, "batches": 8, "encoders": LINEAR} | more
+    return SplitClassifier(label="bank.default", **how)
+
+
+def test_few_new_people_are_stretched_as_in_training(tmp_path):
+    fits = [published().fit(federation(200, "default"))]
+    fits.append(published().simulate(tables(200, "default"), roster("default"), seeded(1)))
+    others = tables(30, "default", seed=1)["shop"]
+    for model in fits:
+        assert set(model.own_["shop"]) == {"factor"}
+        factor = float(model.own_["shop"]["factor"])
+        assert factor != 1.0
+        together = model.embedded("shop", others)
+        assert np.allclose(
+            np.vstack([model.embedded("shop", others.take_rows([place])) for place in range(30)]), together
+        )
+        raw = model.encoders_["shop"].embed(model.encoded_rows("shop", others))
+        assert np.allclose(together, clip_rows(raw, 1.0) * factor)
+        assert str(factor)[:8] not in model.save(tmp_path / "model.json").read_text()
+        again = Estimator.load(tmp_path / "model.json")
+        again.load_kept(model.save_kept(tmp_path / "shop.npz", "shop"))
+        assert np.array_equal(again.embedded("shop", others), together)
+    assert "shop" not in published(rescale=False).fit(federation(200, "default")).own_
+
+
+@pytest.mark.parametrize("own", [{}, {"factor": np.array(0.0)}, {"factor": np.ones(2)}, {"weights": np.ones(2)}])
+def test_a_kept_factor_that_is_none_is_refused(own, tmp_path):
+    model = published().simulate(tables(100, "default"), roster("default"), seeded(1))
+    model.own_["shop"] = own
+    path = model.save_kept(tmp_path / "shop.npz", "shop")
+    with pytest.raises(StudyError, match="damaged"):
+        model.load_kept(path)
+
+
+def test_one_very_long_embedding_says_nothing_and_leaves_the_others_alone():
+    points, labels = anchors(2, 2, 1.0), np.array([0, 1])
+    embeddings = np.array([[0.5, 0.1], [1e200, -1e200]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = contrastive(embeddings, labels, points, 2.0, 0.5)
+    assert np.array_equal(found[:1], contrastive(embeddings[:1], labels[:1], points, 2.0, 0.5))
