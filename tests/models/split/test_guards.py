@@ -16,6 +16,7 @@ from colonnade.models.split.own import own_encoder
 from colonnade.privacy import Statement
 from colonnade.protocols.adaptive.rescaling import clip_rows
 from colonnade.protocols.embeddings.anchors import anchors, contrastive
+from colonnade.report.split import who_saw_what
 from colonnade.tables import Schema, number
 from colonnade.testing.seeded import seeded
 
@@ -230,3 +231,14 @@ def test_one_very_long_embedding_says_nothing_and_leaves_the_others_alone():
         warnings.simplefilter("error")
         found = contrastive(embeddings, labels, points, 2.0, 0.5)
     assert np.array_equal(found[:1], contrastive(embeddings[:1], labels[:1], points, 2.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("training", "back"),
+    [("labels", "randomised response<"), ("rounds", "randomised response, and slopes made of told numbers<")],
+)
+def test_the_report_says_everything_that_comes_back(training, back):
+    model = told(9.0, training=training, epochs=1, label_epsilon=2.0, encoders=LINEAR)
+    model.simulate(tables(200, "default"), roster("default"), seeded(1))
+    page = str(who_saw_what(model, {}, model.privacy_.trust))
+    assert f"labels of bank, {back}" in page
