@@ -172,7 +172,10 @@ def test_a_party_brings_its_own_encoder_by_its_own_file(place):
     (place.folder / "shop" / "encoder.npz").write_bytes(to_bytes(own))
     task = FIT + '[task.encoders.shop]\nkind = "own"\nwidth = 2\n'
     study = place.study("own", task)
-    assert "shop supplies an encoder that was made without this table, as it declares" in study.statement.assumptions
+    assert (
+        "shop supplies an encoder that was made without this table and treats each row by itself, as it declares"
+        in study.statement.assumptions
+    )
     with pytest.raises(StudyError, match="leaves the encoder of shop to shop itself, and none was given"):
         place.config("shop").estimator(study)
     path = place.folder / "shop" / "party.toml"

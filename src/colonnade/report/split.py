@@ -128,7 +128,10 @@ def _told_back(plan: object, active: str) -> str:
     if known.get("guarantee"):
         return f"slopes of {active}"
     labels = str(known.get("labels") or "not told")
-    return "nothing" if labels == "not told" else f"labels of {active}, {labels}"
+    if labels == "not told":
+        return "nothing"
+    slopes = ", and slopes made of told numbers" if known.get("training") == "rounds" else ""
+    return f"labels of {active}, {labels}{slopes}"
 
 
 def _yes(value: bool) -> str:

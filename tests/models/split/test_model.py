@@ -147,7 +147,7 @@ def test_as_published_promises_nothing_and_says_so():
 def test_a_supplied_encoder_is_an_assumption_of_the_statement():
     own = encoder_from({"kind": "cosine", "width": 8}, 2, seed=3)
     model = classifier(encoders={"shop": own}).fit(federation(200, "default"))
-    said = "shop supplies an encoder that was made without this table, as it declares"
+    said = "shop supplies an encoder that was made without this table and treats each row by itself, as it declares"
     assert said in model.privacy_.assumptions
     assert "matching people between the parties is outside this statement" in model.privacy_.assumptions
     assert not [text for text in classifier().fit(federation(200, "default")).privacy_.assumptions if "encoder" in text]

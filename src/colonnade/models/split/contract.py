@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Places = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
+Training = Literal["none", "charged", "uncharged"]
+"""Whether an encoder was trained on private rows, and whether what it tells of them is in the events."""
 
 
 class Encoder(ABC):
@@ -26,6 +28,8 @@ class Encoder(ABC):
     width: int
     party: str = ""
     """Whose it is, where that is known; for messages alone."""
+    learned: Training = "none"
+    """Whether a study trained it on private rows; its file says so too, and no other study takes it then."""
 
     @abstractmethod
     def embed(self, rows: Matrix) -> Matrix:
@@ -59,6 +63,11 @@ class Encoder(ABC):
                 f"the module of {whose} failed on its rows: {type(error).__name__} (its message may hold cells and is "
                 "not shown); try the module on rows of this table"
             ) from None
+
+
+def worse(one: Training, other: Training) -> Training:
+    """What is to be said of an encoder of which both are true."""
+    return max(one, other, key=get_args(Training).index)
 
 
 class Trainable(Encoder):

@@ -18,13 +18,13 @@ from colonnade.errors import StudyError
 from colonnade.models.split.contract import Arrays, Matrix, Trainable, Vector
 from colonnade.models.split.library import find_device, load_torch
 from colonnade.models.split.options import WIDEST, Shape, blocks
+from colonnade.models.split.trial import same
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _ROWS = 1024  # embedded at a time
 _PAIRED = 1 << 22  # numbers of per-row gradients at a time
-_APART = 1e-3  # how far float32 may move an embedding when fewer rows are computed together
 
 
 class Network(Trainable):
@@ -144,7 +144,9 @@ class Network(Trainable):
                 ) from None
         if together.ndim != 2 or len(together) != 4 or not 1 <= together.shape[1] <= WIDEST:
             raise StudyError("the module of an encoder must make one vector of numbers of each row")
-        if not np.allclose(together, apart, rtol=_APART, atol=_APART * max(1.0, float(np.abs(together).max()))):
+        if not np.isfinite(together).all():
+            raise StudyError("the module of an encoder makes numbers that are not finite of rows between 0 and 1")
+        if not same(together, apart):
             raise StudyError(
                 "the module of an encoder makes something else of a row when others stand beside it, or each time: use "
                 "layers without batch statistics and without chance, such as GroupNorm or LayerNorm"
