@@ -172,7 +172,10 @@ def test_a_party_brings_its_own_encoder_by_its_own_file(place):
     (place.folder / "shop" / "encoder.npz").write_bytes(to_bytes(own))
     task = FIT + '[task.encoders.shop]\nkind = "own"\nwidth = 2\n'
     study = place.study("own", task)
-    assert "shop supplies an encoder that was made without this table, as it declares" in study.statement.assumptions
+    assert (
+        "shop supplies an encoder that was made without this table and treats each row by itself, as it declares"
+        in study.statement.assumptions
+    )
     with pytest.raises(StudyError, match="leaves the encoder of shop to shop itself, and none was given"):
         place.config("shop").estimator(study)
     path = place.folder / "shop" / "party.toml"
@@ -217,3 +220,40 @@ def test_processes_of_their_own_learn_a_head_together(place):
     assert set(folders) == {"coordinator", *PARTIES}
     kept = [split_kept.read(folders[name] / "kept.npz", None).party for name in PARTIES]
     assert kept == list(PARTIES)
+
+
+def test_a_price_is_for_the_rows_that_a_study_expects(place):
+    told, untold = preflight(place.study("said", FIT + f"rows = {ROWS}\n")), preflight(place.study("unsaid", FIT))
+    assert told.run.rows == ROWS
+    assert untold.run.rows == 2**24
+    assert told.run.bytes_total < untold.run.bytes_total / 1000
+    assert preflight(place.study("said", FIT + f"rows = {ROWS}\n"), 50).run.rows == 50
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ('kind = "mlp"\nhiden = [3]', "the encoder of shop: an encoder of kind 'mlp' has no option 'hiden'"),
+        ('kind = "edges"\nshape = [28, 14]\nwidth = 5', "the encoder of shop: an image of shape [28, 14] has 392"),
+    ],
+)
+def test_an_encoder_that_cannot_be_is_refused_before_anybody_agrees(place, spec, said):
+    with pytest.raises(StudyError) as caught:
+        preflight(place.study("wrong", FIT + f"[task.encoders.shop]\n{spec}\n"))
+    assert said in str(caught.value)
+
+
+def test_constants_of_a_head_stand_in_a_section_and_are_part_of_the_digest(place):
+    plain = place.study("plain", TOLD)
+    staged = place.study("plain", TOLD + "[task.constants]\nstage = true\nfirst_share = 0.25\n")
+    assert (plain.task.stage, staged.task.stage) == (False, True)
+    assert staged.digest != plain.digest
+    with pytest.raises(StudyError, match=r"constants of head = \"embeddings\" has no 'beta'"):
+        preflight(place.study("other", TOLD + "[task.constants]\nbeta = 0.5\n"))
+
+
+def test_the_template_of_a_party_shows_how_to_bring_an_encoder(place):
+    for line in ("[encoder]", 'weights = "encoder.npz"', "made_without_this_table = true"):
+        place.edit("shop", f"# {line}", line)
+    (place.folder / "shop" / "encoder.npz").write_bytes(to_bytes(encoder_from({"kind": "cosine", "width": 3}, 3)))
+    assert place.config("shop").content.encoder.weights == "encoder.npz"

@@ -32,6 +32,12 @@ ledger = "ledger.sqlite"
 # name = "client"
 # birth = {{ column = "born", format = "%d.%m.%Y" }}    # of dates that are text
 
+# The encoder that {name} brings to split networks which leave it to {name} (kind = "own"); give make, weights, or both.
+# [encoder]
+# make = "mypackage.encoders:make"        # a function that makes a torch module
+# weights = "encoder.npz"
+# made_without_this_table = true          # {name}'s declaration, which nothing can check
+
 [policy]
 # "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
 # this policy and its caps allow, without asking; "never": nothing.

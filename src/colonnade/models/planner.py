@@ -59,6 +59,11 @@ class Planner(ABC, Generic[AnyTask]):
     def plan(self, roster: Roster) -> AnyTask:
         """The public task, with the least noise that meets the budgets."""
 
+    @property
+    def rows_expected(self) -> int | None:
+        """About how many rows the tables have, where a parameter says so that does not decide the price."""
+        return None
+
     def adjustable(self, roster: Roster, rows: int | None) -> Adjustable | None:
         """The task as one whose noise can be set freely; ``None`` where this is not possible."""
         return self.plan(roster).adjustable(rows)

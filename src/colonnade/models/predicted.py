@@ -18,6 +18,7 @@ from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.parameters import InFile
 from colonnade.models.saved import numbers, texts
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
+from colonnade.privacy.observers import unspoken
 
 FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
 """In a study file the public model is given by its path."""
@@ -135,7 +136,6 @@ def check_fitted(model: Estimator) -> None:
 def budgets_against(to: str, epsilon: float | Mapping[str, float], delta: float, trust: Trust) -> tuple[Budget, ...]:
     """The budgets of a question; one of them must be for the party that receives the answers."""
     budgets = parse_budgets(epsilon, delta, trust)
-    spoken = (seen for budget in budgets for seen in budget.observers(trust, lambda name: name == to))
-    if not any(to in seen.names for seen in spoken):
+    if unspoken((to,), budgets, trust):
         raise StudyError(f"no budget speaks of {to}, which alone receives the scores: give it an epsilon")
     return budgets

@@ -323,6 +323,16 @@ def parse_budgets(epsilon: float | Mapping[str, float], delta: float, trust: Tru
     return budgets
 
 
+def unspoken(names: Sequence[str], budgets: Sequence[Budget], trust: Trust) -> tuple[str, ...]:
+    """Those of these participants of whom no budget speaks, neither alone nor together with others."""
+
+    def spoken(one: str) -> bool:
+        observers = (seen for budget in budgets for seen in budget.observers(trust, lambda name: name == one))
+        return any(one in seen.names for seen in observers)
+
+    return tuple(name for name in names if not spoken(name))
+
+
 def most_known(trust: Trust, budgets: Sequence[Budget]) -> int:
     """The largest number of owners whose noise an observer with a budget may know; at least the threshold."""
     groups = [observer.names for budget in budgets for observer in budget.observers(trust, lambda _: 0)]

@@ -17,9 +17,9 @@ from typing import Any
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
-from colonnade.privacy.events import Event, alike, from_dict, views
+from colonnade.privacy.events import Event, alike, from_dict, innermost, views
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Observer, Trust, check_delta
-from colonnade.privacy.releases import PoissonSampled, Repeated
+from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
 
 VERSION = 1
 PROVEN = "proven"
@@ -32,6 +32,7 @@ MISFITS = "cells outside a schema are mapped by public rules; that a party stops
 _EARLIER = ("every table fits its schema; ", "every table fits its schema and every label the model; ")
 """How earlier releases, which mapped nothing, began the sentence in its place."""
 _LISTED_OWNERS = 4
+_OF_EACH_PERSON = "embedding-releases"
 _IN_PLACE = "ids and the order of rows are public; who is replaced is so in the same place, and so in the same batch"
 _WIDTH = 108
 
@@ -241,7 +242,7 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
     among = f"at most {trust.threshold} of the committee ({', '.join(trust.committee)}) pool what they hold"
     for_whom = " for all but the analyst" if trust.committee else ""
     sealed = "messages between parties are sealed end to end; the coordinator sees their sizes and when they end"
-    learned = any(event.name.startswith("slopes of ") for event in events)
+    placed = any(_by_place(event) for event in events)
     return (
         "every participant follows the protocol and may be curious (semi-honest)",
         among if trust.committee else sealed,
@@ -249,7 +250,7 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
         f"public: schema, clips, scales, noise sizes, and the number of rows{for_whom}",
-        *((_IN_PLACE,) if learned else ()),
+        *((_IN_PLACE,) if placed else ()),
         MISFITS,
         TIMES,
     )
@@ -263,6 +264,14 @@ def _as_said_then(now: Sequence[str], stored: Sequence[str]) -> tuple[str, ...]:
     return tuple(earlier[0] if text == MISFITS else text for text in now if text != TIMES or text in stored)
 
 
+def _by_place(event: Event) -> bool:
+    """Whether its theorem compares two tables row by row: numbers are told of each person, by the person's place."""
+    once = innermost(event)
+    if isinstance(once, NonPrivate):
+        return False
+    return once.name.startswith("slopes of ") or getattr(once, "theorem", "") == _OF_EACH_PERSON
+
+
 def _about_batches(event: Event) -> Iterator[str]:
     inner = event.event if isinstance(event, Repeated) else event
     if isinstance(inner, PoissonSampled):
@@ -272,7 +281,7 @@ def _about_batches(event: Event) -> Iterator[str]:
             f"table; who is in it, and how many, is known to {knowing} only: no message's size tells it, and what the "
             "time of a round may tell is not counted"
         )
-    elif isinstance(event, Repeated):
+    elif isinstance(event, Repeated) and not _by_place(event):
         yield (
             "batches are fixed, public and disjoint, and nobody moves to another one when a person leaves; or every "
             "round uses everybody"

@@ -13,9 +13,12 @@ from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, Event, Sensitivity
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy.events import audience_of
 from colonnade.privacy.noise.grid import Grid
+from colonnade.privacy.observers import unspoken
 from colonnade.protocols.cost import Cells, Load, seconds_per_draw
 from colonnade.protocols.task import Adjustable, Task
+from colonnade.tables.wording import listed
 
 NOISE_UNIT = 1 << 20  # noise = NOISE_UNIT means a variance of one squared sensitivity
 
@@ -80,8 +83,20 @@ class OverMessages(Task, Adjustable):
     def calibrated(self, budgets: Sequence[Budget]) -> Self:
         """The same with the least noise that keeps every budget."""
         calibrated = with_least_noise(self.with_noise, self.trust, budgets, owners=1)
+        if calibrated.noise <= 1:  # no budget asked for any
+            self.refuse_unspoken(self.events, budgets, "numbers")
         _ = calibrated.bound  # noise that is too large is refused now, not during the run
         return calibrated
+
+    def refuse_unspoken(self, events: Iterable[Event], budgets: Sequence[Budget], what: str) -> None:
+        """Refuse budgets that say nothing about somebody whom these events tell something of others' columns."""
+        told = {name for event in events for name in audience_of(event)}
+        if missing := unspoken([name for name in self.owners if name in told], budgets, self.trust):
+            who, them = ("which is", "it") if len(missing) == 1 else ("which are", "them")
+            raise StudyError(
+                f"no budget speaks of {listed(missing)}, {who} told {what} about columns of others: give {them} an "
+                "epsilon, or everyone one number"
+            )
 
     # --- the same task with given noise
 

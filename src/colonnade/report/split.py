@@ -164,7 +164,10 @@ def _told_back(model: SplitModel, plan: Mapping[str, object], active: str) -> st
     if plan.get("guarantee"):
         return f"slopes of {active}"
     labels = _labels(model, plan) or "not told"
-    return "nothing" if labels == "not told" else f"labels of {active}, {labels}"
+    if labels == "not told":
+        return "nothing"
+    slopes = ", and slopes made of told numbers" if plan.get("training") == "rounds" else ""
+    return f"labels of {active}, {labels}{slopes}"
 
 
 def _yes(value: bool) -> str:

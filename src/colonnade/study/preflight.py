@@ -112,7 +112,7 @@ def _run(study: Study, rows: int) -> RunFigures | None:
 
 
 def _rows(study: Study, asked: int | None) -> int:
-    """How long the parties' lists are taken to be: as asked, or else as long as they may be."""
+    """How long the parties' lists are taken to be: as asked, as the study expects, or as long as they may be."""
     longest = None if study.aligning is None else study.aligning.longest
     if asked is not None:
         if longest is not None and asked > longest:
@@ -120,6 +120,8 @@ def _rows(study: Study, asked: int | None) -> int:
                 f"the alignment takes lists of at most {longest} rows, not of {asked}: ask for fewer rows"
             )
         return asked
+    if (expected := study.planner.rows_expected) is not None and study.task.rows_stated is None:
+        return max(1, min(expected, longest or expected))
     most = study.task.rows_stated or study.task.rows_limit
     shared = most // (len(study.content.parties) if study.roster.hidden else 1)
     return max(1, min(shared, longest or shared))

@@ -337,6 +337,17 @@ def test_budgets_that_make_no_sense_are_refused(epsilon):
         GLM(label="left.y", rows=100, epsilon=epsilon).plan(Roster.of(schemas()))
 
 
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+@pytest.mark.parametrize("epsilon", [{"analyst": 1.0}, {"coordinator": 1.0, "analyst": 2.0}])
+def test_budgets_that_ask_for_no_noise_between_the_parties_are_refused(epsilon, method):
+    """Nothing is released, so what these two may learn bounds nothing that parties send each other."""
+    people = together(rows=100).roster
+    with pytest.raises(StudyError, match="no budget speaks of 'left', 'right', which are told numbers about columns"):
+        GLM(epsilon=epsilon, label="left.y", rows=100, method=method).plan(people)
+    released = GLM(epsilon=epsilon, label="left.y", rows=100, method=method, release=True).plan(people)
+    assert released.noise > NOISE_UNIT
+
+
 @pytest.mark.parametrize(
     ("family", "spoil", "said"),
     [

@@ -147,7 +147,7 @@ def test_as_published_promises_nothing_and_says_so():
 def test_a_supplied_encoder_is_an_assumption_of_the_statement():
     own = encoder_from({"kind": "cosine", "width": 8}, 2, seed=3)
     model = classifier(encoders={"shop": own}).fit(federation(200, "default"))
-    said = "shop supplies an encoder that was made without this table, as it declares"
+    said = "shop supplies an encoder that was made without this table and treats each row by itself, as it declares"
     assert said in model.privacy_.assumptions
     assert "matching people between the parties is outside this statement" in model.privacy_.assumptions
     assert not [text for text in classifier().fit(federation(200, "default")).privacy_.assumptions if "encoder" in text]
@@ -264,11 +264,11 @@ def test_a_model_file_whose_parts_do_not_belong_together_is_refused(where, value
         ({"encoders": {"shop": {"kind": "own", "width": 3, "scale": 2}}}, "a study says nothing but its width"),
         ({"encoders": {"shop": {"kind": "own", "width": 3}}}, r"leaves the encoder of shop to shop itself"),
         ({"encoders": {"shop": {"shape": [3, 3]}}}, "an image of shape"),
-        ({"training": "labels"}, 'label_epsilon are for head = "embeddings"'),
+        ({"training": "labels"}, 'training = "labels" is for head = "embeddings"'),
         ({"training": "own"}, 'training = "own" needs rows'),
         ({"training": "own", "rows": 60, "encoders": {"bank": {"kind": "cosine"}}}, "has nothing to learn"),
-        ({"training": "own", "head": "embeddings"}, 'training = "own" is for a committee'),
-        ({"per_release": 1.0}, 'have no meaning with head = "committee"'),
+        ({"training": "own", "head": "embeddings"}, 'training = "own" is for head = "committee"'),
+        ({"per_release": 1.0}, 'per_release has no meaning with head = "committee"'),
         ({"head": "embeddings", "label_epsilon": 1.0}, "label_epsilon is for training"),
         (
             {"head": "embeddings", "training": "labels", "encoders": {"shop": {"kind": "cosine"}}},

@@ -65,7 +65,7 @@ def _fixed(name: str, variance: int, count: int) -> Array:
 def test_the_protocol_ends_with_the_numbers_of_its_reference(
     mode: str, passives: tuple[str, ...], own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = adaptive_task(passives, **MODES[mode])
+    task = adaptive_task(passives, columns=own, **MODES[mode])
     key = bytes(range(32))
     monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
     monkeypatch.setattr(adaptive, "new_key", lambda: key)
@@ -242,3 +242,17 @@ def test_numbers_that_are_not_finite_are_refused_with_a_sentence() -> None:
         adaptive.simulate(encoders, head, task, Stream(bytes(32)))
     with pytest.raises(ValueError, match="after embeddings"):
         PassiveSide(encoders["left"], "left", task).learn(np.zeros((3, 4)))
+
+
+def test_the_reason_names_everything_that_slopes_are_made_of() -> None:
+    """With columns of its own, the active party's slopes tell of them too, so a task that is silent takes none."""
+    assert adaptive_task().reason.endswith("the returned slopes are a function of the labels")
+    with_columns = adaptive_task(columns=True)
+    assert with_columns.reason.endswith("a function of the labels and of the columns of bank")
+    assert adaptive_task(columns=True, **MODES["unprotected"]).reason.endswith(
+        "of the labels and of the columns of bank"
+    )
+    assert with_columns.agreement != adaptive_task().agreement
+    encoders, head, _, _ = _parts(with_columns, own=True)
+    with pytest.raises(DataError, match="does not say that bank has columns of its own"):
+        adaptive.simulate(encoders, head, adaptive_task(), Stream(bytes(32)))

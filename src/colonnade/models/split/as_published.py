@@ -14,6 +14,7 @@ from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
 from colonnade.models.split import modules
 from colonnade.models.split.by_embeddings import check_facts
+from colonnade.models.split.constants import constants
 from colonnade.models.split.encoders import Encoder, OverRows
 from colonnade.models.split.labels import targets
 from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
@@ -26,6 +27,7 @@ from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 _EPOCHS, _BATCH, _WIDTH, _RATE = 20, 256, 16, 1e-3
+_FACTOR = "factor"
 
 
 class AsPublished(Way):
@@ -48,20 +50,13 @@ class AsPublished(Way):
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
             raise StudyError("rows is missing: say how many people all parties hold, which batches rest on")
-        if model.epsilon is not None:
-            raise StudyError(
-                'epsilon has no meaning with head = "published", about which nothing is proven: give per_release, the '
-                "epsilon of one release by itself, or unprotected = true"
-            )
         if (model.per_release is None) == (not model.unprotected):
             raise StudyError(
                 'head = "published" takes per_release, the epsilon of one release by itself, or unprotected = true'
             )
-        if model.training != "none" or model.label_epsilon is not None:
-            raise StudyError(
-                'training and label_epsilon are for head = "embeddings": as published, encoders always learn'
-            )
-        noise = UNPROTECTED if model.per_release is None else Adaptive.published_noise(model.per_release, model.delta)
+        other = constants(model.constants, self.name)
+        delta = other.pop("delta", model.delta)
+        noise = UNPROTECTED if model.per_release is None else Adaptive.published_noise(model.per_release, delta)
         owners = tuple(setting.roster.schemas)
         return Adaptive(
             trust=Trust(owners, (), 0),
@@ -79,6 +74,8 @@ class AsPublished(Way):
             rate=model.learning_rate or _RATE,
             rescale=model.rescale and noise != UNPROTECTED,
             adjust=model.adjust and noise != UNPROTECTED,
+            columns=setting.active in setting.encoders,
+            **other,
         )
 
     def width(self, task: Adaptive, party: str) -> int:
@@ -105,8 +102,8 @@ class AsPublished(Way):
         over = None if encoder is None else OverRows(encoder, features.matrix())
         encoders = {} if encoder is None else {me.name: encoder}
         if me.name != task.active:
-            programs.owner(me, over, features, task)
-            return Learned(facts(task, model.delta), encoders=encoders)
+            found = programs.owner(me, over, features, task)
+            return Learned(facts(task, model.delta), encoders=encoders, own=_kept_factors(found, task))
         head = self._head(model, targets(model.centred(me.name, table), table, task.classes), encoder, task)
         programs.owner(me, over, features, task, head)
         return Learned(facts(task, model.delta), encoders=encoders, own={me.name: head.arrays()})
@@ -126,8 +123,9 @@ class AsPublished(Way):
         }
         labels = targets(model.centred(task.active, tables[task.active]), tables[task.active], task.classes)
         head = self._head(model, labels, encoders.get(task.active), task)
-        programs.simulate(over, head, task, stream, model.watch)
-        return Learned(facts(task, model.delta), encoders=encoders, own={task.active: head.arrays()})
+        found = programs.simulate(over, head, task, stream, model.watch)
+        own = {**_kept_factors(found, task), task.active: head.arrays()}
+        return Learned(facts(task, model.delta), encoders=encoders, own=own)
 
     def _head(self, model: Model, labels: Any, encoder: Encoder | None, task: Adaptive) -> modules.Learning:
         width = sum(sender.width for sender in task.senders) + (0 if encoder is None else encoder.width)
@@ -136,7 +134,7 @@ class AsPublished(Way):
     # --- new people
 
     def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
-        """As they would be told of these people as one batch, before noise; those of the active party as they are."""
+        """As they would be told before noise, stretched as in training; those of the active party as they are."""
         plan, active = model.plan_, model.design_.owner
         if party == active:
             return raw
@@ -154,7 +152,8 @@ class AsPublished(Way):
             rescale=plan["rescale"],
             adjust=plan["adjust"],
         )
-        return shaped(raw, task.sender(party), task).told
+        factor = float(model.own_[party][_FACTOR]) if task.rescale else None
+        return shaped(raw, task.sender(party), task, factor).told
 
     def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
         """By the head that the party with the label keeps."""
@@ -169,9 +168,12 @@ class AsPublished(Way):
         return modules.scores(rows, model.own_[active], model.plan_["classes"], model.head_module)
 
     def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
-        """Raise an error unless a linear head has the right shape; a module checks its own weights."""
+        """Raise an error unless factors are such and a linear head has its shape; a module checks its own weights."""
         if party != model.design_.owner:
-            super().check_kept(model, party, own, encoder)
+            if set(own) != ({_FACTOR} if model.plan_["rescale"] else set()):
+                raise ValueError("a party keeps the factor of its embeddings where they are rescaled, and nothing else")
+            if any(array.shape != () or not array > 0 for array in own.values()):
+                raise ValueError("embeddings are stretched by a number above 0")
         elif set(own) == {"weights", "offsets"}:
             width = sum(model.plan_["widths"].values()) + (0 if encoder is None else encoder.width)
             if (
@@ -193,6 +195,11 @@ class AsPublished(Way):
     def summary(self, model: Model) -> list[str]:
         """What is promised, which is nothing."""
         return [f"{model.design_.owner} alone has the head", str(model.plan_["guarantee"])]
+
+
+def _kept_factors(found: programs.Outcome, task: Adaptive) -> dict[str, Arrays]:
+    """By how much each passive party stretches embeddings: a figure of its private rows, which it keeps to itself."""
+    return {party: {_FACTOR: np.array(factor)} for party, factor in found.factors.items() if task.rescale}
 
 
 def facts(task: Adaptive, delta: float) -> dict[str, Any]:

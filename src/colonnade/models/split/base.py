@@ -14,6 +14,7 @@ from colonnade.models.split import choice, given
 from colonnade.models.split.encoders import Encoder
 from colonnade.models.split.fitted import FittedSplit
 from colonnade.models.split.own import own_encoder
+from colonnade.models.split.specified import check_specified
 from colonnade.models.split.ways import Learned, Setting, Way, together
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
@@ -39,11 +40,18 @@ class SplitModel(FittedSplit):
         width = way.default_width(self, design, roster) if self.width is None else self.width
         check_whole("width", width, 1, 2**16)
         complete = self._completed(way, design.owner, int(width))
-        return Setting(design, roster, given.given(self.encoders, design, complete))
+        found = given.given(self.encoders, design, complete)
+        for each in found.values():
+            check_specified(each)
+        return Setting(design, roster, found)
 
     def _completed(self, way: Way, active: str, width: int) -> given.Complete:
-        """What the way adds to specifications that leave something out."""
-        return lambda party, said: way.completed(said, width, active=party == active, training=self.training)
+        """What the way adds to specifications that leave something out; a module says itself how wide it is."""
+        return lambda party, said: (
+            dict(said)
+            if said.get("kind") == "module"
+            else way.completed(said, width, active=party == active, training=self.training)
+        )
 
     def plan(self, roster: Roster) -> Task:
         """The public task of the chosen way, with the least noise that meets the budgets."""
@@ -54,7 +62,14 @@ class SplitModel(FittedSplit):
         check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
         if rows is not None:
             check_whole("rows", rows, 1, MOST_ROWS)
-        return self.way(roster).plan(self, self.setting(roster), rows)
+        way = self.way(roster)
+        choice.check_parameters(self, way)
+        return way.plan(self, self.setting(roster), rows)
+
+    @property
+    def rows_expected(self) -> int | None:
+        """About how many people there are, where that was said."""
+        return self.rows
 
     def plan_for(self, people: Federation) -> Task:
         """The task for these people; they are counted where the way needs their number and it is not given."""
@@ -87,7 +102,9 @@ class SplitModel(FittedSplit):
         active, _ = split_label(self.label, task.owners)
         found = given.one(party, said, columns, self._completed(way, active, way.width(task, party)))
         brought = getattr(self, "_own", {}).get(party) if found.supplied else None
-        return deepcopy(found.made(None if brought is None else own_encoder(party, brought, columns), seed))
+        made = deepcopy(found.made(None if brought is None else own_encoder(party, brought, columns), seed))
+        made.party = party
+        return made
 
     def owner(self, me: Owner, table: Table, task: Task) -> Learned:
         """An owner's program: its encoder is made, or taken as it was supplied, and stays with it."""

@@ -55,16 +55,6 @@ class ByCommittee(Way):
 
     def plan(self, model: Model, setting: Setting, rows: int | None) -> Task:
         """One release, with the least noise that meets the budgets."""
-        if model.training not in ("none", "own") or model.label_epsilon is not None:
-            raise StudyError(
-                f'training = "{model.training}" and label_epsilon are for head = "embeddings": here no label leaves '
-                'its party, so only the party with the label can train, by training = "own"'
-            )
-        if model.head_module is not None or model.per_release is not None or model.unprotected:
-            raise StudyError(
-                'head_module, per_release and unprotected have no meaning with head = "committee", whose head is '
-                "linear and follows from noisy moments: choose another head, or leave them out"
-            )
         if (trust := setting.roster.trust).committee == ():
             raise StudyError('head = "committee" needs seats that hold shares: name them, or use head = "embeddings"')
         joint = Joint(tuple(setting.widths.items()), setting.active, setting.classes)

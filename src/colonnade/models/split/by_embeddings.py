@@ -13,6 +13,7 @@ from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
 from colonnade.models.saved import count, size
 from colonnade.models.split import modules
+from colonnade.models.split.constants import constants
 from colonnade.models.split.encoders import Encoder, OverRows
 from colonnade.models.split.given import learned, linear_over
 from colonnade.models.split.labels import targets
@@ -58,8 +59,6 @@ class ByEmbeddings(Way):
             )
         if model.epsilon is None:
             raise StudyError("say what the embeddings may cost, by epsilon")
-        if model.training not in ("none", "labels", "rounds"):
-            raise StudyError('training = "own" is for a committee; over embeddings it is "labels" or "rounds"')
         if model.label_epsilon is not None and model.training == "none":
             raise StudyError("label_epsilon is for training: without it no label leaves its party")
         learning = model.training != "none"
@@ -82,6 +81,7 @@ class ByEmbeddings(Way):
             batches=model.batches or 1,
             learning_rate=model.learning_rate or _RATE,
             label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
+            **constants(model.constants, self.name),
         )
         return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))
 

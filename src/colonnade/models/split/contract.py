@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, StudyError
+from colonnade.errors import ColonnadeError, DataError, StudyError
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Places = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
+Training = Literal["none", "charged", "uncharged"]
+"""Whether an encoder was trained on private rows, and whether what it tells of them is in the events."""
 
 
 class Encoder(ABC):
@@ -23,6 +26,10 @@ class Encoder(ABC):
     kind: str
     columns: int
     width: int
+    party: str = ""
+    """Whose it is, where that is known; for messages alone."""
+    learned: Training = "none"
+    """Whether a study trained it on private rows; its file says so too, and no other study takes it then."""
 
     @abstractmethod
     def embed(self, rows: Matrix) -> Matrix:
@@ -42,6 +49,25 @@ class Encoder(ABC):
         if found.ndim != 2 or found.shape[1] != self.columns:
             raise DataError(f"this encoder reads rows of {self.columns} encoded columns, not of shape {found.shape}")
         return found
+
+    @contextmanager
+    def own_code(self) -> Iterator[None]:
+        """Where a party's own code meets its rows: a failure is told without its words, which may hold cells."""
+        try:
+            yield
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            whose = f"{self.party}'s encoder" if self.party else "an encoder"
+            raise StudyError(
+                f"the module of {whose} failed on its rows: {type(error).__name__} (its message may hold cells and is "
+                "not shown); try the module on rows of this table"
+            ) from None
+
+
+def worse(one: Training, other: Training) -> Training:
+    """What is to be said of an encoder of which both are true."""
+    return max(one, other, key=get_args(Training).index)
 
 
 class Trainable(Encoder):

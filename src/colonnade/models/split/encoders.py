@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models.files import about, replace_private, unpack_arrays
-from colonnade.models.split.contract import Encoder, Matrix, OverRows, Trainable
+from colonnade.models.split.contract import Encoder, Matrix, OverRows, Trainable, Training
 from colonnade.models.split.edges import Edges, EdgesOptions
 from colonnade.models.split.features import Convolution, ConvolutionOptions, Cosine, CosineOptions
 from colonnade.models.split.layers import ConvolutionalNetwork, ConvolutionalOptions, Perceptron, PerceptronOptions
@@ -25,6 +25,7 @@ from colonnade.models.split.library import load_torch
 from colonnade.models.split.linear import Linear, LinearOptions, LinearOver
 from colonnade.models.split.networks import Network, set_weights
 from colonnade.models.split.options import Options, image_shape
+from colonnade.models.split.trial import tried
 
 if TYPE_CHECKING:
     from torch import nn
@@ -66,13 +67,15 @@ def encoder_from(
     """The encoder of a party whose rows have so many encoded columns.
 
     A specification is public: ``kind``, mostly ``width``, and options of the kind. What it leaves to chance is drawn
-    from a fresh secret, unless a seed is given, which is then as public as the specification. A module is copied. A
+    from a fresh secret, unless a seed is given, which is then as public as the specification. A module is copied. It,
+    and an encoder that is there, is tried on made-up rows: each embedding must be a function of its row alone. A
     specification of kind ``module`` names a function of the party's own, which is imported and called, so it may come
     from the party itself only (:func:`runs_code`).
     """
     if isinstance(spec, Encoder):
         if spec.columns != columns:
             raise StudyError(f"the encoder reads {spec.columns} encoded columns, but the table has {columns}")
+        tried(spec)
         return spec
     if not isinstance(spec, Mapping):
         return Network(columns, _module_of(spec), {}, None, device)
@@ -81,9 +84,9 @@ def encoder_from(
     if kind == _MODULE:
         return _supplied(options, columns, device)
     if kind == Linear.kind and "over" in options:
-        below, width = _below(options)
+        below, width = below_of(options)
         return LinearOver.start(encoder_from(below, columns, seed=seed, device=device), width)
-    made, read = _known(kind)
+    made, read = known(kind)
     random = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
     return _placed(made.draw(columns, read.read(kind, options), random), device)
 
@@ -96,6 +99,8 @@ def runs_code(spec: Any) -> bool:
 def to_bytes(encoder: Encoder) -> bytes:
     """The encoder as the content of an npz file: what it is, as JSON, and its arrays; nothing in it is code."""
     said = {"kind": encoder.kind, "columns": encoder.columns, "options": encoder.options()}
+    if encoder.learned != "none":
+        said["learned"] = encoder.learned
     arrays = {f"{_ARRAY}{name}": value for name, value in encoder.arrays().items()}
     held = io.BytesIO()
     np.savez(held, allow_pickle=False, **{_ABOUT: np.array(json.dumps(said))}, **arrays)
@@ -110,12 +115,17 @@ def from_bytes(
         arrays = unpack_arrays(data)
         said = reading.json_of(str(arrays.pop(_ABOUT)[()])[:_LONGEST])
         columns, spec = said["columns"], {"kind": said["kind"], **said["options"]}
+        learned = said.get("learned", "none")
     except (ValueError, LookupError, TypeError, AttributeError, reading.Malformed):
         raise StudyError("this is no file of an encoder, or it is damaged") from None
     if isinstance(columns, bool) or not isinstance(columns, int) or not 1 <= columns <= _MOST_COLUMNS:
         raise StudyError("the file of an encoder does not say how many columns it reads")
+    if learned not in get_args(Training):
+        raise StudyError("the file of an encoder does not say how it was trained")
     named = {name.removeprefix(_ARRAY): value for name, value in arrays.items()}
-    return _restored(spec, columns, named, module, device)
+    found = _restored(spec, columns, named, module, device)
+    found.learned = learned
+    return found
 
 
 def save_encoder(encoder: Encoder, path: str | Path) -> None:
@@ -146,14 +156,14 @@ def _restored(
             raise StudyError("the file holds weights of a module of its party: give the module, or what makes it")
         return _with_weights({**options, "make": module}, columns, arrays, device)
     if kind == Linear.kind and "over" in options:
-        below, width = _below(options)
+        below, width = below_of(options)
         own, theirs = LinearOver.parted(arrays)
         return LinearOver.restore(_restored(below, columns, theirs, module, device), width, own)
-    made, read = _known(kind)
+    made, read = known(kind)
     return _placed(made.restore(columns, read.read(kind, options), arrays), device)
 
 
-def _below(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+def below_of(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     """The specification of the encoder of which a linear map is asked for, and the width of the map."""
     below, width = options["over"], LinearOptions.read(Linear.kind, {**options, "over": None}).width
     if not isinstance(below, Mapping) or "over" in below or width is None:
@@ -161,7 +171,8 @@ def _below(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     return below, width
 
 
-def _known(kind: Any) -> tuple[Any, type[Options]]:
+def known(kind: Any) -> tuple[Any, type[Options]]:
+    """What draws encoders of a kind, and what reads their options."""
     if not isinstance(kind, str) or kind not in _BUILT:
         raise StudyError(f"an encoder's kind is one of {', '.join(KINDS)}")
     return _BUILT[kind]

@@ -19,6 +19,7 @@ from colonnade.models.newcomers import Matrix, People, table_of
 from colonnade.models.regression.design import Design, split_label
 from colonnade.models.saved import Saved, facts, numbers, size, texts, word
 from colonnade.models.split import alone, choice, given, kept as split_kept
+from colonnade.models.split.contract import worse
 from colonnade.models.split.encoders import Encoder, runs_code
 from colonnade.models.split.ways import Learned
 from colonnade.protocols.task import Task
@@ -51,6 +52,7 @@ class FittedSplit(Saved[Task, Learned]):
     unprotected: bool = False
     rescale: bool = True
     adjust: bool = True
+    constants: Mapping[str, Any] | None = None
     head_module: Any = None
     watch: Any = None
     """Of a simulation as published: called with what parties tell each other."""
@@ -97,6 +99,10 @@ class FittedSplit(Saved[Task, Learned]):
         self.plan_ = dict(result.facts)
         self.public_, self.encoders_ = dict(result.public), dict(result.encoders)
         self.own_ = {party: dict(arrays) for party, arrays in result.own.items() if arrays}
+        training = choice.named(self.head_).trained(self)
+        for encoder in self.encoders_.values():
+            if training != "none":  # then they moved, and each is a copy of what was supplied
+                encoder.learned = worse(encoder.learned, training)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The part of the head that everybody has."""
@@ -191,7 +197,9 @@ class FittedSplit(Saved[Task, Learned]):
 
     def _kept_of(self, party: str) -> bytes:
         training, own = choice.named(self.head_).trained(self), self.own_.get(party, {})
-        return split_kept.content(split_kept.Kept(party, self.digest, training, self.encoders_.get(party), own))
+        if (encoder := self.encoders_.get(party)) is not None:
+            training = worse(encoder.learned, training)
+        return split_kept.content(split_kept.Kept(party, self.digest, training, encoder, own))
 
     # --- predictions
 

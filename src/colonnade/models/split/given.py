@@ -53,7 +53,7 @@ class Given:
         """What a privacy statement must suppose about it; empty where the code makes it itself."""
         if not self.supplied:
             return ""
-        return f"{self.party} supplies an encoder that was made without this table, as it declares"
+        return supposed_of(self.party)
 
     def made(self, own: Any = None, seed: int | None = None) -> Encoder:
         """The encoder itself, at its party; ``own`` is what the party brings where the study leaves it to the party."""
@@ -66,6 +66,25 @@ class Given:
                 f"the encoder of {self.party} gives embeddings of {found.width} numbers, not of {self.width} as planned"
             )
         return found
+
+
+def supposed_of(party: str) -> str:
+    """What everything that is made with a supplied encoder rests on."""
+    return f"{party} supplies an encoder that was made without this table and treats each row by itself, as it declares"
+
+
+def refuse_learned(encoder: Encoder, what: str) -> Encoder:
+    """This encoder, unless an earlier study trained it.
+
+    It tells of the rows that trained it whoever sees what is made with it, and the earlier study charged nobody for
+    that, or those who saw *its* result.
+    """
+    if encoder.learned != "none":
+        raise StudyError(
+            f"{what} is one that an earlier study trained on private rows, and no event of this study would say so: "
+            "bring an encoder that was made without the table, or train it in this study"
+        )
+    return encoder
 
 
 def none_given(party: str) -> StudyError:
@@ -123,7 +142,7 @@ def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
         if spec.get("width") is None:
             return Given(party, columns, spec, encoder_from(_described(spec), columns, seed=0).width)
         return Given(party, columns, spec, int(spec["width"]))
-    encoder = encoder_from(said, columns)
+    encoder = refuse_learned(encoder_from(said, columns), f"the encoder of {party}")
     return Given(party, columns, {"kind": encoder.kind}, encoder.width, held=encoder)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models import files
+from colonnade.models.split.contract import Training, worse
 from colonnade.models.split.encoders import Encoder, from_bytes, to_bytes
-from colonnade.models.split.ways import Training
 
 FORMAT = "colonnade kept encoder 1"
 _ABOUT, _ENCODER, _OWN = "about", "encoder", "own."
@@ -68,6 +68,9 @@ def read(path: Path, model: str | None, module: Any = None) -> Kept:
             raise ValueError("nobody knows how it was trained")
         packed = arrays.pop(_ENCODER, None)
         encoder = None if packed is None else from_bytes(_bytes(packed), module)
+        if encoder is not None:
+            training = worse(encoder.learned, training)
+            encoder.learned = training
         own = {name.removeprefix(_OWN): _finite(array) for name, array in arrays.items() if name.startswith(_OWN)}
     return Kept(party, str(about["model"]), training, encoder, own)
 

@@ -105,13 +105,22 @@ class TorchHead:
         torch = load_torch()
         with torch.no_grad():
             starts = range(0, max(1, len(embeddings)), _ROWS)
-            blocks = [self.module(self._tensor(embeddings[at : at + _ROWS])) for at in starts]
+            blocks = [self._applied(self._tensor(embeddings[at : at + _ROWS])) for at in starts]
             return np.vstack([each.double().cpu().numpy() for each in blocks])
+
+    def _applied(self, given: Any) -> Any:
+        """What the party's own module makes of embeddings; if it fails, its words are not told, which may hold some."""
+        try:
+            return self.module(given)
+        except Exception as error:
+            raise StudyError(
+                f"the module of the head failed on embeddings: {type(error).__name__} (its message is not shown)"
+            ) from None
 
     def slopes(self, places: Places, embeddings: Matrix, /) -> tuple[float, Matrix]:
         """The mean loss of a batch and the slopes of its rows; then the head moves."""
         given = self._tensor(embeddings).requires_grad_()
-        scores = self.module(given)
+        scores = self._applied(given)
         losses, pulls = loss_and_pulls(scores.detach().double().cpu().numpy(), self.labels[places])
         torch = load_torch()
         back, *grads = torch.autograd.grad(scores, [given, *self._learned], self._tensor(pulls))
@@ -129,10 +138,15 @@ class TorchHead:
         return made.to(self._device)
 
     def _check(self, width: int) -> None:
+        """Try the module on zeros, of which its message may be shown."""
         try:
-            shape = self.scores(np.zeros((2, width))).shape
-        except (RuntimeError, TypeError, ValueError, IndexError):
-            raise StudyError(f"the module of the head cannot be applied to embeddings of {width} numbers") from None
+            with load_torch().no_grad():
+                shape = tuple(self.module(self._tensor(np.zeros((2, width)))).shape)
+        except Exception as error:
+            said = (str(error).splitlines() or [""])[0][:200]
+            raise StudyError(
+                f"the module of the head cannot be applied to embeddings of {width} numbers: {said}"
+            ) from None
         if shape != (2, max(1, self.classes)):
             raise StudyError(f"the module of the head must make {max(1, self.classes)} scores of each row")
 

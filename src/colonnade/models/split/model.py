@@ -54,8 +54,9 @@ class SplitClassifier(SplitModel):
         delta: the delta of all promises.
         head: as above; ``"auto"`` takes a committee where one can be had.
         encoders: for each party a specification such as ``{"kind": "cosine", "width": 100}``, a torch module, or an
-            encoder. Parties that are not named get random cosine features, or convolutional ones where ``shape`` is
-            given. A module or encoder counts as made without the table, which its party declares by passing it.
+            encoder. Parties that are not named get random cosine features, and edges of images where ``shape`` is
+            given; as published small networks, and where encoders are trained a linear map over features.
+            A module or encoder counts as made without the table, which its party declares by passing it.
         width: of the embeddings for which no encoder names one; follows from public figures.
         solver: of a committee's head: ``"ridge"``, ``"discriminant"``, ``"logistic"``, or ``"auto"``.
         rows: how many people all parties hold; ways without a committee need it, and ``fit`` counts them.
@@ -71,6 +72,10 @@ class SplitClassifier(SplitModel):
         unprotected: the published algorithm without noise.
         rescale: of the published algorithm, its rescaling.
         adjust: of the published algorithm, its loss that pulls classes apart.
+        constants: of the chosen head's algorithm, by name. Of ``"embeddings"``: ``stage``, ``first_share``, ``share``,
+            ``gradient_clip``, ``margin``, ``contrast``, ``stretch``; with ``"stage": True`` centre and scale of
+            embeddings are learned from a first release. Of ``"published"``: ``delta`` of one release, ``alpha``,
+            ``beta``, ``confidence``, ``apart``, ``rule``.
         head_module: a torch module that becomes the head, from all embeddings to one score a class; not for a
             committee, and not in a study file.
     """
@@ -97,6 +102,7 @@ class SplitClassifier(SplitModel):
     unprotected: Annotated[bool, STRICT, SETS_PRICE] = False
     rescale: Annotated[bool, STRICT] = True
     adjust: Annotated[bool, STRICT] = True
+    constants: Annotated[Mapping[str, Any] | None, InFile(dict[str, Any] | None, None)] = None
     head_module: Annotated[Any, InFile(None, None)] = None
 
     @property

@@ -18,13 +18,13 @@ from colonnade.errors import StudyError
 from colonnade.models.split.contract import Arrays, Matrix, Trainable, Vector
 from colonnade.models.split.library import find_device, load_torch
 from colonnade.models.split.options import WIDEST, Shape, blocks
+from colonnade.models.split.trial import same
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _ROWS = 1024  # embedded at a time
 _PAIRED = 1 << 22  # numbers of per-row gradients at a time
-_APART = 1e-3  # how far float32 may move an embedding when fewer rows are computed together
 
 
 class Network(Trainable):
@@ -51,7 +51,7 @@ class Network(Trainable):
         """Embeddings of rows; where a number of one is not finite, the whole of it is zero."""
         found = self.check(rows)
         out = np.empty((len(found), self.width))
-        with load_torch().no_grad():
+        with load_torch().no_grad(), self.own_code():
             for start in range(0, len(found), _ROWS):
                 out[start : start + _ROWS] = self._applied(found[start : start + _ROWS])
         out[~np.isfinite(out).all(axis=1)] = 0.0
@@ -93,7 +93,8 @@ class Network(Trainable):
 
         each = torch.func.vmap(torch.func.grad(along), in_dims=(None, 0, 0))
         for block in blocks(len(found), self.parameters, _PAIRED):
-            grads = each(learned, self._input(found[block]), self._tensor(slopes[block]))
+            with self.own_code():
+                grads = each(learned, self._input(found[block]), self._tensor(slopes[block]))
             joined = torch.cat([grads[name].flatten(1) for name in learned], dim=1)
             yield joined.cpu().numpy().astype(np.float64)
 
@@ -120,7 +121,10 @@ class Network(Trainable):
         return self._tensor(rows.reshape(-1, *self._shape).transpose(0, 3, 1, 2))
 
     def _applied_on_device(self, rows: Matrix) -> Tensor:
-        output: Tensor = self.module(self._input(rows))
+        found = self.module(self._input(rows))
+        if not isinstance(found, load_torch().Tensor):
+            raise StudyError(f"the module of an encoder must give one tensor, not a {type(found).__name__}")
+        output: Tensor = found
         return output
 
     def _applied(self, rows: Matrix) -> Matrix:
@@ -140,7 +144,9 @@ class Network(Trainable):
                 ) from None
         if together.ndim != 2 or len(together) != 4 or not 1 <= together.shape[1] <= WIDEST:
             raise StudyError("the module of an encoder must make one vector of numbers of each row")
-        if not np.allclose(together, apart, rtol=_APART, atol=_APART * max(1.0, float(np.abs(together).max()))):
+        if not np.isfinite(together).all():
+            raise StudyError("the module of an encoder makes numbers that are not finite of rows between 0 and 1")
+        if not same(together, apart):
             raise StudyError(
                 "the module of an encoder makes something else of a row when others stand beside it, or each time: use "
                 "layers without batch statistics and without chance, such as GroupNorm or LayerNorm"

@@ -9,16 +9,14 @@ from typing import Any
 from colonnade.errors import StudyError
 from colonnade.models.split import kept
 from colonnade.models.split.encoders import Encoder, encoder_from, load_encoder
-
-UNTRAINED = "none"
+from colonnade.models.split.given import refuse_learned
 
 
 def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
     """The encoder that a party's configuration names: ``make`` and ``weights``, at least one of them.
 
     A party states that it was made without the table of the study. That cannot be checked, but a file that says
-    otherwise is refused: an encoder that an earlier study trained on private rows tells of them whoever sees what is
-    made with it, and the earlier study charged nobody for it, or those who saw *its* result.
+    otherwise is refused: that of an encoder that an earlier study trained on private rows.
     """
     make, weights = given.get("make"), given.get("weights")
     if make is not None:
@@ -27,14 +25,7 @@ def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
     if weights is None:
         raise StudyError(f'[encoder] of {party} needs make = "package.module:function", weights = "FILE.npz", or both')
     path = Path(weights)
-    if kept.is_kept(path):
-        found = kept.read(path, None)
-        if found.training != UNTRAINED:
-            raise StudyError(
-                f"{path} holds an encoder that an earlier study trained on private rows, and no event of this study "
-                "would say so: bring an encoder that was made without the table, or train it in this study"
-            )
-        if found.encoder is None:
-            raise StudyError(f"{path} holds no encoder")
-        return encoder_from(found.encoder, columns)
-    return encoder_from(load_encoder(path), columns)
+    found = kept.read(path, None).encoder if kept.is_kept(path) else load_encoder(path)
+    if found is None:
+        raise StudyError(f"{path} holds no encoder")
+    return encoder_from(refuse_learned(found, f"the encoder in {path}"), columns)

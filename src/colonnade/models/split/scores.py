@@ -16,6 +16,7 @@ from colonnade.models.prediction import check_columns, features
 from colonnade.models.split import asked
 from colonnade.models.split.asked import Told
 from colonnade.models.split.base import SplitModel
+from colonnade.models.split.given import OWN, supposed_of
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.events import audience_of
 from colonnade.protocols.embeddings.task import NewEmbeddings
@@ -101,6 +102,11 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
             return draft.calibrated(budgets)
         parts = draft.additive.parts
         return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
+
+    def supposed(self, roster: Roster) -> tuple[str, ...]:
+        """Which parties supplied encoders, which answer here too and which no code can check."""
+        scorer = self.scorer
+        return tuple(supposed_of(party) for party in scorer.schemas_ if scorer.encoder_kind(party) == OWN)
 
     def checked(self, model: Any) -> SplitModel:
         """This model, if it is a fitted one whose parties keep encoders."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
+from colonnade.models.split import contract
 from colonnade.models.split.encoders import Encoder
 from colonnade.models.split.given import Given
 from colonnade.privacy import Statement
@@ -28,8 +29,7 @@ from colonnade.tables.centred import Centred
 
 Matrix = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
-Training = Literal["none", "charged", "uncharged"]
-"""Whether an encoder was trained on private rows, and whether what it tells of them is in the events."""
+Training = contract.Training
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Model(Protocol):
     unprotected: bool
     rescale: bool
     adjust: bool
+    constants: Mapping[str, Any] | None
     head_module: Any
     watch: Any
     schemas_: dict[str, Schema]

@@ -110,6 +110,8 @@ class ActiveSide:
     """The active party: lines 12 to 14, and its own encoder if it has columns, of which nothing is told."""
 
     def __init__(self, head: HeadLearner, own: Learner | None, task: Adaptive) -> None:
+        if own is not None and not task.columns:
+            raise DataError(f"the task does not say that {task.active} has columns of its own")
         self.head, self.own, self.task = head, own, task
         self.losses: list[float] = []
         self._steps = Steps(task.rule, task.rate)

@@ -61,6 +61,8 @@ class Adaptive(OverMessages):
     confidence: float = 0.5
     apart: bool = True
     bits: int = 30
+    columns: bool = False
+    """Whether the active party has columns of its own, on which its slopes then depend too."""
 
     rows_fixed: ClassVar[bool] = True
     rows_key: ClassVar[str] = "rows"
@@ -151,6 +153,8 @@ class Adaptive(OverMessages):
     def reason(self) -> str:
         """Why nothing is promised, in one line."""
         labels = "the returned slopes are a function of the labels"
+        if self.columns:
+            labels += f" and of the columns of {self.active}"
         if not self.protected:
             return f"not protected: embeddings are told without noise, and {labels}"
         private = "the encoder and the rescaling depend" if self.rescale else "the encoder depends"
@@ -254,7 +258,7 @@ class Adaptive(OverMessages):
             "senders": [[s.owner, s.width, float(s.clip).hex()] for s in self.senders],
             "active": self.active,
             "method": [self.rows, self.classes, self.epochs, self.batches],
-            "mode": [self.rescale, self.adjust, self.apart, self.rule],
+            "mode": [self.rescale, self.adjust, self.apart, self.rule, self.columns],
             "weights": [float(value).hex() for value in weights],
             "bits": self.bits,
             "law": self.law,

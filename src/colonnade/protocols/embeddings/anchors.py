@@ -30,13 +30,15 @@ def contrastive(embeddings: Matrix, labels: Labels, points: Matrix, margin: floa
     """The slope in each embedding of half |h - own|^2 + contrast * sum over others of max(0, margin - |h - other|)^2.
 
     The second term pushes an embedding away from the points of other classes, until it is ``margin`` away. Each row has
-    its own loss, against public points: no two embeddings of people meet in it.
+    its own loss, against public points: no two embeddings of people meet in it. The slope of an embedding too long to
+    be squared may not be finite, without a word; such a row then counts as none.
     """
-    squares = (embeddings**2).sum(axis=1, keepdims=True) - 2 * embeddings @ points.T + (points**2).sum(axis=1)
-    distance = np.sqrt(np.maximum(squares, _NEAREST**2))
-    pull = -contrast * np.maximum(0.0, margin - distance) / distance
-    pull[np.arange(len(labels)), labels] = 1.0
-    return np.asarray(pull.sum(axis=1, keepdims=True) * embeddings - pull @ points)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (embeddings**2).sum(axis=1, keepdims=True) - 2 * embeddings @ points.T + (points**2).sum(axis=1)
+        distance = np.sqrt(np.maximum(squares, _NEAREST**2))
+        pull = -contrast * np.maximum(0.0, margin - distance) / distance
+        pull[np.arange(len(labels)), labels] = 1.0
+        return np.asarray(pull.sum(axis=1, keepdims=True) * embeddings - pull @ points)
 
 
 def centroids(told: Matrix, labels: Labels, points: Matrix) -> Matrix:

@@ -109,8 +109,10 @@ class Embeddings(Schedule):
     def calibrated(self, budgets: Sequence[Budget]) -> Self:
         """The same with the least noise that keeps every budget.
 
-        Labels that are told without protection have no price, which noise could not change; the statement says so.
+        One of them must speak of whoever is told embeddings: the others see nothing that noise could hide. Labels that
+        are told without protection have no price, which noise could not change; the statement says so.
         """
+        self.refuse_unspoken(self.embedding_events, budgets, "embeddings")
         if self.training == "none" or self.label_odds is not None:
             return super().calibrated(budgets)
         priced = with_least_noise(lambda noise: _EmbeddingsOnly(self.with_noise(noise)), self.trust, budgets, owners=1)
