@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from colonnade.cli import initialise, show
 from colonnade.cli.publish import publish
@@ -100,7 +101,7 @@ def test_a_committee_learns_a_head_that_everybody_has_and_encoders_stay(place):
         assert public.load_kept(folder / "kept.npz") == name
     assert not (out / "kept.npz").exists()
     tables = {name: place.config(name).table(study.roster.schemas[name]).sorted_by_id() for name in PARTIES}
-    assert 0 <= public.score(tables) <= 1
+    assert roc_auc_score(public.true_of(tables), public.predict_proba(tables)[:, 1]) > 0.65  # 0.5 is chance
     page = (out / "report.html").read_text()
     for words in ("no embedding left anybody", "Each party keeps its encoder, in its kept.npz", "shares alone"):
         assert words in page
