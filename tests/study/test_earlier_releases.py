@@ -187,7 +187,7 @@ def new_people() -> dict[str, Path]:
 def load_model(name: str) -> Estimator:
     """A saved model; where parties kept weights, these are beside it."""
     model = Estimator.load(FIXTURES / "models" / f"{name}.json")
-    for path in sorted((FIXTURES / "models").glob(f"{name}.kept.*.json")):
+    for path in sorted((FIXTURES / "models").glob(f"{name}.kept.*")):
         model.load_kept(path)
     return model
 
@@ -202,6 +202,7 @@ def used(model: Any) -> dict[str, Any]:
     if hasattr(model, "predict"):
         found["scores"] = model.scores(people).tolist()
         found["predict"] = model.predict(people).tolist()
+    if hasattr(model, "predict") and hasattr(model, "partial"):
         found["parts"] = {name: model.partial(name, people[name]).tolist() for name in model.schemas_}
         if getattr(model, "_released", True) is not None:
             found["export"] = {name: value for name, value in model.to_json().items() if name != "privacy"}
@@ -267,9 +268,10 @@ def test_a_saved_model_is_saved_again_as_it_was(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in MODELS if list((FIXTURES / "models").glob(f"{name}.kept.*"))])
 def test_kept_weights_belong_to_their_model_and_are_kept_again_as_they_were(name, tmp_path):
     model = load_model(name)
-    for party in model.schemas_:
-        path = model.save_kept(tmp_path / f"{party}.json", party)
-        assert path.read_bytes() == (FIXTURES / "models" / f"{name}.kept.{party}.json").read_bytes()
+    for expected in sorted((FIXTURES / "models").glob(f"{name}.kept.*")):
+        party = expected.name.split(".")[-2]
+        path = model.save_kept(tmp_path / expected.name, party)
+        assert path.read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.parametrize("name", MODELS)
