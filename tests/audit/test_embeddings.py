@@ -19,12 +19,14 @@ from hypothesis import given, settings, strategies as st
 from colonnade.audit import Change, games, profile_audit, sensitivity_probe, subject, twins
 from colonnade.audit.embeddings import Columns
 from colonnade.audit.features import Trained
+from colonnade.audit.registry import observers
+from colonnade.audit.second_moments import Entries
 from colonnade.audit.verdict import judge
 from colonnade.errors import StudyError
 from colonnade.models import Roster
 from colonnade.models.split.encoders import OverRows, Trainable, encoder_from
 from colonnade.models.split.model import SplitClassifier
-from colonnade.privacy import Trust, parse_budgets
+from colonnade.privacy import Trust, epsilon, parse_budgets, views
 from colonnade.privacy.events import innermost
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.noise.response import odds_for
@@ -505,6 +507,23 @@ def test_every_head_that_promises_something_has_games(study: str) -> None:
         found = game.play(4000, seeded(6))
         assert found.margin <= 0
         assert found.reach > 0
+
+
+def test_who_trained_before_a_committee_learns_from_the_moments_alone_and_is_played_too() -> None:
+    _, how = STUDIES["a committee, after training"]
+    task: Any = SplitClassifier(label="bank.good", epsilon=2.0, **how).plan(Roster.of(SCHEMAS))
+    found = {str(game.observer): game for game in games("split-moments", task)}
+    played = {str(observer) for observer, _ in observers(task)}
+    assert set(found) == played
+    assert {"analyst", "coordinator", "bank", "bank+coordinator"} <= played
+    for name, game in found.items():
+        assert isinstance(game.sampler, Entries if "bank" in name else Trained), name
+    without = replace(task, charged=())
+    for name in ("bank", "bank+coordinator"):
+        spent = [
+            epsilon(views(each.events, found[name].observer, task.trust), 1e-5).epsilon for each in (task, without)
+        ]
+        assert spent[0] == spent[1]  # its own training costs nothing about others
 
 
 def test_what_promises_nothing_has_no_games() -> None:

@@ -43,6 +43,7 @@ RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("
         RELEASE,
         DiscreteGaussianRelease("counts", (("bank", Fraction(7)),), 1, 1, 1, 2, 4, 0.0, "x", "cited only"),
         NonPrivate("the row count was published", "rows", ("bank",)),
+        NonPrivate("labels in the clear", "labels", ("bank",), ("shop", "clinic")),
         GaussianRelease("reals", (("bank", Fraction(1, 7)),), 3, 0, Fraction(2, 3), 0, Fraction(8, 3)),
         LAPLACE,
         RESPONSE,
@@ -189,6 +190,21 @@ def test_what_depends_on_ones_own_columns_tells_nothing_new() -> None:
     assert view(own, Observer.party("bank"), TRUST).empty
     assert not view(own, Observer.party("shop"), TRUST).empty
     assert view(RESPONSE, Observer.party("bank"), TRUST).empty
+    labels = NonPrivate("labels in the clear", audience=("shop", "clinic"), about=("bank",))
+    told, pair = Trust(TRUST.owners, (), 0), Observer.parse("bank+shop")
+    assert view(labels, pair, told).empty
+    assert view(labels, Observer.party("shop"), told).reason == "labels in the clear"
+    assert view(replace(labels, about=("bank", "clinic")), pair, told).reason == "labels in the clear"
+
+
+def test_what_is_about_everybody_is_written_as_before_and_read_again() -> None:
+    leak = NonPrivate("it leaked", "rows", ("bank",))
+    written = {"version": 2, "kind": "non_private", "reason": "it leaked", "name": "rows", "audience": ["bank"]}
+    assert leak.to_dict() == written
+    assert events.from_dict(written) == leak
+    assert events.from_dict(written | {"about": ["shop"]}) == replace(leak, about=("shop",))
+    with pytest.raises(PrivacyError, match="malformed"):
+        events.from_dict(written | {"about": "shop"})
 
 
 def test_a_narrower_change_is_used_where_it_is_known() -> None:

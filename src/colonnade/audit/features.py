@@ -6,7 +6,7 @@ is in both tables. Of many ways in which one more person can differ, that is tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -278,39 +278,37 @@ def _plan_of(task: ChargedMoments) -> PrivateTraining:
 def feature_games(study: Study | ChargedMoments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position.
 
-    A study that is charged for training is played at the bounds of all embeddings, whatever its encoders are.
+    A study that is charged for training is played at the bounds of all embeddings, whatever its encoders are. Whoever
+    holds the columns that were trained on learns about others from the moments alone.
     """
     if isinstance(study, ChargedMoments):
-        yield from _trained(study, _plan_of(study), lambda observer, noisy: _at_bounds(study, observer, noisy))
+        yield from _charged_games(study, _plan_of(study))
         return
     for observer, noisy in observers(study.task):
         sampler = furthest(study, observer, noisy)
         story = f"{two_tables(observer)} through everybody's encoders; the opened entries that move"
         yield Game("split-moments", observer, story, study.task.events, study.task.trust, sampler)
     task, plan = _charged(study)
-    yield from _trained(task, plan, lambda observer, noisy: _through_encoders(study, task, observer, noisy))
-
-
-Weighed = tuple[Sampler, float]
-
-
-def _trained(
-    task: ChargedMoments, plan: PrivateTraining, moments: Callable[[Observer, tuple[str, ...]], Weighed]
-) -> Iterator[Game]:
     for observer, noisy in observers(task):
-        if plan.owner not in observer.names and observer != Observer.coordinator():
-            lowest = 0.0 if observer == Observer.analyst() else -1.0
-            story = f"{two_tables(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
-            sampler = Trained(*moments(observer, noisy), plan, (lowest, 1.0))
-            yield Game("split-moments", observer, story, task.events, task.trust, sampler, "trained")
+        if plan.owner not in observer.names and observer != Observer.coordinator():  # both are played above
+            found = furthest(replace(study, task=task), observer, noisy)
+            yield _trained(task, plan, observer, found, found.weight)
 
 
-def _through_encoders(study: Study, task: Moments, observer: Observer, noisy: tuple[str, ...]) -> Weighed:
-    found = furthest(replace(study, task=task), observer, noisy)
-    return found, found.weight
+def _charged_games(task: ChargedMoments, plan: PrivateTraining) -> Iterator[Game]:
+    for observer, noisy in observers(task):
+        found = Entries(task, at_the_bounds(task, observer), noisy)
+        if plan.owner in observer.names:
+            story = f"{two_tables(observer)} at its bounds; the {len(found.moved)} opened entries that move"
+            yield Game("split-moments", observer, story, task.events, task.trust, found)
+        else:
+            before, after = found.vectors
+            weight = _weight(np.outer(after, after) - np.outer(before, before), task, noisy)
+            yield _trained(task, plan, observer, found, weight)
 
 
-def _at_bounds(task: Moments, observer: Observer, noisy: tuple[str, ...]) -> Weighed:
-    found = Entries(task, at_the_bounds(task, observer), noisy)
-    before, after = found.vectors
-    return found, _weight(np.outer(after, after) - np.outer(before, before), task, noisy)
+def _trained(task: ChargedMoments, plan: PrivateTraining, observer: Observer, moments: Sampler, weight: float) -> Game:
+    lowest = 0.0 if observer == Observer.analyst() else -1.0
+    story = f"{two_tables(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
+    sampler = Trained(moments, weight, plan, (lowest, 1.0))
+    return Game("split-moments", observer, story, task.events, task.trust, sampler, "trained")

@@ -39,7 +39,6 @@ Event = (
 )
 _KINDS: dict[str, Any] = {kind.kind: kind for kind in Event.__args__}
 _NEW_IN_2 = frozenset({"audience", "about", "others"})
-_MAY_LACK = frozenset({"lost"})
 _EXACT = re.compile(r"-?[0-9]{1,1000}(/[0-9]{1,1000})?")
 _MOST = 2**63
 PURE = "pure"
@@ -59,7 +58,7 @@ def from_dict(value: Mapping[str, Any]) -> Event:
     labels = {field.name for field in fields(_KINDS[kind])}
     if strange := sorted(set(value) - labels - {"version", "kind"}):
         raise PrivacyError(f"privacy event of kind {kind!r} has a field this code does not know: {_said(strange[0])}")
-    needed = (labels - _NEW_IN_2 if value["version"] == 1 else labels) - (_MAY_LACK - set(value))
+    needed = (labels - _NEW_IN_2 if value["version"] == 1 else labels) - (_KINDS[kind].may_lack - set(value))
     try:
         return make(**{label: _READERS[label](value[label]) for label in needed})
     except PrivacyError as error:
@@ -207,12 +206,12 @@ def _view(event: Event, observer: Observer, adjacency: Adjacency) -> View:
         return nothing
     if event.audience and not set(event.audience) & set(observer.names):
         return nothing  # it was sent to others, sealed
-    if isinstance(event, NonPrivate):
-        return View(NonPrivate.kind, adjacency, reason=event.reason)
     if isinstance(event, RandomisedResponse):
         return nothing if event.holder in observer.names else _response(event, adjacency)
     if event.about and set(event.about) <= set(observer.names):
         return nothing  # it depends on the observer's own columns only
+    if isinstance(event, NonPrivate):
+        return View(NonPrivate.kind, adjacency, reason=event.reason)
     return _noisy(event, observer, adjacency)
 
 

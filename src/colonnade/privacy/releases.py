@@ -30,13 +30,14 @@ class _Written:
     """Writes an event as JSON."""
 
     kind: ClassVar[str]
+    may_lack: ClassVar[frozenset[str]] = frozenset({"lost"})
+    """Fields that came later: without a value they are not written, so an event is written as it was before."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; large integers and fractions travel as text."""
         content = {field.name: _plain(field.name, getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
-        if not content.get("lost", True):
-            del content["lost"]  # most releases have no such part, and are written as they were before there was one
-        return {"version": VERSION, "kind": self.kind, **content}
+        written = {label: value for label, value in content.items() if value or label not in self.may_lack}
+        return {"version": VERSION, "kind": self.kind, **written}
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -287,12 +288,17 @@ class PostProcessing(_Written):
 
 @dataclass(frozen=True)
 class NonPrivate(_Written):
-    """Something was revealed for which nothing is proven; the accountant answers infinity, with this reason."""
+    """Something was revealed for which nothing is proven; the accountant answers infinity, with this reason.
+
+    ``about`` names the owners whose columns alone it depends on, given all earlier messages (empty: all owners).
+    """
 
     reason: str
     name: str = ""
     audience: Names = ()
+    about: Names = ()
     kind: ClassVar[str] = "non_private"
+    may_lack: ClassVar[frozenset[str]] = frozenset({"about"})
 
 
 _AS_TEXT = frozenset({"l1", "l2_squared", "replace_l1", "replace_l2_squared"})

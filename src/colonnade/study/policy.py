@@ -364,10 +364,11 @@ class PartyConfig:
             )
 
     def _check_exact(self, study: Study) -> None:
-        """Raise an error for exact answers to a party that the policy does not name: no epsilon covers them."""
+        """Raise an error for what others are told exactly of this party's columns, unless the policy names them."""
         exact = [event for event in self.charged(study) if isinstance(event, NonPrivate)]
-        told = {name: event for event in exact for name in event.audience or ("everyone",)}
-        if beyond := sorted(set(told) - set(self.content.policy.exact)):
+        own = [event for event in exact if not event.about or self.name in event.about]
+        told = {name: event for event in own for name in event.audience or ("everyone",)}
+        if beyond := sorted(set(told) - {self.name, *self.content.policy.exact}):
             why = told[beyond[0]].reason
             what = "exact answers, without noise" if "exact" in why else f"what no epsilon bounds ({why})"
             raise PolicyError(

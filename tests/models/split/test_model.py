@@ -27,9 +27,9 @@ LINEAR = {"bank": {"kind": "linear", "width": 2}, "shop": {"kind": "linear", "wi
 WAYS = {
     "committee": {"epsilon": 20.0, "width": 16},
     "own": {"epsilon": 20.0, "width": 12, "training": "own", "epochs": 5, "rows": ROWS},
-    "embeddings": {"epsilon": 20.0, "head": "embeddings", "width": 16},
+    "embeddings": {"epsilon": 100.0, "head": "embeddings", "width": 16},
     "labels": {"epsilon": 20.0, "head": "embeddings", "training": "labels", "epochs": 10, "label_epsilon": 4.0},
-    "rounds": {"epsilon": 20.0, "head": "embeddings", "training": "rounds", "epochs": 5, "encoders": LINEAR},
+    "rounds": {"epsilon": 60.0, "head": "embeddings", "training": "rounds", "epochs": 5, "encoders": LINEAR},
     "published": {"head": "published", "per_release": 20.0, "epochs": 8, "batches": 30, "encoders": LINEAR},
     "unprotected": {"head": "published", "unprotected": True, "epochs": 8, "batches": 30, "encoders": LINEAR},
 }

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+from colonnade import SplitClassifier
 from colonnade.errors import StudyError
+from colonnade.models.split import private_training
 from colonnade.models.split.committee import Joint, embedded
 from colonnade.models.split.encoders import encoder_from
 from colonnade.models.split.own_training import moments_after, planned, train_own
 from colonnade.models.split.private_training import PrivateTraining
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
+from colonnade.privacy.events import innermost
 from colonnade.protocols.moments import programs
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from tests.protocols import kit
+
+from . import people
 
 TRUST = kit.trust_of(("left", "right"))
 JOINT = Joint((("left", 2), ("right", 3)), "left", 3)
@@ -124,3 +130,45 @@ def test_what_the_theorem_does_not_cover_is_refused() -> None:
         train_own(learner(), rows, labels, JOINT, replace(training, parameters=3), Stream.fresh())
     with pytest.raises(StudyError, match="share of training"):
         plan(share=1.0)
+
+
+# --- in a whole fit
+
+
+def _asked() -> SplitClassifier:
+    return SplitClassifier(label="bank.default", epsilon=6.0, width=4, training="own", epochs=5, rows=200)
+
+
+@pytest.mark.parametrize("in_one_place", [True, False])
+def test_a_fit_draws_as_much_noise_as_is_charged(in_one_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither another plan nor a smaller variance reaches the training: every draw is that of the event."""
+    drawn: list[tuple[Fraction, tuple[int, ...]]] = []
+    real = private_training.discrete_gaussian
+
+    def watched(variance: Fraction, shape: tuple[int, ...], stream: Stream) -> Any:
+        drawn.append((variance, shape))
+        return real(variance, shape, stream)
+
+    monkeypatch.setattr(private_training, "discrete_gaussian", watched)
+    task: Any = _asked().plan(people.roster("default"))
+    if in_one_place:
+        _asked().simulate(people.tables(200, "default"), people.roster("default"), Stream(bytes(32)), task=task)
+    else:
+        _asked().fit(people.federation(200, "default"))
+    (event,) = task.charged
+    once: Any = innermost(event)
+    ((owner, variance),) = once.shares
+    assert (owner, event.times) == ("bank", 5)
+    assert drawn == [(variance, (once.dimension,))] * event.times
+
+
+def test_a_fit_that_would_train_otherwise_than_is_charged_is_refused() -> None:
+    roster, held = people.roster("default"), people.tables(200, "default")
+    task: Any = _asked().plan(roster)
+    (event,) = task.charged
+    once: Any = innermost(event)
+    fewer = replace(task, charged=(replace(event, times=4),))
+    less = replace(task, charged=(replace(event, event=replace(once, shares=(("bank", once.shares[0][1] / 2),))),))
+    for other in (fewer, less, replace(task, charged=())):
+        with pytest.raises(StudyError, match="bank would train otherwise than the study is charged for"):
+            _asked().simulate(held, roster, Stream(bytes(32)), task=other)

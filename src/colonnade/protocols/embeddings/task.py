@@ -52,7 +52,7 @@ class Embeddings(Schedule):
     def embedding_event(self, owner: str) -> Event:
         """The event that a party tells embeddings, as often as it does so."""
         if self.new == "clear":
-            return NonPrivate(CLEAR, name=f"embeddings of {owner}", audience=(self.active,))
+            return NonPrivate(CLEAR, name=f"embeddings of {owner}", audience=(self.active,), about=(owner,))
         square, variance = moved_square(self.radius(owner)), self.embedding_variance(owner)
         return self._event("embeddings", owner, self._numbers(owner), square, variance, self.releases)
 
@@ -74,7 +74,7 @@ class Embeddings(Schedule):
         """The event that the active party tells its labels."""
         name = f"labels of {self.active}"
         if self.label_odds is None:
-            return NonPrivate(LABELS_TOLD, name=name, audience=self.passives)
+            return NonPrivate(LABELS_TOLD, name=name, audience=self.passives, about=(self.active,))
         return RandomisedResponse(name, self.label_odds, self.classes, self.active, RESPONSE, audience=self.passives)
 
     @cached_property
