@@ -46,7 +46,7 @@ class Stretched(Columns):
         batch[:, 0] = sender.clip * (1 - _NEAR * np.arange(_PEOPLE) / _PEOPLE)
         batch[0, 0] = sign * sender.clip
         clipped = clip_rows(batch, sender.clip)
-        whole = task.grid.quantise(stretch(Pairs.of(clipped, task.compared), sender.clip) * clipped).ravel()
+        whole = task.grid.quantise(stretch(Pairs.of(clipped), sender.clip) * clipped).ravel()
         for variance in map(round, self.variances(name)):
             yield (whole + draw(name, variance, count * whole.size).reshape(count, -1)).astype(np.float64)
 
