@@ -9,13 +9,15 @@ import os
 
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
-from collections.abc import Callable
-from time import process_time
+import argparse
+from collections.abc import Callable, Sequence
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
 from colonnade.models.split.encoders import OverRows, Trainable, encoder_from
+from colonnade.models.split.library import load_torch
 from colonnade.protocols.embeddings.gradients import whole_sum
 
 RUNS = 3
@@ -48,7 +50,43 @@ def seconds(work: Callable[[], object]) -> float:
     return min(once() for _ in range(RUNS))
 
 
+def on_devices(devices: Sequence[str]) -> None:
+    """An epoch of a network of two convolutions in steps of 256 rows, and the gradient of each of some rows."""
+    rows, few = 20_000, np.arange(2_000)
+    table = np.random.default_rng(0).uniform(-0.5, 0.5, (rows, 392))
+    slopes = np.random.default_rng(1).standard_normal((rows, 16))
+    batches = np.array_split(np.arange(rows), rows // 256)
+    print("| device | an epoch of 20,000 rows, embeddings and gradients | gradients of each of 2,000 rows |")
+    print("|---|---:|---:|")
+    for device in devices:
+        spec = {"kind": "cnn", "shape": HALF, "channels": [16, 32], "width": 16}
+        learner = OverRows(encoder_from(spec, 392, seed=0, device=device), table)
+
+        def epoch(learner: OverRows = learner) -> None:
+            for places in batches:
+                learner.embed(places)
+                learner.pull_back(places, slopes[places])
+
+        def each(learner: OverRows = learner) -> None:
+            for block in learner.pull_back_each(few, slopes[few]):
+                block.sum()
+
+        taken = []
+        for work in (epoch, each):
+            work()
+            start = perf_counter()
+            work()
+            taken.append(perf_counter() - start)
+        print(f"| {device} | {taken[0]:.3f} s | {taken[1]:.3f} s |", flush=True)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", nargs="+", help="compare these devices of torch instead, such as cpu and cuda")
+    if devices := parser.parse_args().devices:
+        load_torch().set_num_threads(1)
+        on_devices(devices)
+        return
     print("| encoder | rows | parameters | embeddings | gradient | sum in whole numbers |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, (spec, columns, rows) in CASES.items():

@@ -97,8 +97,52 @@ class Case:
         return Case(self.name, self.train.take(np.arange(rows)), self.test, self.schemas, self.shapes)
 
 
+@dataclass(frozen=True)
+class Parted:
+    """One data set as it is stored: rows to learn from and to test on, and how columns make a picture."""
+
+    train: Dataset
+    test: Dataset
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def labelled(self, party: str) -> Parted:
+        """The same where a party has the label beside its own columns."""
+        return Parted(_labelled(self.train, party), _labelled(self.test, party), self.shapes)
+
+    def case(self, name: str) -> Case:
+        """The people of it."""
+        people = [
+            People({p: t.unclipped() for p, t in part.tables().items()}, part.label_column)
+            for part in (self.train, self.test)
+        ]
+        return Case(name, people[0], people[1], self.train.schemas, self.shapes)
+
+
+def parted(name: str, options: Options) -> Parted:
+    """A data set by its name in the tables."""
+    if name == "Adult":
+        return _adult(options)
+    stored = "mnist" if name == "MNIST" else "cifar-10"
+    train, test = load_halves(stored, folder=options.folder, rows=800 if options.quick else None)
+    return Parted(_dataset(name, train), _dataset(name, test), train.shapes)
+
+
 def adult(options: Options) -> Case:
     """Two passive parties: a registry, and an employer who also knows capital gains and losses."""
+    return parted("Adult", options).case("Adult")
+
+
+def mnist(options: Options) -> Case:
+    """Left and right halves of digits."""
+    return parted("MNIST", options).case("MNIST")
+
+
+def cifar(options: Options) -> Case:
+    """Upper and lower halves of 10,000 colour pictures."""
+    return parted("CIFAR-10", options).case("CIFAR-10")
+
+
+def _adult(options: Options) -> Parted:
     held = ADULT.parties
     gains = {name: column for name, column in held["tax-office"].items() if name != "high-income"}
     parties = {
@@ -109,22 +153,16 @@ def adult(options: Options) -> Case:
     layout = Layout(ADULT.description, parties, f"{ACTIVE}.high-income")
     few = {"rows": 1_500} if options.quick else {}
     parts = [load_dataset("adult", folder=options.folder, split=s, layout=layout, **few) for s in ("train", "test")]
-    return _case("Adult", parts[0], parts[1], {})
+    return Parted(parts[0], parts[1], {})
 
 
-def mnist(options: Options) -> Case:
-    """Left and right halves of digits."""
-    return _pictures("MNIST", "mnist", options)
-
-
-def cifar(options: Options) -> Case:
-    """Upper and lower halves of 10,000 colour pictures."""
-    return _pictures("CIFAR-10", "cifar-10", options)
-
-
-def _pictures(title: str, name: str, options: Options) -> Case:
-    train, test = load_halves(name, folder=options.folder, rows=800 if options.quick else None)
-    return _case(title, _dataset(title, train), _dataset(title, test), train.shapes)
+def _labelled(data: Dataset, party: str) -> Dataset:
+    column = data.label_column
+    arrow = {name: table for name, table in data.arrow.items() if name != ACTIVE}
+    arrow[party] = arrow[party].append_column(column, data.arrow[ACTIVE].column(column))
+    schemas = {name: schema for name, schema in data.schemas.items() if name != ACTIVE}
+    schemas[party] = Schema({**schemas[party].columns, column: data.schemas[ACTIVE].columns[column]})
+    return Dataset(data.name, data.description, arrow, schemas, f"{party}.{column}")
 
 
 def _dataset(title: str, halves: Halves) -> Dataset:
@@ -138,8 +176,3 @@ def _dataset(title: str, halves: Halves) -> Dataset:
         for party, part in halves.parts.items()
     } | {ACTIVE: pa.table({PERSON_ID: ids, "class": pa.array([str(label) for label in halves.labels])})}
     return Dataset(title, f"{title} in halves", arrow, schemas, f"{ACTIVE}.class")
-
-
-def _case(name: str, train: Dataset, test: Dataset, shapes: Mapping[str, tuple[int, ...]]) -> Case:
-    people = [People({p: t.unclipped() for p, t in part.tables().items()}, part.label_column) for part in (train, test)]
-    return Case(name, people[0], people[1], train.schemas, shapes)

@@ -135,6 +135,7 @@ def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows
         alpha=chosen.alpha,
         beta=chosen.beta,
         confidence=chosen.confidence,
+        compared=chosen.compared,
     )
     if mode is Mode.UNPROTECTED:
         return task

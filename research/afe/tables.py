@@ -6,27 +6,39 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.audit.attacks.inversion import Inversion, Quality
+from colonnade.audit.attacks.labels import LabelGuesses
 from colonnade.audit.attacks.membership import Membership
-from research.afe import cases, ours, published, settings, threats
+from research.afe import cases, labels, ours, own, published, settings, threats
 from research.afe.cases import Case
 from research.afe.published import Mode
-from research.afe.threats import Way
+from research.afe.threats import Seen, Way
 from research.reproduce.chance import stream
 from research.reproduce.options import Options
-from research.reproduce.results import AS_PUBLISHED, NONE, PROVEN, PUBLISHED, Group, Row
+from research.reproduce.results import ALONE as NOT_SENT, AS_PUBLISHED, NONE, PROVEN, PUBLISHED, Group, Row
 
+Vector = NDArray[np.float64]
 CASES: dict[str, Callable[[Options], Case]] = {"Adult": cases.adult, "MNIST": cases.mnist, "CIFAR-10": cases.cifar}
 CENTRALISED = "centralised"
 SHOWN_EPOCHS = (1, 2, 5, 10, 15, 20)
 CLEAR, NOISED = "Colonnade, embeddings told (AFE-R), new people in the clear", "the same, new people noised alike"
 COMMITTEE = "Colonnade, committee's head"
+TOGETHER, ALONE = f"{COMMITTEE}, for analyst", "the label's party alone, without noise"
+OWN = "the label's party has columns, delta 1e-05"
+HAS_COLUMNS = ("Adult", "MNIST")
+"""Where a party with the label that has columns is compared with what it learns alone, and labels are attacked."""
 ACCURACY = "test accuracy"
+GAIN = "what is gained, seed by seed"
+ANSWER = "not about training"
+"""The promise is about people who were learned from; an answer about somebody is asked for, and has none."""
+ABLATION = (Mode.VANILLA, Mode.ADJUSTED, Mode.RESCALED, Mode.BOTH)
 ASKED = (1.0, 8.0)
 """The epsilons at which something is asked of a committee's head."""
 
@@ -76,14 +88,15 @@ class Job:
 
 def jobs(options: Options) -> list[Job]:
     """Everything, the longest first; what varies little or takes long is done less often."""
-    found = [Job("inversion", "MNIST", way, options.seed) for way in Way]
+    found = [Job("inversion", "MNIST", what, options.seed) for what in Seen]
     found += [Job("membership", case, way, options.seed) for case in CASES for way in Way]
     for case in CASES:
         rarely = case == "CIFAR-10"
+        curves = {"Adult": options.runs, "MNIST": 2, "CIFAR-10": 1}[case]
         found += [
             Job("curve", case, what, seed)
             for what in (CENTRALISED, *Mode)
-            for seed in _seeds(options, 1 if rarely else 2)
+            for seed in _seeds(options, curves if what in ABLATION else min(curves, 2))
         ]
         told = _seeds(options, 2 if rarely else options.runs)
         found += [Job("told", case, CLEAR, seed, settings.OURS_EPSILON) for seed in told]
@@ -91,6 +104,9 @@ def jobs(options: Options) -> list[Job]:
             for epsilon in settings.EPSILONS:
                 often = options.runs if epsilon in ASKED and not rarely else 1
                 found += [Job("committee", case, who, seed, epsilon) for seed in _seeds(options, often)]
+    for case in HAS_COLUMNS:
+        found += [Job("own", case, TOGETHER, seed, 1.0) for seed in _seeds(options, options.runs)]
+        found += [Job("labels", case, what, options.seed) for what in labels.WAYS]
     return found
 
 
@@ -119,7 +135,11 @@ def measured(options: Options) -> dict[Job, Any]:
 def done(job: Job, options: Options) -> Any:
     """One job's result."""
     _one_thread()
+    if job.kind == "own":
+        return own.compared(cases.parted(job.case, options), job.epsilon, job.seed)
     sizes, case = Sizes.of(options), _case(job.case, options)
+    if job.kind == "labels":
+        return labels.attacked(job.what, case, job.seed, min(labels.ROWS, case.train.rows))
     if job.kind == "curve":
         some = case.fewer(min(case.train.rows, sizes.curve_rows))
         if job.what == CENTRALISED:
@@ -136,7 +156,7 @@ def done(job: Job, options: Options) -> Any:
     if job.kind == "membership":
         return threats.membership(Way(job.what), few, sizes.members, sizes.shadows, sizes.attack_epochs, job.seed)
     return threats.inversion(
-        Way(job.what),
+        Seen(job.what),
         few,
         sizes.inverted,
         sizes.shown,
@@ -167,7 +187,9 @@ def rows(found: dict[Job, Any], options: Options) -> Iterator[Row]:
     yield from _table_1(found)
     yield from _table_2(found, options)
     yield from _figure_10(found)
+    yield from _labels(found)
     yield from _ours(found)
+    yield from _own(found)
 
 
 def _of(found: dict[Job, Any], kind: str, case: str, what: str, epsilon: float = 0.0) -> list[Any]:
@@ -210,21 +232,28 @@ def _table_1(found: dict[Job, Any]) -> Iterator[Row]:
 
 def _table_2(found: dict[Job, Any], options: Options) -> Iterator[Row]:
     epochs = Sizes.of(options).epochs
-    modes = (Mode.VANILLA, Mode.ADJUSTED, Mode.RESCALED, Mode.BOTH)
     for name in CASES:
         chosen = settings.PUBLISHED[name]
         said = f"{chosen.per_release:g} a release, delta {settings.DELTA:g}"
         group = Group("AFE Table 2", name, said, "epochs", ACCURACY)
-        for mode in modes:
-            last = [float(np.mean(curve[-3:])) for curve in _of(found, "curve", name, mode)]
-            yield group.row(epochs, str(mode), AS_PUBLISHED, last)
-        for mode, value in zip(modes, TABLE_2[name], strict=True):
+        for mode in ABLATION:
+            yield group.row(epochs, str(mode), AS_PUBLISHED, _last(found, name, mode))
+        for mode, value in zip(ABLATION, TABLE_2[name], strict=True):
             yield group.known(epochs, f"paper: {mode}", PUBLISHED, value)
+        gains = Group("AFE Table 2", name, said, "epochs", GAIN)
+        for before, after in pairwise(ABLATION):
+            gain = np.round(_last(found, name, after) - _last(found, name, before), 9)
+            yield gains.row(epochs, f"{after} less {before}", AS_PUBLISHED, gain)
         honest = Group("AFE Table 2", name, said, "epochs", "epsilon")
         yield honest.known(1, "as the paper counts: one release", PUBLISHED, chosen.per_release)
         for count in (1, epochs):
             frozen = frozen_epsilon(name, count)
             yield honest.known(count, "all releases of frozen encoders", "a figure, no promise", frozen)
+
+
+def _last(found: dict[Job, Any], name: str, mode: Mode) -> Vector:
+    """The mean accuracy of the last three epochs, seed by seed."""
+    return np.array([float(np.mean(curve[-3:])) for curve in _of(found, "curve", name, mode)])
 
 
 def frozen_epsilon(name: str, epochs: int) -> float:
@@ -234,8 +263,7 @@ def frozen_epsilon(name: str, epochs: int) -> float:
 
 
 def _figure_10(found: dict[Job, Any]) -> Iterator[Row]:
-    attacks: dict[Way, Inversion] = {way: _of(found, "inversion", "MNIST", way)[0] for way in Way}
-    blind = attacks[Way.TOLD]
+    attacks: dict[Seen, Inversion] = {what: _of(found, "inversion", "MNIST", what)[0] for what in Seen}
     measures: dict[str, Callable[[Quality], float]] = {
         "structural similarity of what was recovered": lambda quality: quality.ssim or 0.0,
         "signal to noise of it, in dB": lambda quality: quality.psnr,
@@ -243,11 +271,26 @@ def _figure_10(found: dict[Job, Any]) -> Iterator[Row]:
     }
     for measure, value in measures.items():
         group = Group("AFE Fig. 10", "MNIST", "left halves", "people attacked", measure)
-        for way, one in attacks.items():
-            promise = PROVEN if way in threats.OURS else _promise(way)
-            yield group.known(len(one.truth), f"{way}: {threats.SEEN[way]}", promise, value(one.found))
-        nothing = "Colonnade, committee: nothing, if nobody asks"
-        yield group.known(len(blind.truth), nothing, PROVEN, value(blind.blind))
+        for what, one in attacks.items():
+            promise = PROVEN if threats.BY[what] in threats.OURS else _promise(threats.BY[what])
+            if what in (Seen.CLASS, Seen.SCORES):
+                promise = ANSWER
+            yield group.known(len(one.truth), str(what), promise, value(one.found))
+        blind = attacks[Seen.TOLD]
+        yield group.known(len(blind.truth), "nothing seen: the mean of others", ANSWER, value(blind.blind))
+
+
+def _labels(found: dict[Job, Any]) -> Iterator[Row]:
+    for name in HAS_COLUMNS:
+        group = Group("Labels", name, "", "people attacked", "labels guessed by the first passive party")
+        attacks: dict[str, LabelGuesses] = {what: _of(found, "labels", name, what)[0] for what in labels.WAYS}
+        for what, one in attacks.items():
+            promise = AS_PUBLISHED if one.most is None else PROVEN
+            promise = NONE if what == Mode.UNPROTECTED or what == labels.OPEN else promise
+            yield group.known(one.people, what, promise, one.accuracy)
+            if one.most is not None:
+                yield group.known(one.people, f"the most that {what.rsplit(', ', 1)[1]} leave", PROVEN, one.most)
+        yield group.known(one.people, labels.NOTHING, PROVEN, one.base_rate)
 
 
 def _ours(found: dict[Job, Any]) -> Iterator[Row]:
@@ -262,10 +305,17 @@ def _ours(found: dict[Job, Any]) -> Iterator[Row]:
                 yield group.row(epsilon, f"{COMMITTEE}, for {who}", PROVEN, draws)
 
 
+def _own(found: dict[Job, Any]) -> Iterator[Row]:
+    for name in HAS_COLUMNS:
+        group = Group("Ours", name, OWN, "epsilon", ACCURACY)
+        pairs = _of(found, "own", name, TOGETHER, 1.0)
+        for place, (method, promise) in enumerate(((TOGETHER, PROVEN), (ALONE, NOT_SENT))):
+            yield group.row(1.0, method, promise, [pair[place] for pair in pairs])
+
+
 def pictures(found: dict[Job, Any], count: int = 5) -> Sequence[tuple[str, Any]]:
     """Rows of pictures: the true ones, and what the decoder made of what it saw."""
-    attacks: dict[Way, Inversion] = {way: _of(found, "inversion", "MNIST", way)[0] for way in Way}
-    true = attacks[Way.TOLD]
-    shown = {"true": true.truth}
-    shown |= {f"{way}, from {threats.SEEN[way]}": one.guesses for way, one in attacks.items()}
+    attacks: dict[Seen, Inversion] = {what: _of(found, "inversion", "MNIST", what)[0] for what in Seen}
+    true = attacks[Seen.TOLD]
+    shown = {"true": true.truth} | {str(what): one.guesses for what, one in attacks.items()}
     return [(name, rows[:count].reshape(-1, *true.shape)) for name, rows in shown.items()]

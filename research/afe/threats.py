@@ -16,6 +16,7 @@ from colonnade.audit.attacks.inversion import Inversion, Views, invert
 from colonnade.audit.attacks.membership import Membership, infer_membership
 from colonnade.audit.attacks.odds import log_odds
 from colonnade.audit.attacks.shadows import drawn, shadow_models
+from colonnade.audit.attacks.views import seen_of
 from colonnade.models.split.model import SplitClassifier
 from research.afe import ours, published, settings
 from research.afe.cases import Case, Matrix, People, Places
@@ -34,6 +35,18 @@ class Way(StrEnum):
     LOOSE = "Colonnade, committee at epsilon 8"
 
 
+class Seen(StrEnum):
+    """What is inverted, of which way; whatever a committee has to do with is at epsilon 8."""
+
+    EXACT = "unprotected: exact embeddings"
+    VANILLA = "vanilla: noised embeddings"
+    PUBLISHED = "VFL-AFE: noised embeddings"
+    TOLD = "Colonnade, embeddings told (AFE-R): noised embeddings"
+    SUMS = "Colonnade, committee: its published sums, less all other people"
+    CLASS = "Colonnade, committee: the predicted class of somebody asked about"
+    SCORES = "Colonnade, committee: exact scores of somebody asked about"
+
+
 @dataclass(frozen=True)
 class _AsPublished:
     learned: Learned
@@ -42,7 +55,7 @@ class _AsPublished:
     def scores(self, people: People) -> Matrix:
         return self.learned.scores(people.parts, self.seed + 1)
 
-    def seen(self, party: str, people: People) -> Matrix:
+    def seen(self, what: Seen, party: str, people: People) -> Matrix:
         return self.learned.shown(party, people.parts[party], self.seed + people.rows)
 
 
@@ -50,27 +63,31 @@ class _AsPublished:
 class _Ours:
     model: SplitClassifier
     seed: int
-    classes_alone: bool = False
 
     def scores(self, people: People) -> Matrix:
         return ours.scores(self.model, people)
 
-    def seen(self, party: str, people: People) -> Matrix:
-        if self.model.head_ == "committee":
+    def seen(self, what: Seen, party: str, people: People) -> Matrix:
+        if what is Seen.SUMS:
+            # Whoever knows all others subtracts them: what is left is one person's row, under the noise of the sums.
+            return seen_of(self.model, party, people.tables, self.seed + people.rows).numbers
+        if what in (Seen.CLASS, Seen.SCORES):
             scores = self.scores(people)
-            return np.eye(scores.shape[1])[scores.argmax(axis=1)] if self.classes_alone else scores
+            return scores if what is Seen.SCORES else np.eye(scores.shape[1])[scores.argmax(axis=1)]
         coins = stream(self.seed, "seen", people.rows)
         return ours.seen(self.model, party, people.tables[party], self.model.plan_["deviations"][party], coins)
 
 
-SEEN = {
-    Way.UNPROTECTED: "exact embeddings",
-    Way.VANILLA: "noised embeddings",
-    Way.PUBLISHED: "noised embeddings",
-    Way.TOLD: "noised embeddings",
-    Way.COMMITTEE: "predicted class, if asked",
-    Way.LOOSE: "exact scores, if asked",
+BY = {
+    Seen.EXACT: Way.UNPROTECTED,
+    Seen.VANILLA: Way.VANILLA,
+    Seen.PUBLISHED: Way.PUBLISHED,
+    Seen.TOLD: Way.TOLD,
+    Seen.SUMS: Way.LOOSE,
+    Seen.CLASS: Way.LOOSE,
+    Seen.SCORES: Way.LOOSE,
 }
+"""Whose model shows it."""
 OURS = (Way.TOLD, Way.COMMITTEE, Way.LOOSE)
 _BATCH = 32  # many steps: a network that learns few people by heart
 _MODES = {Way.UNPROTECTED: Mode.UNPROTECTED, Way.VANILLA: Mode.VANILLA, Way.PUBLISHED: Mode.BOTH}
@@ -84,7 +101,7 @@ def fitted(way: Way, case: Case, people: People, seed: int, epochs: int) -> _AsP
     if way is Way.TOLD:
         return _Ours(ours.told(case, seed, people=people), seed)
     epsilon = 1.0 if way is Way.COMMITTEE else settings.OURS_EPSILON
-    return _Ours(ours.committee(case, epsilon, seed, people=people), seed, way is Way.COMMITTEE)
+    return _Ours(ours.committee(case, epsilon, seed, people=people), seed)
 
 
 def membership(way: Way, case: Case, size: int, models: int, epochs: int, seed: int) -> Membership:
@@ -100,23 +117,22 @@ def membership(way: Way, case: Case, size: int, models: int, epochs: int, seed: 
 
 
 def inversion(
-    way: Way, case: Case, size: int, attacked: int, epochs: int, seed: int, *, decoding: int = 40
+    what: Seen, case: Case, size: int, attacked: int, epochs: int, seed: int, *, decoding: int = 40
 ) -> Inversion:
-    """A decoder of what leaves the first party about people, trained on as many others as the model learned from.
+    """A decoder of what is seen of the first party's columns, trained on as many others as the model learned from.
 
-    Those attacked were learned from. About them a committee tells nothing: its answers are those that it would give
-    if they were asked about again.
+    Those attacked were learned from. A committee's answers are those that it would give if they were asked about again.
     """
     party = case.passives[0]
-    found = fitted(way, case, case.train.take(np.arange(size)), seed, epochs)
+    found = fitted(BY[what], case, case.train.take(np.arange(size)), seed, epochs)
     others = case.train.take(np.arange(size, min(2 * size, case.train.rows)))
     people = case.train.take(np.arange(attacked))
     views = Views(
-        found.seen(party, others),
+        found.seen(what, party, others),
         others.parts[party],
-        found.seen(party, people),
+        found.seen(what, party, people),
         people.parts[party],
-        SEEN[way],
+        what,
     )
-    kind: Kind = "ridge" if way is Way.COMMITTEE else "auto"  # of a class nothing beats the mean picture
+    kind: Kind = "ridge" if what is Seen.CLASS else "auto"  # of a class nothing beats the mean picture
     return invert(views, kind, shape=case.shapes[party], span=1.0, epochs=decoding, seed=seed)

@@ -112,19 +112,27 @@ def _row(cells: dict[str, str]) -> Row:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A heading and a small table for each group: a line a method, a column a place on the axis."""
-    return "\n".join(_table(found) for found in groups(rows))
+    """A heading and a small table for each group: a line a method, a column a place on the axis.
+
+    Where not everything was measured equally often, a column says how often: once, or place by place.
+    """
+    counted = len({row.runs for row in rows if row.runs > 1}) > 1  # what is known was measured once, or never
+    return "\n".join(_table(found, counted) for found in groups(rows))
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[Row], counted: bool) -> str:
     first = rows[0]
     places = sorted({row.at for row in rows})
+    runs = {(row.method, row.promise, row.at): row.runs for row in rows if row.promise != PUBLISHED}
     cells = {(row.method, row.promise, row.at): row.text for row in rows}
     title = ", ".join(text for text in (first.part, first.data, first.setting) if text)
     lines = [f"### {title}: {first.measure}", ""]
-    lines += [f"| {first.axis} | promise | {' | '.join(f'{place:g}' for place in places)} |"]
-    lines += ["|" + "---|" * (2 + len(places))]
+    heads = [first.axis, "promise", *(["runs"] if counted else []), *(f"{place:g}" for place in places)]
+    lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for method, promise in dict.fromkeys((row.method, row.promise) for row in rows):
         shown = [cells.get((method, promise, place), "") for place in places]
+        if counted:
+            often = [str(runs[method, promise, place]) for place in places if (method, promise, place) in runs]
+            shown.insert(0, often[0] if len(set(often)) == 1 else ", ".join(often))
         lines.append(f"| {method} | {promise} | {' | '.join(shown)} |")
     return "\n".join([*lines, ""])

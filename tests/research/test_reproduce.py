@@ -208,6 +208,9 @@ def test_results_survive_a_file_and_become_tables(tmp_path: Path) -> None:
         type(row)(**{**row.to_dict(), "deviation": float(f"{row.deviation:.6g}")}) for row in rows
     ]
     assert "| ours | proven | 0.6 ± 0.1 | 0.6 ± 0.1 |" in markdown(rows)
+    often = [*rows, group.row(1.0, "often", PROVEN, [0.5, 0.5, 0.5]), group.row(0.1, "often", PROVEN, [0.5, 0.5])]
+    assert "| ours | proven | 2 | 0.6 ± 0.1 | 0.6 ± 0.1 |" in markdown(often)
+    assert "| often | proven | 2, 3 | 0.5 | 0.5 |" in markdown(often)
     page = render_reproduction("Again", ["a note"], rows)
     assert page.count("<polyline") == 4  # two lines, each drawn for a page and for a phone
     assert "0.6 ± 0.1" in page

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from colonnade.errors import StudyError
+from colonnade.privacy import Trust
 from colonnade.protocols.adaptive.clusters import FuzzyMeans, SoftLabels, memberships, spread
 from colonnade.protocols.adaptive.contrast import contrast, contrast_pulls, different
 from colonnade.protocols.adaptive.divergence import divergence, divergence_pulls
 from colonnade.protocols.adaptive.rescaling import (
-    MOST_ROWS,
     Pairs,
     back_through_clip,
     clip_rows,
@@ -21,6 +23,7 @@ from colonnade.protocols.adaptive.rescaling import (
 )
 from colonnade.protocols.adaptive.sides import PassiveSide, shaped
 from colonnade.protocols.adaptive.steps import Steps
+from colonnade.protocols.adaptive.task import Adaptive, Sender
 
 from .stand_ins import Array, LinearEncoder, adaptive_task
 
@@ -63,11 +66,20 @@ def test_distances_come_from_one_product_and_are_those_of_a_loop() -> None:
     assert stretch(pairs, 0.5) == pytest.approx(1 / local_sensitivity(pairs))
 
 
-def test_large_batches_are_judged_by_their_first_rows() -> None:
-    rows = _rows(2000, 8)
-    some, everybody = Pairs.of(rows), Pairs(rows)
-    assert len(some.rows) == MOST_ROWS
-    assert stretch(some, 1.0) == pytest.approx(stretch(everybody, 1.0), rel=0.03)
+def test_a_whole_batch_is_compared_unless_fewer_rows_are_asked_for() -> None:
+    raw = _rows(600, 8)
+    raw[300:] *= 3  # what the first rows do not show
+    sender = Sender("shop", 8, 50.0)
+    task = Adaptive(Trust(("bank", "shop"), (), 0), "bank", (sender,), 600, 2, 1, 1)
+    whole, some = shaped(raw, sender, task), shaped(raw, sender, replace(task, compared=300))
+    assert whole.pairs is not None
+    assert len(whole.pairs.rows) == 600
+    assert whole.factor == pytest.approx(stretch(Pairs(raw), 50.0))
+    assert some.factor == pytest.approx(stretch(Pairs(raw[:300]), 50.0))
+    assert some.factor > 1.5 * whole.factor
+    assert task.agreement != replace(task, compared=300).agreement
+    with pytest.raises(StudyError, match="compared"):
+        replace(task, compared=1)
 
 
 def test_equal_embeddings_are_stretched_to_something_finite() -> None:
@@ -109,8 +121,8 @@ def test_slopes_of_the_divergence_reach_every_row() -> None:
 
     found = Pairs(rows).slopes(divergence_pulls(Pairs(rows)))
     assert found == pytest.approx(_numeric(value, rows), abs=1e-5)
-    many = divergence_pulls(Pairs.of(_rows(MOST_ROWS)))  # more pairs than are looked at
-    assert 0 < np.count_nonzero(many) < MOST_ROWS * (MOST_ROWS - 1)
+    many = divergence_pulls(Pairs.of(_rows(300)))  # more pairs than are looked at
+    assert 0 < np.count_nonzero(many) < 300 * 299
     assert np.isfinite(many).all()
 
 

@@ -1,8 +1,8 @@
 """Lines 6 to 8 of Algorithm 1: clip embeddings, estimate how far they lie apart, and stretch them to the clip.
 
 The stretching is why nothing is proven: its factor depends on the rows of a batch, and what it gives is longer than the
-clip (docs/theory/errors-in-the-papers.md). Distances come from one product of matrices, over the first ``MOST_ROWS``
-rows of a batch: more rows hardly change their mean and deviation, and cost the square of their number.
+clip (docs/theory/errors-in-the-papers.md). Distances come from one product of matrices. They are those of the whole
+batch unless it is larger than a task's ``compared``: what they cost grows with the square of the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from colonnade.protocols.embeddings.learner import Matrix
 
-MOST_ROWS = 128
 DEVIATIONS = 3.0
 """Eq. 5 at p2 = 0.9987."""
 _LEAST_PART = 1e-6  # of the clip's diameter: equal embeddings are not stretched without end
@@ -46,9 +45,9 @@ class Pairs:
     rows: Matrix
 
     @classmethod
-    def of(cls, embeddings: Matrix) -> Pairs:
-        """Pairs of the first rows of a batch."""
-        return cls(embeddings[:MOST_ROWS])
+    def of(cls, embeddings: Matrix, most: int | None = None) -> Pairs:
+        """Pairs of a batch, or of its first rows where ``most`` are compared."""
+        return cls(embeddings[:most])
 
     @cached_property
     def distances(self) -> Matrix:

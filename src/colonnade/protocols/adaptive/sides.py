@@ -41,9 +41,9 @@ def shaped(raw: Matrix, sender: Sender, task: Adaptive, factor: float | None = N
     if not np.isfinite(raw).all():
         raise DataError(f"the encoder of {sender.owner} gave an embedding that is not a finite number: lower its rate")
     if not task.protected:
-        return Shaped(raw, raw, 1.0, raw, Pairs.of(raw) if task.adjust else None)
+        return Shaped(raw, raw, 1.0, raw, Pairs.of(raw, task.compared) if task.adjust else None)
     clipped = clip_rows(raw, sender.clip)
-    pairs = Pairs.of(clipped) if task.rescale or task.adjust else None
+    pairs = Pairs.of(clipped, task.compared) if task.rescale or task.adjust else None
     if not task.rescale or pairs is None:
         factor = 1.0
     elif factor is None:

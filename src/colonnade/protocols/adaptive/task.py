@@ -41,7 +41,8 @@ class Adaptive(OverMessages):
     The variance of the noise on each number is ``noise / 2^20`` times ``(2 clip)^2``; without noise nothing is clipped.
     ``rescale`` stretches embeddings to the clip by what the batch is like (+R), with ``alpha`` for the divergence of
     their distances from a normal law; ``adjust`` moves embeddings of different classes ``apart`` with weight ``beta``,
-    where fuzzy clusters of the returned slopes are believed by at least ``confidence`` (+D).
+    where fuzzy clusters of the returned slopes are believed by at least ``confidence`` (+D). Distances and clusters are
+    of a whole batch, or of its first ``compared`` rows where it has more.
     """
 
     trust: Trust
@@ -63,6 +64,7 @@ class Adaptive(OverMessages):
     bits: int = 30
     columns: bool = False
     """Whether the active party has columns of its own, on which its slopes then depend too."""
+    compared: int = 2048
 
     rows_fixed: ClassVar[bool] = True
     rows_key: ClassVar[str] = "rows"
@@ -79,6 +81,8 @@ class Adaptive(OverMessages):
                 raise StudyError(f"embeddings of {sender.owner} need at least one number, and a clip above 0")
         if not 1 <= self.batches <= self.rows:
             raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches: change batch")
+        if self.compared < 2:
+            raise StudyError("distances need at least two rows: raise compared")
         if self.epochs < 1:
             raise StudyError("embeddings are learned in at least one epoch: raise epochs")
         if self.noise < 0 or (self.rescale and not self.protected):
@@ -261,6 +265,7 @@ class Adaptive(OverMessages):
             "mode": [self.rescale, self.adjust, self.apart, self.rule, self.columns],
             "weights": [float(value).hex() for value in weights],
             "bits": self.bits,
+            "compared": self.compared,
             "law": self.law,
             "noise": str(self.noise),
         }
