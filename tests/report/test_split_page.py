@@ -57,13 +57,3 @@ def test_a_published_run_says_which_variant_it_was_and_how_embeddings_left(peopl
     assert ("Epsilon of one release 10, as the paper counts it" in words) == noisy
     assert f"shop its own never slopes of bank {'its own' if noisy else 'none'} public" in words
     assert "Most noise" not in words
-
-
-def test_a_figure_in_words_may_take_two_lines(people, stream):
-    tables, roster = people
-    model = SplitClassifier(label="bank.default", encoders=dict.fromkeys(roster.schemas, LINEAR), **PUBLISHED)
-    model.unprotected = True
-    page = Page(rendered({}, model.simulate(tables, roster, stream).privacy_, model))
-    assert {"class": "words"} in page.all("dd")
-    sized = SplitClassifier(label="bank.default", epsilon=1.0, width=4).simulate(tables, roster, stream)
-    assert {"class": "words"} not in Page(rendered({}, sized.privacy_, sized)).all("dd")

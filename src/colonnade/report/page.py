@@ -100,13 +100,8 @@ def _figures(run: Mapping[str, Any], statement: Statement, columns: int) -> Html
         ("from start to end", None if took is None else words.seconds(took)),
         ("sent by everyone", None if sent is None else words.size(sent)),
     ]
-    shown = [tag("div", tag("dt", name), tag("dd", value, class_=_look(value))) for name, value in figures if value]
+    shown = [tag("div", tag("dt", name), tag("dd", value)) for name, value in figures if value]
     return tag("dl", *shown, class_="figures")
-
-
-def _look(value: str) -> str | None:
-    """Words may be broken between lines, a number and its unit may not."""
-    return "words" if value == words.NO_PROMISE else None
 
 
 def _columns(run: Mapping[str, Any], model: Model, section: Section[Model]) -> int:
