@@ -161,6 +161,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     most = given.rows or 60_000
+    if "COLONNADE_DATA" not in os.environ:
+        raise SystemExit("COLONNADE_DATA must name the folder with mnist.npz (python -m research fetch mnist)")
     found = {name: measured(width, wide, min(rows, most)) for name, (width, wide, rows) in CASES.items()}
     if given.json:
         print(json.dumps(found, indent=1))
