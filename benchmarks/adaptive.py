@@ -28,7 +28,7 @@ import numpy as np
 
 from colonnade.models.split.encoders import OverRows, encoder_from
 from colonnade.models.split.learned_heads import SoftmaxHead
-from colonnade.models.split.library import load_torch
+from colonnade.models.split.pytorch import load_torch
 from colonnade.privacy import Trust
 from colonnade.protocols.adaptive.programs import batches
 from colonnade.protocols.adaptive.sides import ActiveSide, PassiveSide, noised

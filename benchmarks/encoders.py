@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.models.split.encoders import OverRows, Trainable, encoder_from
-from colonnade.models.split.library import load_torch
+from colonnade.models.split.pytorch import load_torch
 from colonnade.protocols.embeddings.gradients import whole_sum
 
 RUNS = 3

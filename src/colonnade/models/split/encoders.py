@@ -21,10 +21,10 @@ from colonnade.models.split.contract import Encoder, Matrix, OverRows, Trainable
 from colonnade.models.split.edges import Edges, EdgesOptions
 from colonnade.models.split.features import Convolution, ConvolutionOptions, Cosine, CosineOptions
 from colonnade.models.split.layers import ConvolutionalNetwork, ConvolutionalOptions, Perceptron, PerceptronOptions
-from colonnade.models.split.library import load_torch
 from colonnade.models.split.linear import Linear, LinearOptions, LinearOver
 from colonnade.models.split.networks import Network, set_weights
 from colonnade.models.split.options import Options, image_shape
+from colonnade.models.split.pytorch import load_torch
 from colonnade.models.split.trial import tried
 
 if TYPE_CHECKING:

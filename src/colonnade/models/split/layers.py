@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.split.library import load_torch
 from colonnade.models.split.networks import Network, check_weights, set_weights
 from colonnade.models.split.options import MOST_NUMBERS, WIDEST, Options, Shape, image_shape
+from colonnade.models.split.pytorch import load_torch
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.split.contract import Matrix, Places, Vector
-from colonnade.models.split.library import find_device, load_torch
+from colonnade.models.split.pytorch import find_device, load_torch
 
 if TYPE_CHECKING:
     from torch import nn

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.split.contract import Arrays, Matrix, Trainable, Vector
-from colonnade.models.split.library import find_device, load_torch
 from colonnade.models.split.options import WIDEST, Shape, blocks
+from colonnade.models.split.pytorch import find_device, load_torch
 from colonnade.models.split.trial import same
 
 if TYPE_CHECKING:

@@ -146,5 +146,5 @@ def _refuse_slopes_that_mix_people(learner: Learner, slopes_of: SlopesOf, rows: 
     found, half = learner.embed(places), len(places) // 2
     together = slopes_of(places, found)
     apart = np.vstack([slopes_of(places[part], found[part]) for part in (slice(half), slice(half, None))])
-    if together.shape != found.shape or not np.allclose(together, apart):
+    if together.shape != found.shape or not np.allclose(together, apart, equal_nan=True):
         raise StudyError("the slope of a person must follow from its own embedding and label, whoever stands beside it")
