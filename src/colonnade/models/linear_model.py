@@ -13,8 +13,8 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Result, RunTask
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix, People, encoded, summed, table_of
-from colonnade.models.regression.design import Design, split_label
+from colonnade.models.newcomers import Matrix, People, encoded, labels_of, summed, table_of
+from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import Saved, finite
 from colonnade.privacy.statement import rounded_up
 from colonnade.tables import Number, Schema
@@ -132,11 +132,7 @@ class LinearModel(Saved[RunTask, Result]):
     def label_of(self, X: People) -> Matrix:
         """The encoded label of people, where X has a table with the label column."""
         self._check_fitted()
-        owner, column = split_label(self.label_, tuple(self.schemas_))
-        tables = X.tables() if isinstance(X, Federation) else X
-        if not isinstance(tables, Mapping) or owner not in tables:
-            raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner}")
-        return table_of(tables[owner], self.schemas_[owner].select([column])).column(column)
+        return labels_of(X, self.schemas_, self.label_)
 
     def coefficients(self) -> dict[str, dict[str, Any]]:
         """The weight of each encoded column, by party; with several classes, one weight for each class."""
@@ -207,8 +203,4 @@ class LinearModel(Saved[RunTask, Result]):
 
     def _feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""
-        schema = self.schemas_[party]
-        owner, column = split_label(self.label_, tuple(self.schemas_))
-        if party != owner:
-            return schema
-        return schema.without([column]) if len(schema.columns) > 1 else None
+        return without_label(self.schemas_, self.label_, party)

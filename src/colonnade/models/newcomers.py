@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.models.federation import Federation
+from colonnade.models.regression.design import split_label
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.wording import listed
 
@@ -70,6 +71,15 @@ def table_of(source: Any, schema: Schema, id: str | None = None) -> Table:
     if view.schema != schema:
         raise DataError(f"{source.source} was read under another schema than the model was fitted with")
     return view
+
+
+def labels_of(X: People, schemas: Mapping[str, Schema], label: str | None) -> Matrix:
+    """The encoded label of people, where X has a table with the label column."""
+    owner, column = split_label(label, tuple(schemas))
+    tables = X.tables() if isinstance(X, Federation) else X
+    if not isinstance(tables, Mapping) or owner not in tables:
+        raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner}")
+    return table_of(tables[owner], schemas[owner].select([column])).column(column)
 
 
 def same_people(given: Mapping[str, Any], schemas: Mapping[str, Schema], id: str | None, what: str) -> dict[str, Table]:

@@ -180,3 +180,14 @@ def test_slopes_that_mix_people_are_refused() -> None:
     for wrong in (lambda _, found: found - found.mean(axis=0), lambda _, found: found[:, :2]):
         with pytest.raises(StudyError, match="whoever stands beside it"):
             train(learner, wrong, plan, seeded(0))
+
+
+def test_a_person_without_numbers_stops_no_training() -> None:
+    """A refusal that depends on one person's row would tell something about it."""
+    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.random.default_rng(0).uniform(0, 1, (8, 4)))
+
+    def odd(places: NDArray[np.int64], found: Matrix) -> Matrix:
+        return np.where((places == 2)[:, None], np.nan, found)
+
+    train(learner, odd, plan_for(learner, 8), seeded(0))
+    assert np.isfinite(learner.embed(np.arange(8))).all()

@@ -44,6 +44,14 @@ def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
     return owner, column
 
 
+def without_label(schemas: Mapping[str, Schema], label: str | None, party: str) -> Schema | None:
+    """A party's schema without the label; ``None`` where the label is its only column."""
+    schema, (owner, column) = schemas[party], split_label(label, tuple(schemas))
+    if party != owner:
+        return schema
+    return schema.without([column]) if len(schema.columns) > 1 else None
+
+
 def owner_of(name: str, parties: Iterable[str]) -> tuple[str | None, str]:
     """The party and the column in a name such as ``bank.income``; names of parties may have dots themselves."""
     owner = max((party for party in parties if name.startswith(f"{party}.")), key=len, default=None)

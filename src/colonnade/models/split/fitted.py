@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.models import files
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix, People, table_of
-from colonnade.models.regression.design import Design, split_label
+from colonnade.models.newcomers import Matrix, People, labels_of, table_of
+from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import Saved, facts, numbers, size, texts, word
 from colonnade.models.split import alone, choice, given, kept as split_kept
 from colonnade.models.split.contract import worse
@@ -291,20 +291,12 @@ class FittedSplit(Saved[Task, Learned]):
 
     def feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""
-        schema = self.schemas_[party]
-        owner, column = split_label(self.label_, tuple(self.schemas_))
-        if party != owner:
-            return schema
-        return schema.without([column]) if len(schema.columns) > 1 else None
+        return without_label(self.schemas_, self.label_, party)
 
     def label_of(self, X: People) -> Matrix:
         """The encoded label of people, where X has a table with the label column."""
         self._check_fitted()
-        owner, column = split_label(self.label_, tuple(self.schemas_))
-        tables = X.tables() if isinstance(X, Federation) else X
-        if not isinstance(tables, Mapping) or owner not in tables:
-            raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner}")
-        return table_of(tables[owner], self.schemas_[owner].select([column])).column(column)
+        return labels_of(X, self.schemas_, self.label_)
 
     # --- as text
 
