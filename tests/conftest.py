@@ -20,7 +20,15 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from colonnade.testing.seeded import seeded as _seeded
 
+from hypothesis import settings
+
 from colonnade.randomness import Stream
+from tests.repeatable import repeat
+
+repeat()
+settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("new", deadline=None, print_blob=True)  # `make slow` looks for examples that nobody has seen
+settings.load_profile("same")
 
 
 @pytest.fixture
@@ -93,7 +101,7 @@ def in_threads(programs: Mapping[str, Callable[[dict[str, QueueLink]], Any]]) ->
             for peer in links:
                 lines[name, peer].put((None, {}))
 
-    threads = [threading.Thread(target=run, args=(name,)) for name in programs]
+    threads = [threading.Thread(target=run, args=(name,), name=name) for name in programs]
     for thread in threads:
         thread.start()
     for thread in threads:

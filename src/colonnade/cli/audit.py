@@ -6,7 +6,6 @@ import importlib
 import itertools
 import json as plain_json
 import os
-import secrets
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import StorageError
 from colonnade.models import files
 from colonnade.privacy.statement import rounded_up
+from colonnade.randomness import new_key
 from colonnade.report.audit_plot import NAME, write_audit
 from colonnade.study import Study
 
@@ -36,7 +36,7 @@ def audit(name: str | None, samples: int, with_twins: bool, seed: int | None, ou
     if name is None:
         emit({"games": _listing()}) if json else say(_list())
         return
-    number = secrets.randbits(32) if seed is None else seed
+    number = int.from_bytes(new_key()[:4], "little") if seed is None else seed
     title, tasks = _tasks(name)
     jobs, without = _jobs(tasks, with_twins)
     prepare(out, (NAME, _FIGURES))

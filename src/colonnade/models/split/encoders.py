@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import json
-import secrets
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +25,7 @@ from colonnade.models.split.networks import Network, set_weights
 from colonnade.models.split.options import Options, image_shape
 from colonnade.models.split.pytorch import load_torch
 from colonnade.models.split.trial import tried
+from colonnade.randomness import new_key
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,7 +87,7 @@ def encoder_from(
         below, width = below_of(options)
         return LinearOver.start(encoder_from(below, columns, seed=seed, device=device), width)
     made, read = known(kind)
-    random = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
+    random = np.random.default_rng(int.from_bytes(new_key(), "little") if seed is None else seed)
     return _placed(made.draw(columns, read.read(kind, options), random), device)
 
 
