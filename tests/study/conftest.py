@@ -30,6 +30,7 @@ from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.local import folder_of, local_configs
 from colonnade.tables import Dataset
 from research.datasets import load_dataset
+from tests.repeatable import named
 
 STUDY = """\
 name = "trial"
@@ -141,9 +142,9 @@ def outcomes(study: Study, out: Path) -> dict[str, Estimator | BaseException]:
     assert study.statement.trust is study.task.trust  # planned once for all threads
     key, configs = study.folder / "coordinator" / "coordinator.key", local_configs(study)
     with ThreadPoolExecutor(len(study.participants)) as pool:
-        jobs = {"coordinator": pool.submit(run_coordinator, study, key, out)}
+        jobs = {"coordinator": pool.submit(named, "coordinator", run_coordinator, study, key, out)}
         for name, config in configs.items():
-            jobs[name] = pool.submit(run_party, study, config, folder_of(out, name))
+            jobs[name] = pool.submit(named, name, run_party, study, config, folder_of(out, name))
     return {name: job.exception() or job.result() for name, job in jobs.items()}
 
 

@@ -49,7 +49,7 @@ def opened(dealt, precision, threshold=1, squares=(), joint=None):
         hand.send_opening(result.shares, seats)
         found[name] = hand.receive_opening(result.shape, degree=threshold, bound=result.bound, own=result.shares)
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in seats]
+    threads = [threading.Thread(target=work, args=(name,), name=name) for name in seats]
     for thread in threads:
         thread.start()
     for thread in threads:
