@@ -26,8 +26,9 @@ lint: $(READY)  ## style, format and types
 
 check: lint test  ## every gate
 
-slow: $(READY)  ## statistical and reproduction tests that take minutes
+slow: $(READY)  ## statistical and reproduction tests that take minutes, and examples that hypothesis has not tried
 	$(BIN)/pytest -m slow --durations=10
+	$(BIN)/pytest -m 'hypothesis and not slow' --hypothesis-profile new $(ABREAST)
 
 bench: $(BENCH)  ## speed, memory and bytes, beside peers
 	$(BIN)/python benchmarks/run.py

@@ -37,6 +37,13 @@ def stream() -> Stream:
     return _seeded(20240)
 
 
+@pytest.fixture(autouse=True)
+def same_networks() -> None:
+    """Where torch is loaded, modules start with the same weights in every run, whatever ran before."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(20240)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Where the real data sets are; tests that need them skip with a reason where they are not."""
