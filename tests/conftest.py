@@ -86,7 +86,7 @@ class QueueLink:
         self._out.put((kind, fields))
 
     def recv(self, kind: str, most: int, /) -> dict[str, Any]:
-        got, fields = self._into.get(timeout=20)
+        got, fields = self._into.get(timeout=300)
         if got is None:
             raise ConnectionError("the peer failed")
         assert got == kind
@@ -112,7 +112,7 @@ def in_threads(programs: Mapping[str, Callable[[dict[str, QueueLink]], Any]]) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     if failures:
         raise failures[0]
     return results

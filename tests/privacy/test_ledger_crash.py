@@ -86,7 +86,7 @@ def nursery() -> Iterator[subprocess.Popen[str]]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=dict(os.environ)
     )
     yield process
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
 
 
 def kill_one(nursery: subprocess.Popen[str], path: Path, life: float, announced: Announced) -> None:

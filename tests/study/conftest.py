@@ -257,7 +257,7 @@ class Trial:
             self.until(name, "connected")
         self.start("bank", **kwargs)
 
-    def ends(self, timeout: float = 60) -> dict[str, Ended]:
+    def ends(self, timeout: float = 600) -> dict[str, Ended]:
         """Wait for every process; a hang is a failure."""
         deadline = time.monotonic() + timeout
         ended = {}
@@ -266,7 +266,7 @@ class Trial:
             ended[name] = Ended(child.returncode, text)
         return ended
 
-    def until(self, name: str, what: str, timeout: float = 40) -> None:
+    def until(self, name: str, what: str, timeout: float = 400) -> None:
         """Wait until a participant has written down that something happened."""
         deadline = time.monotonic() + timeout
         path = self.out(name) / "events.jsonl"

@@ -143,7 +143,7 @@ def test_processes_over_tls_and_every_party_keeps_its_own(talk):
     (coordinator,) = others_of(talk, study)
     said = {name: child.communicate(timeout=60) for name, child in children.items()}
     assert all(child.returncode == 0 for child in children.values()), said
-    assert coordinator.communicate(timeout=30) == ("", "")
+    assert coordinator.communicate(timeout=300) == ("", "")
     page = talk.publish(study)
     assert json.loads(said["shop"][0])["kept"] == str(talk.out("shop") / "kept.json")
     for name in PARTIES:
@@ -231,7 +231,7 @@ def test_what_does_not_fit_ends_the_study_before_anything_is_sent(talk, task, ch
     with pytest.raises(error, match=said):
         run_party(study, PartyConfig.load(talk.folder / fails / "party.toml"), talk.out(fails))
     for child in others:
-        _, text = child.communicate(timeout=30)
+        _, text = child.communicate(timeout=300)
         assert child.returncode == errors.PeerStopped.exit_code, text
         assert f"{fails} stopped the study" in text
     assert talk.states(other) == ["released"]
@@ -260,7 +260,7 @@ def test_weights_that_cannot_be_kept_stay_spent(talk):
         run_party(study, config, talk.out("shop"), lambda *_: own.mkdir(exist_ok=True))
     assert lost.value.model.save_kept(talk.folder / "elsewhere.json").exists()
     for other in others:
-        assert other.communicate(timeout=30) == ("", "")
+        assert other.communicate(timeout=300) == ("", "")
     assert talk.states("shop") == ["sent"]
     assert talk.states("bank") == ["committed"]
 
@@ -276,7 +276,7 @@ def test_a_party_killed_half_way_stays_spent(talk):
     shop.send_signal(signal.SIGKILL)
     shop.communicate()
     for child in others:
-        _, text = child.communicate(timeout=30)
+        _, text = child.communicate(timeout=300)
         assert child.returncode in (errors.PeerLost.exit_code, errors.PeerStopped.exit_code), text
     for name, other in (PARTIES, PARTIES[::-1]):
         assert talk.states(name) == ["sent"]

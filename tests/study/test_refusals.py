@@ -132,13 +132,13 @@ class World:
         for name in ("shop", "clinic"):
             config = PartyConfig.load(self.folder / name / "party.toml")
             others[name] = InThread(lambda config=config, name=name: run_party(study, config, folder_of(out, name)))
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while not all(self._is_connected(folder_of(out, name)) for name in others):
             assert time.monotonic() < until
             time.sleep(0.01)
         bank = InThread(lambda: self._bank(study, out))
-        bank.communicate(timeout=30)
-        said = {name: other.communicate(timeout=30)[1] for name, other in others.items()}
+        bank.communicate(timeout=300)
+        said = {name: other.communicate(timeout=300)[1] for name, other in others.items()}
         return self.error, {name: (others[name].returncode, said[name]) for name in others}
 
     def _bank(self, study: Study, out: Path) -> None:
@@ -382,4 +382,4 @@ def test_a_party_that_refuses_before_the_others_come_says_the_same(world):
     hub = InThread(lambda: run.run_coordinator(study, key, out))
     with pytest.raises(errors.PolicyError):
         run_party(study, world.config, folder_of(out, "bank"))
-    assert hub.communicate(timeout=30)[1] == f"colonnade: {NO_PART}\n"
+    assert hub.communicate(timeout=300)[1] == f"colonnade: {NO_PART}\n"

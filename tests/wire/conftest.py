@@ -35,7 +35,7 @@ class World:
         return self._pool.submit(function, *args)
 
     def join(self, name: str, *, identity: Identity | None = None, **options: Any) -> Endpoint:
-        settings = {"timeout": 20.0, "reconnect_grace": 5.0, **options}
+        settings = {"timeout": 100.0, "reconnect_grace": 20.0, **options}
         endpoint = self.connect(identity or self.identities[name], **settings)
         self.endpoints[name] = endpoint
         return endpoint
@@ -43,12 +43,12 @@ class World:
     def all_join(self, **options: Any) -> tuple[Endpoint, ...]:
         endpoints = tuple(self.join(name, **options) for name in NAMES)
         for waiting in [self.go(endpoint.wait_for_peers) for endpoint in endpoints]:
-            waiting.result(20)
+            waiting.result(300)
         return endpoints
 
     def leave(self) -> None:
         for leaving in [self.go(endpoint.close) for endpoint in self.endpoints.values()]:
-            leaving.result(20)
+            leaving.result(300)
 
     def watch(self, sender: str, receiver: str, packet: bytes) -> bytes:
         self.carried.append((sender, receiver, packet))
@@ -104,7 +104,7 @@ class HubWorld(World):
 
     def connect(self, identity: Identity, pins: dict[str, Certificate] | None = None, **options: Any) -> Endpoint:
         address = f"127.0.0.1:{self.wires[identity.name].port}"
-        return dial(address, identity, pins or self.pins, connect_timeout=5.0, **options)
+        return dial(address, identity, pins or self.pins, connect_timeout=60.0, **options)
 
     def cut(self, name: str) -> None:
         self.wires[name].cut()

@@ -30,7 +30,7 @@ def ends() -> Iterator[tuple[Endpoint, Endpoint]]:
     for end in (bank, shop):
         end.channel({"bank": "shop", "shop": "bank"}[end.name]).open()
     for end in (bank, shop):
-        end.wait_for_peers(timeout=20.0)
+        end.wait_for_peers(timeout=200.0)
     yield bank, shop
     for end in (bank, shop):
         end.close()

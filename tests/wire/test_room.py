@@ -66,7 +66,7 @@ def test_closing_ends_a_wait_of_ones_own() -> None:
         waiting = pool.submit(channel.recv, "x")
         bank.close()
         with pytest.raises(ProtocolError, match="the endpoint of bank is closed"):
-            waiting.result(10)
+            waiting.result(300)
 
 
 def test_the_first_reason_to_stop_stays() -> None:
@@ -99,9 +99,9 @@ def test_whoever_waits_for_a_spare_peer_hears_that_it_is_lost() -> None:
         while not bank.blocked:
             time.sleep(0.001)
         bank.lose("shop", PeerLost("shop is gone"))
-        sending.result(10)
+        sending.result(300)
         with pytest.raises(PeerLost, match="shop is gone") as lost:
-            waiting.result(10)
+            waiting.result(300)
     assert lost.value.spare == "shop"
     assert shop.lost == ()
 
@@ -160,10 +160,10 @@ def test_messages_sent_together_travel_together() -> None:
     room = Room(["bank", "shop"], Network(0.04))
     bank, shop = room.place("bank"), room.place("shop")
     sent = time.monotonic()
-    for n in range(500):
+    for n in range(5000):
         bank.channel("shop").send("count", n=n)
-    assert [shop.channel("bank").recv("count")["n"] for _ in range(500)] == list(range(500))
-    assert 0.02 <= time.monotonic() - sent < 5.0  # one by one it would be at least ten seconds
+    assert [shop.channel("bank").recv("count")["n"] for _ in range(5000)] == list(range(5000))
+    assert 0.02 <= time.monotonic() - sent < 60.0  # one by one it would be at least a hundred seconds
 
 
 def test_one_uplink_serves_all_peers() -> None:
@@ -187,4 +187,4 @@ def test_a_stop_does_not_wait_for_what_is_under_way() -> None:
         waiting = pool.submit(shop.channel("bank").recv, "slow")
         bank.abort("enough")
         with pytest.raises(PeerStopped, match="enough"):
-            waiting.result(10)
+            waiting.result(300)
