@@ -137,7 +137,8 @@ def _error(
     # The count divides every variance; and where components turned, noise has made the leading variance larger.
     own = np.hypot(noise.entry * length / cosine, (shift**2 - all_.values[i]) * noise.count)
     level = all_.values[i] - float(np.sum(crossed / gaps))
-    angle = float(np.degrees(np.arctan(np.sqrt(turned + NORMAL_95 * np.sqrt(2 * np.sum(crossed**2 / gaps**4))))))
+    uncertain = 2 * float(np.sum(crossed**2 / gaps**4) + np.sum(towards_unseen**2))
+    angle = float(np.degrees(np.arctan(np.sqrt(turned + NORMAL_95 * np.sqrt(uncertain)))))
     if not alone:
         # Any direction within the group may be the one: a loading is at most what the group has of the column.
         held = np.sqrt(np.minimum(1.0, (all_.vectors[:, first:end] ** 2).sum(axis=1) + within * all_.unseen))
