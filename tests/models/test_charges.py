@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from colonnade import PCA, Federation, LinearRegression, Party, Schema, number
+from colonnade import PCA, Federation, LinearRegression, Party, Schema, joint_scores, number
 from colonnade.errors import BudgetError, ColonnadeError, PrivacyError, StudyError
 from colonnade.models.charges import Charges, Total
 from colonnade.privacy import Ledger, SkellamRelease, Statement, Trust
@@ -168,3 +168,15 @@ def test_a_fit_that_is_refused_by_the_data_is_not_charged():
 def test_bad_ledgers_and_caps_are_refused(given, said):
     with pytest.raises(ColonnadeError, match=said):
         Federation(parties(), **given)
+
+
+def test_joint_scores_are_charged_too():
+    people = Federation(parties())
+    model = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
+    joint_scores(model, people, to="bank", epsilon=1.0)
+    assert people.privacy_.computations == 2
+    assert people.privacy_.epsilon("bank") > model.privacy_.epsilon("bank")
+    joint_scores(model, people, to="shop", exact=True)
+    assert people.privacy_.epsilon("shop") == float("inf")
+    assert people.privacy_.epsilon("bank") < float("inf")
+    assert any(row.reason for row in people.privacy_.rows if row.who == "shop")

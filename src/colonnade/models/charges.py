@@ -144,7 +144,6 @@ class Charges:
             sent = True
 
         with self._lock:
-            check_sources(told.events)
             if self.caps:
                 self._refuse(name, told)
             self._kept.append(told)
@@ -161,6 +160,7 @@ class Charges:
         return (*self.caps, Budget(OTHERS, _NO_LIMIT, self.delta)) if self.caps else ()
 
     def _refuse(self, name: str, new: Told) -> None:
+        check_sources(new.events)
         now = datetime.now(UTC)
         stored = [Spending(now, each) for each in self.told]
         if problems := limits.refusals(self._limits, (), stored, new, "", now):
