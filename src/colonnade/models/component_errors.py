@@ -144,7 +144,10 @@ def _error(
         held = np.sqrt(np.minimum(1.0, (all_.vectors[:, first:end] ** 2).sum(axis=1) + within * all_.unseen))
         middle, reach = np.zeros_like(middle), held + reach
         spread, angle = np.hypot(held / np.sqrt(end - first), spread), 90.0
-        own += float(all_.values[first] - all_.values[end - 1]) / 2
+        # Variances in their order move by no more than the largest eigenvalue of the noise (Weyl).
+        edge = np.sqrt(2 * len(all_.unseen)) * (1 + float(all_.shifts @ all_.shifts)) + 2
+        own = min(own + float(all_.values[first] - all_.values[end - 1]) / 2, edge * noise.entry / NORMAL_95)
+        level = float(all_.values[i])
     ends = np.maximum(middle - reach, -1.0), np.minimum(middle + reach, 1.0)
     return (spread, *ends), (float(own), level, angle)
 
@@ -168,6 +171,9 @@ def not_apart(first: int, last: int, kept: int) -> str:
     if last > kept:
         if first == kept:
             return f"component {kept} cannot be told apart from later ones, which were not kept"
-        return f"components {first} to {kept} cannot be told apart from each other and from later ones"
-    which = f"{first} and {last}" if last == first + 1 else f"{first} to {last}"
-    return f"components {which} cannot be told apart: any mixture of them fits as well"
+        return f"components {_span(first, kept)} cannot be told apart from each other and from later ones"
+    return f"components {_span(first, last)} cannot be told apart: any mixture of them fits as well"
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first} and {last}" if last == first + 1 else f"{first} to {last}"

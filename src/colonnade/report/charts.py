@@ -112,6 +112,8 @@ def heat(
     gutter, beside = _gutter(names, width)
     most = max((abs(v) for group in groups for _, row in group.rows for v in row), default=0.0) or 1.0
     step = min((width - gutter) / max(1, len(columns)), 220)
+    values = [value for group in groups for _, row in group.rows for value in row]
+    shown = with_deviation if all(extent(with_deviation(value)) < step for value in values) else signed
     body, heads = [], [wrap(column, step - 4) for column in columns]
     for k, parts in enumerate(heads):
         body += [write(gutter + (k + 0.5) * step, 16 + LINE * j, part, "mid strong") for j, part in enumerate(parts)]
@@ -130,9 +132,9 @@ def heat(
                 look = "pos" if value > 0 else "neg"
                 if not unclear(value):
                     body.append(rect(x + 1, y, step - 2, 21, look, fill_opacity=0.6 * abs(value) / most))
-                text = with_deviation(value)
-                text = text if extent(text) < step else signed(value)
-                body.append(write(x + step / 2, y + 15, text, "mid tiny unclear" if unclear(value) else "mid tiny"))
+                body.append(
+                    write(x + step / 2, y + 15, shown(value), "mid tiny unclear" if unclear(value) else "mid tiny")
+                )
             y += 23 if beside else 27
         y += 8
     return frame(key, title, description, width, y, *body)
