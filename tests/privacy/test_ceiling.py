@@ -110,7 +110,7 @@ def test_a_release_that_would_need_more_says_so(make, asked):
     assert row.status == "no guarantee"
 
 
-def test_the_ceiling_is_what_is_drawn_and_no_loose_bound():
+def test_the_ceiling_is_about_what_is_drawn_of_one_owners_noise():
     """Beyond the end of the range nothing is drawn, so a larger move makes outcomes possible that were not."""
     variance = Fraction(10**8)
     end = strips.strips(laws.Gaussian(variance)).end
