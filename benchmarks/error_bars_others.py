@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from colonnade.models import PCA, Roster, Synthesizer
 from colonnade.models.component_errors import errors, mean_deviations
-from colonnade.models.pca import signed, top_eigenvectors
+from colonnade.models.pca import leading, signed, spectrum_of, top_eigenvectors
 from colonnade.models.synthesis.layout import Layout
 from colonnade.models.synthesis.population import Population
 from colonnade.models.synthesis.release import Release
@@ -96,11 +96,13 @@ def components(data: Dataset, epsilon: float, runs: int, method: str = "moments"
     drawn = _products(parts, task, runs) if method == "power" else _moments(parts, task, runs)
     for result in drawn:
         if isinstance(result, NoisyMoments):
-            variances, own = top_eigenvectors(result.covariance, KEPT)
+            spectrum = spectrum_of(result.covariance)
+            variances, own = leading(spectrum, KEPT)
         else:
+            spectrum = result.spectrum()
             variances, own = result.components(KEPT)
             own = signed(own)
-        bars = errors(result, own, variances, center=True)
+        bars = errors(result, spectrum, own, variances, center=True)
         exact = vectors * np.sign((own * vectors).sum(axis=1))[:, None]
         apart = np.array(bars.first) == np.array(bars.last)
         held = (bars.low <= exact) & (exact <= bars.high)

@@ -79,16 +79,22 @@ class _Spectrum:
     unseen: Matrix
 
 
-def errors(result: NoisyMoments | NoisyProducts, components: Matrix, variances: Matrix, *, center: bool) -> Errors:
-    """The errors of components and of their variances, as a model found them in what was published."""
-    if isinstance(result, NoisyMoments):
-        values, vectors = np.linalg.eigh(result.covariance if center else result.second_moments / result.count)
-    else:
-        values, vectors = result.spectrum()
-    values, vectors = values[::-1].copy(), vectors[:, ::-1].copy()
-    unseen = (
-        np.maximum(0.0, 1 - (vectors**2).sum(axis=1)) if vectors.shape[1] < len(vectors) else np.zeros(len(vectors))
-    )
+def errors(
+    result: NoisyMoments | NoisyProducts,
+    spectrum: tuple[Matrix, Matrix],
+    components: Matrix,
+    variances: Matrix,
+    *,
+    center: bool,
+) -> Errors:
+    """The errors of components and of their variances, as a model found them in what was published.
+
+    ``spectrum`` are all variances that were released, in rising order, and their directions as columns.
+    """
+    values, vectors = spectrum[0][::-1].copy(), spectrum[1][:, ::-1].copy()
+    unseen = np.zeros(len(vectors))
+    if vectors.shape[1] < len(vectors):
+        unseen = np.maximum(0.0, 1 - (vectors**2).sum(axis=1))
     count = len(components)
     values[:count], vectors[:, :count] = np.where(variances > 0, variances, values[:count]), components.T
     # Around the means a direction v is (v, -v'mean / constant) in the released matrix, whose last column is constant.

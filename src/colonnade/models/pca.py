@@ -188,11 +188,12 @@ class PCA(Saved[Task, Published]):
         task = result.task
         if isinstance(result, NoisyMoments):
             matrix = result.covariance if self.center else result.second_moments / result.count
-            values, vectors = top_eigenvectors(matrix, self.n_components)
-            total = float(np.trace(matrix))
+            spectrum, total = spectrum_of(matrix), float(np.trace(matrix))
+            values, vectors = leading(spectrum, self.n_components)
         else:
+            spectrum, total = result.spectrum(), result.variance
             values, vectors = result.components(self.n_components)
-            vectors, total = signed(vectors), result.variance
+            vectors = signed(vectors)
         self.feature_names_in_ = list(task.names)
         self.components_ = vectors
         self.explained_variance_ = values
@@ -200,10 +201,10 @@ class PCA(Saved[Task, Published]):
         self.mean_ = result.means if self.center else np.zeros(len(task.names))
         self.count_ = result.count
         self.noise_std_ = task.noise_std
-        self._finish_errors(result)
+        self._finish_errors(result, spectrum)
 
-    def _finish_errors(self, result: Published) -> None:
-        found = errors(result, self.components_, self.explained_variance_, center=bool(self.center))
+    def _finish_errors(self, result: Published, spectrum: tuple[Matrix, Matrix]) -> None:
+        found = errors(result, spectrum, self.components_, self.explained_variance_, center=bool(self.center))
         self.components_deviations_ = found.deviations
         self.components_low_, self.components_high_ = found.low, found.high
         self.explained_variance_deviations_ = found.variances
@@ -341,9 +342,20 @@ def _within(angles: Matrix | None, index: int) -> str:
     return "" if angles is None or angles[index] >= 90 else f" (within {math.ceil(angles[index])} degrees)"
 
 
-def top_eigenvectors(matrix: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def top_eigenvectors(matrix: Matrix, count: int) -> tuple[Matrix, Matrix]:
     """The largest eigenvalues, never negative, and their vectors as rows with the largest entry positive."""
+    return leading(spectrum_of(matrix), count)
+
+
+def spectrum_of(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """All eigenvalues in rising order, and their vectors as columns."""
     values, vectors = np.linalg.eigh(matrix)
+    return values, vectors
+
+
+def leading(spectrum: tuple[Matrix, Matrix], count: int) -> tuple[Matrix, Matrix]:
+    """The largest of these, never negative, and their vectors as rows with the largest entry positive."""
+    values, vectors = spectrum
     return np.maximum(values[::-1][:count], 0.0), signed(vectors[:, ::-1][:, :count].T)
 
 
