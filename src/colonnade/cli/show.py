@@ -96,7 +96,8 @@ def binding(found: Binding) -> str:
     """A sentence: whose budget decides, and whether it is kept."""
     learned = f"epsilon {rounded_up(found.bound.epsilon)} of {found.budget.epsilon:g} allowed"
     if found.kept:
-        return f"the budget for {found.observer} decides: {learned}"
+        limit = f"; {found.limited}" if found.limited else ""
+        return f"the budget for {found.observer} decides: {learned}{limit}"
     return f"OVER BUDGET: {found.observer} would learn {learned}"
 
 

@@ -139,7 +139,8 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
                 "Federation([Party(name, table, schema=..., id=...), ...])"
             )
         task = self.plan_for(people)
-        results = people.run(task, lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
+        programs = (lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
+        results = people.run(task, *programs, self.kind)
         return self.conclude(people.roster, task, self.outcome(results, task))
 
     def plan_for(self, people: Federation) -> RunTask:

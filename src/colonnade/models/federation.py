@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from threadpoolctl import threadpool_limits
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError, StudyError
 from colonnade.models import notebook
 from colonnade.models.alignment import Summary, keys_of, keys_on
-from colonnade.privacy import Trust
+from colonnade.models.charges import Charges, Total
+from colonnade.privacy import Ledger, Trust
 from colonnade.protocols import align
 from colonnade.protocols.align import Aligning, Matched, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
@@ -124,6 +126,11 @@ class Federation:
     Here all parties run in this process, each in a thread, for notebooks and tests; ``colonnade run`` and
     ``colonnade party`` run the same programs in processes and on machines of their own. With ``network``
     messages take as long as between machines at that distance.
+
+    Everything that is computed adds up, and ``privacy_`` shows what each observer learned from all of it together, at
+    ``delta``. With ``ledger``, the path of one, that is written down before each computation, so that it also counts in
+    other processes. ``caps`` are the most that observers may learn in all, such as ``{"analyst": 3.0}``; what would
+    exceed one is refused before it starts.
     """
 
     def __init__(
@@ -134,6 +141,9 @@ class Federation:
         threshold: int | None = None,
         progress: Progress = silent,
         network: Network | None = None,
+        ledger: Ledger | str | PathLike[str] | None = None,
+        caps: float | Mapping[str, float] | None = None,
+        delta: float = 1e-5,
     ) -> None:
         if not all(isinstance(party, Party) for party in parties):
             raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...)")
@@ -146,6 +156,7 @@ class Federation:
         self.roster = Roster.of({p.name: p.schema for p in parties}, committee, threshold)
         self.progress = progress
         self.network = network
+        self.charges = Charges(ledger, caps, delta, self.roster.trust)
         self.alignment: Summary | None = None
         self._aligned: dict[str, Table] = {}
 
@@ -199,6 +210,11 @@ class Federation:
             raise
         return results[COORDINATOR], {name: results[name] for name in tables}
 
+    @property
+    def privacy_(self) -> Total:
+        """What each observer learned from everything that was computed so far, together."""
+        return self.charges.total()
+
     def tables(self) -> dict[str, Table]:
         """Each party's table of the same people in the same order: the order of the ids, or of the alignment."""
         if self.roster.hidden:
@@ -239,11 +255,18 @@ class Federation:
         """Nothing has to be closed."""
 
     def run(
-        self, task: Playable, owner: Callable[[Any, Table], object], coordinator: Callable[[Any], object]
+        self,
+        task: Playable,
+        owner: Callable[[Any, Table], object],
+        coordinator: Callable[[Any], object],
+        name: str = "this computation",
     ) -> dict[str, Any]:
-        """Play every role in its own thread; returns what each program returned, the coordinator's last."""
+        """Play every role in its own thread; returns what each program returned, the coordinator's last.
+
+        What the task reveals is charged under ``name`` before anything starts.
+        """
         try:
-            return self._play(task, self._held(), owner, coordinator)
+            return self._play(task, self._held(), owner, coordinator, name)
         except StudyError:
             if self.alignment is None:
                 self.tables()  # raises a better error if the parties hold different people
@@ -259,6 +282,18 @@ class Federation:
         tables: Mapping[str, Table],
         owner: Callable[[Any, Table], object],
         coordinator: Callable[[Any], object],
+        name: str = "",
+    ) -> dict[str, Any]:
+        with self.charges.charged(name, task.events, task.trust) as spend:
+            return self._played(task, tables, owner, coordinator, spend)
+
+    def _played(
+        self,
+        task: Playable,
+        tables: Mapping[str, Table],
+        owner: Callable[[Any, Table], object],
+        coordinator: Callable[[Any], object],
+        spend: Callable[[], None],
     ) -> dict[str, Any]:
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
         for name, table in tables.items():
@@ -270,7 +305,7 @@ class Federation:
             try:
                 progress = self.progress if name == first else silent
                 place = room.place(name, partners(name, programs, task))
-                outcomes[name] = play(place, task, programs[name], progress)
+                outcomes[name] = play(place, task, programs[name], progress, before_sharing=spend)
             except BaseException as error:
                 outcomes[name] = error
 

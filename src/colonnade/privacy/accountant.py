@@ -59,6 +59,8 @@ class Bound:
     route: str
     theorem: str
     reason: str = ""
+    ceiling: float = math.inf
+    """No epsilon above this can be certified for such noise at this delta; see :func:`ceiling`."""
 
 
 class Profile(Protocol):
@@ -306,17 +308,39 @@ def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> Bound:
     for route in routes(views):
         if route.quick != quick or (best is not None and quick and not _improves(route, best)):
             continue
-        found = Bound(route.profile.epsilon(delta), delta, route.name, route.theorem)
+        found = Bound(route.profile.epsilon(delta), delta, route.name, route.theorem, ceiling=ceiling(views, delta))
         best = found if best is None or found.epsilon < best.epsilon else best
     if best is None or math.isinf(best.epsilon):
-        reason = "too little noise, or a sampler too far from its law, for any finite epsilon at this delta"
+        reason = _above_ceiling(views, delta)
         if (lost := _lost(views)) >= delta:
             reason = (
                 f"{lost:.2g} of delta is lost to masks and full batches in all rounds together, whatever the noise: "
                 "fewer rounds or components, or a larger delta"
             )
-        return Bound(math.inf, delta, "none", "", reason)
+        return Bound(math.inf, delta, "none", "", reason, ceiling(views, delta))
     return best
+
+
+def ceiling(views: Sequence[View], delta: float) -> float:
+    """About the largest epsilon that can be certified for noise as it is drawn: within a range, and not beyond.
+
+    What lies beyond has a chance of 2^-128 for each number, which counts e^epsilon times (exact-samplers.md).
+    """
+    beyond, left = _sampler_distance(views), delta - _lost(views)
+    if beyond == 0:
+        return math.inf
+    return math.log(left / beyond - 1) if left > 2 * beyond else 0.0
+
+
+def _above_ceiling(views: tuple[View, ...], delta: float) -> str:
+    """Why no epsilon is finite: the noise is too small, or only too small for the range in which it is drawn."""
+    unlimited = tuple(replace(view, tail=0.0) for view in views)
+    if unlimited == views or math.isinf(found := _epsilon(unlimited, delta, True).epsilon):
+        return "too little noise for any finite epsilon at this delta"
+    return (
+        f"no epsilon above {ceiling(views, delta):.1f} can be certified at this delta, because noise is drawn within a "
+        f"range that leaves out 2^-128 of its law; this release would need {found:.1f}: more noise, or a larger delta"
+    )
 
 
 def _improves(route: Route, best: Bound) -> bool:

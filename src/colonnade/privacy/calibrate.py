@@ -64,13 +64,20 @@ class Binding:
         found = self.bound.epsilon / self.budget.epsilon
         return math.log(found) if found > 0 else -math.inf
 
+    @property
+    def limited(self) -> str:
+        """A sentence if more is allowed than can be certified, so that there is more noise than the budget asks for."""
+        if self.budget.epsilon <= self.bound.ceiling or math.isinf(self.bound.epsilon):
+            return ""
+        return f"no epsilon above {self.bound.ceiling:.1f} can be certified at delta {self.budget.delta:g}"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite epsilon is ``null``."""
         learned = None if math.isinf(self.bound.epsilon) else self.bound.epsilon
         return {"observer": self.observer.label, "epsilon": learned, "allowed": self.budget.epsilon, "kept": self.kept}
 
     def __str__(self) -> str:
-        detail = f" ({self.bound.reason})" if self.bound.reason else ""
+        detail = f" ({self.bound.reason or self.limited})" if self.bound.reason or self.limited else ""
         learned = rounded_up(self.bound.epsilon)
         return f"{self.observer} learns epsilon {learned} of {self.budget.epsilon:g} allowed{detail}"
 

@@ -17,7 +17,7 @@ from typing import Any
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
-from colonnade.privacy.events import Event, alike, from_dict, innermost, views
+from colonnade.privacy.events import Event, View, alike, from_dict, innermost, views
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Observer, Trust, check_delta
 from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
 
@@ -153,38 +153,48 @@ class Statement:
         return replace(fresh, assumptions=(*known, *(also or (UNMATCHED,))))
 
     def __str__(self) -> str:
-        lines = []
-        heads = ("observer", "cannot tell", "epsilon", "delta", "status")
-        cells = [_cells(row) for row in self.rows]
-        wide = [max(len(line[k]) for line in [heads, *cells]) for k in range(5)]
-        wide[0] = min(wide[0], _WIDTH - sum(wide[1:]) - 8)
-        for line in [heads, *cells]:
-            who = textwrap.shorten(line[0], wide[0], placeholder="...") if len(line[0]) > wide[0] else line[0]
-            texts = (
-                who.ljust(wide[0]),
-                line[1].ljust(wide[1]),
-                line[2].rjust(wide[2]),
-                line[3].rjust(wide[3]),
-            )
-            lines.append("  ".join((*texts, line[4])).rstrip())
-        lines.insert(1, "-" * max(len(line) for line in lines))
-        for text in _notes(self.rows):
-            lines.extend(textwrap.wrap(text, _WIDTH, subsequent_indent="  "))
-        lines.append("assumes")
-        for text in self.assumptions:
-            lines.extend(textwrap.wrap(f"- {text}", _WIDTH, subsequent_indent="  "))
-        return "\n".join(lines)
+        return as_text(self.rows, self.assumptions)
 
     def _repr_html_(self) -> str:
-        heads = ("observer", "cannot tell", "epsilon", "delta", "status", "rests on")
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in (*_cells(row), _basis(row))) + "</tr>"
-            for row in self.rows
+        return as_html(self.rows, self.assumptions)
+
+
+def as_text(rows: Sequence[Row], assumptions: Sequence[str]) -> str:
+    """Rows as a table, what they rest on, and what they assume."""
+    lines = []
+    heads = ("observer", "cannot tell", "epsilon", "delta", "status")
+    cells = [_cells(row) for row in rows]
+    wide = [max(len(line[k]) for line in [heads, *cells]) for k in range(5)]
+    wide[0] = min(wide[0], _WIDTH - sum(wide[1:]) - 8)
+    for line in [heads, *cells]:
+        who = textwrap.shorten(line[0], wide[0], placeholder="...") if len(line[0]) > wide[0] else line[0]
+        texts = (
+            who.ljust(wide[0]),
+            line[1].ljust(wide[1]),
+            line[2].rjust(wide[2]),
+            line[3].rjust(wide[3]),
         )
-        head = "".join(f"<th>{text}</th>" for text in heads)
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.assumptions)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<p>assumes</p><ul>{items}</ul>"
+        lines.append("  ".join((*texts, line[4])).rstrip())
+    lines.insert(1, "-" * max(len(line) for line in lines))
+    for text in _notes(rows):
+        lines.extend(textwrap.wrap(text, _WIDTH, subsequent_indent="  "))
+    lines.append("assumes")
+    for text in assumptions:
+        lines.extend(textwrap.wrap(f"- {text}", _WIDTH, subsequent_indent="  "))
+    return "\n".join(lines)
+
+
+def as_html(rows: Sequence[Row], assumptions: Sequence[str]) -> str:
+    """The same for notebooks."""
+    heads = ("observer", "cannot tell", "epsilon", "delta", "status", "rests on")
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in (*_cells(row), _basis(row))) + "</tr>"
+        for row in rows
+    )
+    head = "".join(f"<th>{text}</th>" for text in heads)
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in assumptions)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"{table}<p>assumes</p><ul>{items}</ul>"
 
 
 def _stated(epsilon: Any) -> float:
@@ -203,14 +213,21 @@ def rounded_up(epsilon: float, digits: int = 4) -> str:
 
 def _row(events: tuple[Event, ...], observer: Observer, trust: Trust, delta: float, others: int = 0) -> Row:
     seen = views(events, observer, trust)
+    return row_of(observer, trust.adjacency(observer), seen, delta, broken=trust.broken(observer) or "", others=others)
+
+
+def row_of(
+    observer: Observer, adjacency: Adjacency, seen: Sequence[View], delta: float, *, broken: str = "", others: int = 0
+) -> Row:
+    """The row of an observer who sees this, which must all be under one relation."""
     bound = accountant.epsilon(seen, delta)
-    reason = bound.reason or trust.broken(observer) or ""
+    reason = bound.reason or broken
     doubts = sorted({view.unproven for view in seen if view.unproven})
     status = NO_GUARANTEE if math.isinf(bound.epsilon) else PUBLISHED if doubts else PROVEN
     theorems = sorted({view.theorem for view in seen if view.theorem} | {bound.theorem} - {""})
     return Row(
         observer=observer,
-        adjacency=trust.adjacency(observer),
+        adjacency=adjacency,
         epsilon=bound.epsilon,
         delta=delta,
         route=bound.route,
@@ -304,7 +321,7 @@ def _basis(row: Row) -> str:
     return row.reason or f"{row.theorem} ({row.route})"
 
 
-def _notes(rows: tuple[Row, ...]) -> list[str]:
+def _notes(rows: Sequence[Row]) -> list[str]:
     """Each reason and each basis once, with the observers it belongs to."""
     groups: dict[str, list[str]] = {}
     for row in rows:

@@ -152,6 +152,7 @@ def cross_validate(
     rows = people.common_rows()
     check_whole("folds", folds, 2, rows)
     runs, alone = _planned(models, people, rows, folds)
+    people.charges.check("cross-validation", [event for run in runs for event in run.events], runs[0].fit.trust)
     values: dict[str, list[float]] = {name: [] for name in models}
     for run in runs:
         values[run.name].append(_value(models[run.name], run, folds, people, chosen))
@@ -225,7 +226,7 @@ def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -
     def learn(me: Owner, table: Table) -> Outcome:
         return model.owner(me, _part(table, run.fold, folds, held=False), run.fit)
 
-    learned = people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit))
+    learned = people.run(run.fit, learn, lambda me: model.coordinator(me, run.fit), "cross-validation")
     model.conclude(people.roster, run.fit, Everyone.of(learned, run.fit))
     question = KeptScores(model)
     ask = replace(run.ask, model=model.digest)
@@ -235,7 +236,7 @@ def _value(model: GLM, run: _Run, folds: int, people: Federation, metric: str) -
         answers = question.owner(me, part, ask)
         return None if answers is None else _compared(model, question, answers, part, metric)
 
-    compared = people.run(ask, compare, lambda me: question.coordinator(me, ask))
+    compared = people.run(ask, compare, lambda me: question.coordinator(me, ask), "cross-validation")
     value: float = compared[ask.active]
     return value
 

@@ -11,6 +11,7 @@ from typing import Any
 from colonnade.models.synthesis.drawing import Drawn
 from colonnade.models.synthesis.fidelity import Agreement
 from colonnade.models.synthesis.population import Population
+from colonnade.models.synthesis.shares import means
 from colonnade.privacy import Statement
 from colonnade.tables import Schema
 from colonnade.tables.arrow import pa
@@ -162,7 +163,18 @@ def _counted(about: About, drawn: Drawn) -> list[str]:
         "Each column with its most frequent value, by the published counts, and twice the standard deviation of the "
         "noise:",
         _table(("column", "most frequent", "share of the people"), _columns(about.people)),
+        *_means(about.people),
     ]
+
+
+def _means(people: Population) -> list[str]:
+    """The means of numbers, by the bins that were counted."""
+    found = list(means(people).items())[:_MOST_COLUMNS]
+    if not found:
+        return []
+    rows = [(f"`{name}`", f"{mean:.4g} ± {2 * (mean.deviation or 0.0):.2g}") for name, mean in found]
+    said = "The mean of each number, where everybody counts as the middle of its bin, and twice its deviation:"
+    return [said, _table(("column", "mean"), rows)]
 
 
 def _use(about: About) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
+from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.newcomers import same_people
 from colonnade.models.parameters import (
@@ -31,7 +32,7 @@ from colonnade.models.parameters import (
     dotted,
 )
 from colonnade.models.planner import Details
-from colonnade.models.synthesis import asking, beginning, card, mixing
+from colonnade.models.synthesis import asking, beginning, card, mixing, shares
 from colonnade.models.synthesis.drawing import Drawn
 from colonnade.models.synthesis.fitting import KINDS, Unfitted, fitted
 from colonnade.models.synthesis.given import (
@@ -330,6 +331,16 @@ class Synthesizer(Estimator[Task, Published]):
         """How many people have each combination of values of these columns, with the noise in each number."""
         self._check_fitted()
         return self.population_.marginal(names)
+
+    def marginals(self) -> dict[str, dict[str, Estimate]]:
+        """For each column the share of the people who have each value, as released, with the deviation of its noise."""
+        self._check_fitted()
+        return shares.shares(self.population_)
+
+    def means(self) -> dict[str, Estimate]:
+        """The mean of each number, by the bins that were counted, with the deviation of its noise."""
+        self._check_fitted()
+        return shares.means(self.population_)
 
     def interval(
         self, estimate: Callable[[Any], tuple[float, float]], *, level: float = 0.95, tables: int | None = None

@@ -60,11 +60,19 @@ class Sight:
         If studies hold the analyst to different relations, the number of rows is public in some of them, so adding or
         removing a person is visible: the replace relation is then used for all. It serves everybody else anyway.
         """
+        return accountant.epsilon(self.all_views(who, among), delta)
+
+    def all_views(self, who: Across, among: Sequence[int] | None = None) -> tuple[View, ...]:
+        """What an observer sees of all studies, or of those of the given numbers, under one relation."""
         numbers = range(len(self.studies)) if among is None else among
-        relation = Adjacency.REPLACE
+        relation = self.relation(who, numbers)
+        return tuple(seen for number in numbers for seen in self.views(number, who, relation))
+
+    def relation(self, who: Across, numbers: Sequence[int]) -> Adjacency:
+        """The relation that an observer is held to in all of these studies."""
         if who.tokens is None and all(self.studies[number].trust.committee for number in numbers):
-            relation = Adjacency.ADD_REMOVE
-        return accountant.epsilon(tuple(seen for n in numbers for seen in self.views(n, who, relation)), delta)
+            return Adjacency.ADD_REMOVE
+        return Adjacency.REPLACE
 
     def views(self, number: int, who: Across, relation: Adjacency = Adjacency.REPLACE) -> tuple[View, ...]:
         """Each event of a study as an observer sees it."""

@@ -1,0 +1,186 @@
+"""What all computations of one federation tell together: charged before each starts, and never taken back.
+
+With a ledger it is written there, beside what other processes and studies spent. Without one it is kept in memory, for
+this process alone (docs/theory/across-studies.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os import PathLike
+
+from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
+from colonnade.privacy import Adjacency, Budget, Entry, Event, Ledger, Observer, Trust, parse_budgets
+from colonnade.privacy.events import check_sources
+from colonnade.privacy.ledger import caps as limits
+from colonnade.privacy.ledger.caps import Left, Spending
+from colonnade.privacy.ledger.groups import Across, Sight
+from colonnade.privacy.ledger.people import Told
+from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
+from colonnade.privacy.statement import Row, as_html, as_text, row_of
+
+_NO_LIMIT = 1e300  # a ledger caps all others of its own party together; here there is no own party
+_FAILED = "every computation counts in full from its first share on, also one that failed"
+
+
+@dataclass(frozen=True)
+class Total:
+    """What each observer learned from all computations together; it is printed as a privacy statement is."""
+
+    rows: tuple[Row, ...]
+    computations: int
+    delta: float
+    left: tuple[Left, ...] = ()
+
+    def epsilon(self, observer: Observer | str) -> float:
+        """What an observer learned in all; infinite if nothing protects."""
+        seen = Observer.parse(observer) if isinstance(observer, str) else observer
+        if not self.rows:
+            return 0.0
+        for row in self.rows:
+            if row.observer == seen:
+                return row.epsilon
+        raise PrivacyError(f"no row for {seen.label}: there are those of {', '.join(row.who for row in self.rows)}")
+
+    def __str__(self) -> str:
+        return as_text(self.rows, self._assumptions) if self.rows else "nothing was revealed yet"
+
+    def _repr_html_(self) -> str:
+        return as_html(self.rows, self._assumptions) if self.rows else f"<p>{self}</p>"
+
+    @property
+    def _assumptions(self) -> tuple[str, ...]:
+        many = "1 computation" if self.computations == 1 else f"{self.computations:,} computations together"
+        caps = (f"under the caps, {each.who} has {each.left:g} of {each.epsilon:g} left" for each in self.left)
+        return f"{many}, each with the assumptions of its own statement", _FAILED, *caps
+
+
+class Charges:
+    """Everything that was charged so far, and the caps on all of it."""
+
+    def __init__(
+        self,
+        ledger: Ledger | str | PathLike[str] | None,
+        caps: float | Mapping[str, float] | None,
+        delta: float,
+        trust: Trust,
+    ) -> None:
+        if not isinstance(ledger, Ledger | str | PathLike | None):
+            raise StudyError(f"ledger= takes a Ledger or the path of one, not {type(ledger).__name__}")
+        check_delta(delta)
+        self.delta = delta
+        self.caps: tuple[Budget, ...] = () if caps is None else parse_budgets(caps, delta, trust)
+        self.ledger = ledger if isinstance(ledger, Ledger | None) else Ledger(ledger)
+        self._kept: list[Told] = []
+        self._lock = threading.Lock()
+
+    @property
+    def told(self) -> list[Told]:
+        """Everything that counts."""
+        if self.ledger is None:
+            return list(self._kept)
+        if not self.ledger.path.exists():
+            return []
+        return [entry.told for entry in self.ledger.entries() if entry.state != "released"]
+
+    def total(self) -> Total:
+        """What everybody learned so far, alone and in groups within the thresholds."""
+        told = self.told
+        sight = Sight(told)
+        rows = tuple(_row(sight, who, self.delta) for who in sight.standard() if not who.others) if told else ()
+        now = datetime.now(UTC)
+        left = limits.remainders(self._limits, (), [Spending(now, each) for each in told], "", now) if told else ()
+        return Total(rows, len(told), self.delta, tuple(each for each in left if each.epsilon < _NO_LIMIT))
+
+    def check(self, name: str, events: Sequence[Event], trust: Trust) -> None:
+        """Raise an error if the caps do not allow this; nothing is charged."""
+        if self.caps:
+            self._refuse(name, Told(tuple(events), trust))
+
+    @contextmanager
+    def charged(self, name: str, events: Sequence[Event], trust: Trust) -> Iterator[Callable[[], None]]:
+        """Charge a computation; the caller calls what it gets before the first share leaves.
+
+        If the computation fails before that, nothing was told, and the charge is given back.
+        """
+        if not events:  # an alignment, which releases no numbers
+            yield lambda: None
+            return
+        way = self._in_memory if self.ledger is None else self._in_ledger
+        with way(name, Told(tuple(events), trust)) as spend:
+            yield spend
+
+    @contextmanager
+    def _in_ledger(self, name: str, told: Told) -> Iterator[Callable[[], None]]:
+        ledger = self.ledger
+        assert ledger is not None  # noqa: S101 - for the type checker; the caller looked
+        entry = ledger.reserve(name, _digest(told), told.events, told.trust, self._limits)
+
+        def spend() -> None:
+            with self._lock:
+                if ledger.state(entry) == "reserved":
+                    ledger.mark_sent(entry)
+
+        try:
+            yield spend
+        except BaseException:
+            with suppress(LedgerError):
+                _give_back(ledger, entry)
+            raise
+        ledger.commit(entry)
+
+    @contextmanager
+    def _in_memory(self, name: str, told: Told) -> Iterator[Callable[[], None]]:
+        sent = False
+
+        def spend() -> None:
+            nonlocal sent
+            sent = True
+
+        with self._lock:
+            if self.caps:
+                self._refuse(name, told)
+            self._kept.append(told)
+        try:
+            yield spend
+        except BaseException:
+            if not sent:
+                with self._lock:
+                    self._kept.remove(told)
+            raise
+
+    @property
+    def _limits(self) -> tuple[Budget, ...]:
+        return (*self.caps, Budget(OTHERS, _NO_LIMIT, self.delta)) if self.caps else ()
+
+    def _refuse(self, name: str, new: Told) -> None:
+        check_sources(new.events)
+        now = datetime.now(UTC)
+        stored = [Spending(now, each) for each in self.told]
+        if problems := limits.refusals(self._limits, (), stored, new, "", now):
+            raise BudgetError(f"{name} is over the caps of this federation: {'; '.join(problems)}")
+
+
+def _give_back(ledger: Ledger, entry: Entry) -> None:
+    if ledger.state(entry) == "reserved":
+        ledger.release(entry)
+
+
+def _row(sight: Sight, who: Across, delta: float) -> Row:
+    observer = Observer.parse(who.label)
+    relation = sight.relation(who, range(len(sight.studies)))
+    if set(observer.names) - {COORDINATOR}:
+        relation = Adjacency.REPLACE_OTHERS  # as it is printed: in what is counted it is a replaced row
+    return row_of(observer, relation, sight.all_views(who), delta)
+
+
+def _digest(told: Told) -> str:
+    """What stands for the digest of a study: a hash of what is revealed, and to whom."""
+    content = {"events": [event.to_dict() for event in told.events], "trust": told.trust.to_dict()}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from colonnade import PCA, Federation, LinearRegression, Party, Schema, joint_scores, number
+from colonnade.errors import BudgetError, ColonnadeError, PrivacyError, StudyError
+from colonnade.models.charges import Charges, Total
+from colonnade.privacy import Ledger, SkellamRelease, Statement, Trust
+
+TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
+
+
+def parties(rows=60):
+    rng = np.random.default_rng(5)
+    ids = [f"p{k}" for k in range(rows)]
+    return [
+        Party(
+            name,
+            pa.table({"id": ids, **{f"{name}{k}": rng.uniform(-1, 1, rows) for k in range(2)}}),
+            schema=Schema({f"{name}{k}": number(-1, 1) for k in range(2)}),
+            id="id",
+        )
+        for name in ("bank", "shop", "clinic")
+    ]
+
+
+def release(noise=10**6, name="sums"):
+    return SkellamRelease(
+        name=name,
+        shares=tuple((owner, noise // 3) for owner in TRUST.owners),
+        dimension=4,
+        l1=400,
+        l2_squared=40_000,
+        replace_l1=800,
+        replace_l2_squared=160_000,
+        theorem="moments-sensitivity",
+    )
+
+
+def spend(charges, events, *, sent=True, fail=False, name="a fit"):
+    with charges.charged(name, events, TRUST) as told:
+        if sent:
+            told()
+        if fail:
+            raise ColonnadeError("it failed")
+
+
+def charges_of(place, tmp_path, caps=None):
+    return Charges(tmp_path / "ledger.db" if place == "ledger" else None, caps, 1e-5, TRUST)
+
+
+both = pytest.mark.parametrize("place", ["memory", "ledger"])
+
+
+@both
+def test_several_fits_add_up_as_one_statement_of_all_their_events(place, tmp_path):
+    charges = charges_of(place, tmp_path)
+    assert str(charges.total()) == "nothing was revealed yet"
+    assert charges.total().epsilon("bank") == 0
+    for count in (1, 2, 3):
+        spend(charges, [release()])
+        one = Statement.of([release()] * count, TRUST, 1e-5)
+        total = charges.total()
+        assert total.computations == count
+        for row in one.rows:
+            if row.epsilon < np.inf:
+                assert total.epsilon(row.observer) == pytest.approx(row.epsilon, rel=1e-9)
+    text = str(total)
+    assert "3 computations together" in text
+    assert "add or remove one person" in text
+    assert "<table>" in total._repr_html_()
+    with pytest.raises(PrivacyError, match="no row for bakery"):
+        total.epsilon("bakery")
+
+
+@both
+def test_what_would_exceed_a_cap_is_refused_before_it_starts(place, tmp_path):
+    once = Statement.of([release()], TRUST, 1e-5).epsilon("analyst")
+    charges = charges_of(place, tmp_path, {"analyst": 1.2 * once})
+    spend(charges, [release()])
+    begun = False
+    refused = pytest.raises(BudgetError, match=r"over.*analyst: spent .*, asked .*, left .* of")
+    with refused, charges.charged("a second fit", [release()], TRUST):
+        begun = True
+    assert not begun
+    with pytest.raises(BudgetError, match="cross-validation"):
+        charges.check("cross-validation", [release()], TRUST)
+    charges.check("something smaller", [release(10**9)], TRUST)
+    assert charges.total().computations == 1
+    assert "under the caps, analyst has" in str(charges.total())
+
+
+@both
+def test_a_fit_that_failed_counts_once_a_share_has_left(place, tmp_path):
+    charges = charges_of(place, tmp_path)
+    with pytest.raises(ColonnadeError, match="it failed"):
+        spend(charges, [release()], sent=False, fail=True)
+    assert charges.total().computations == 0
+    with pytest.raises(ColonnadeError, match="it failed"):
+        spend(charges, [release()], fail=True)
+    assert charges.total().computations == 1
+    spend(charges, [])  # an alignment, which releases no numbers
+    assert charges.total().computations == 1
+
+
+def test_arrangements_with_and_without_a_committee_add_up():
+    charges = Charges(None, None, 1e-5, TRUST)
+    spend(charges, [release()])
+    alone = charges.total().epsilon("analyst")
+    apart = Trust(TRUST.owners, (), 0)
+    with charges.charged("an exchange", [release(name="messages")], apart) as told:
+        told()
+    total = charges.total()
+    assert total.epsilon("analyst") > alone
+    # Where the number of rows is public in one of them, the analyst is held to replacing in both.
+    assert total.epsilon("analyst") == pytest.approx(Statement.of([release()] * 2, apart, 1e-5).epsilon("analyst"))
+    assert total.rows[0].adjacency.value == "replace one person"
+
+
+def test_fits_of_a_federation_are_charged_to_its_ledger(tmp_path):
+    book = tmp_path / "ledger.db"
+    people = Federation(parties(), ledger=book, caps={"analyst": 3.0})
+    first = PCA(1, epsilon=1.0, rows_at_most=100).fit(people)
+    assert people.privacy_.epsilon("bank") == pytest.approx(first.privacy_.epsilon("bank"), rel=1e-9)
+    second = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
+    whole = Statement.of([*first.privacy_.events, *second.privacy_.events], people.roster.trust, 1e-5)
+    assert people.privacy_.epsilon("bank") == pytest.approx(whole.epsilon("bank"), rel=1e-9)
+    assert [(entry.study, entry.state) for entry in Ledger(book).entries()] == [
+        ("pca", "committed"),
+        ("linear", "committed"),
+    ]
+    again = Federation(parties(), ledger=Ledger(book), caps={"analyst": 0.8})
+    assert again.privacy_.epsilon("bank") == people.privacy_.epsilon("bank")
+    with pytest.raises(BudgetError, match="study 'pca' is over budget: analyst"):
+        PCA(1, epsilon=1.0, rows_at_most=100).fit(again)
+    Ledger(book).verify()
+    assert len(Ledger(book).entries()) == 2
+
+
+def test_without_a_ledger_fits_of_this_process_add_up():
+    people = Federation(parties())
+    assert people.privacy_.computations == 0
+    model = PCA(1, epsilon=1.0, rows_at_most=100).fit(people)
+    model.fit(people)
+    assert people.privacy_.computations == 2
+    assert people.privacy_.epsilon("shop") > model.privacy_.epsilon("shop")
+    assert isinstance(people.privacy_, Total)
+
+
+def test_a_fit_that_is_refused_by_the_data_is_not_charged():
+    people = Federation([*parties(60)[:2], parties(61)[2]])
+    with pytest.raises(StudyError):
+        PCA(1, epsilon=1.0, rows_at_most=100).fit(people)
+    assert people.privacy_.computations == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ledger": 3}, "ledger= takes a Ledger or the path of one, not int"),
+        ({"caps": {"bakery": 1.0}}, "no observer bakery"),
+        ({"caps": {}}, "the mapping of epsilons is empty"),
+        ({"delta": 0}, "delta must lie strictly between 0 and 1"),
+    ],
+)
+def test_bad_ledgers_and_caps_are_refused(given, said):
+    with pytest.raises(ColonnadeError, match=said):
+        Federation(parties(), **given)
+
+
+def test_joint_scores_are_charged_too():
+    people = Federation(parties())
+    model = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
+    joint_scores(model, people, to="bank", epsilon=1.0)
+    assert people.privacy_.computations == 2
+    assert people.privacy_.epsilon("bank") > model.privacy_.epsilon("bank")
+    joint_scores(model, people, to="shop", exact=True)
+    assert people.privacy_.epsilon("shop") == float("inf")
+    assert people.privacy_.epsilon("bank") < float("inf")
+    assert any(row.reason for row in people.privacy_.rows if row.who == "shop")
