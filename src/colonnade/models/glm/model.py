@@ -206,7 +206,7 @@ class GLM(FittedGLM):
         self._check_fitted()
         lines = [self.in_short]
         if self.release:
-            lines.append(f"  released: {self._strongest(self.coef_[0], self.intercept_[0])}")
+            lines.append(f"  released: {self._strongest(0)}")
         lines.append("each party keeps its own weights, in its kept.json and nowhere else")
         return [*lines, f"all that leaves a party tells about its columns alone, epsilon at most: {self._told()}"]
 
