@@ -188,6 +188,8 @@ class GLM(FittedGLM):
         self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
         super().conclude(roster, task, result)
         self.protection_ = protection(self.privacy_)
+        released = result.released
+        self.bar(*((None, None) if released is None else glm_kept.release_bars(released, task, self.design_)))
         return self
 
     def finish(self, result: Outcome | Everyone) -> None:
