@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from colonnade.models.estimates import Estimate
 from colonnade.models.regression.design import owner_of
-from colonnade.report import words
 from colonnade.report.canvas import LINE, extent, frame, rect, rule, wrap, write
 from colonnade.report.markup import Html, join, tag
 from colonnade.report.words import signed
@@ -104,7 +104,10 @@ def stacks(key: str, width: int, items: Sequence[Stack], *, title: str, descript
 def heat(
     key: str, width: int, groups: Sequence[Group], columns: Sequence[str], *, title: str, description: str
 ) -> Html:
-    """A table of signed numbers on colours, by group; the larger a number, the stronger its colour."""
+    """A table of signed numbers on colours, by group; the larger a number, the stronger its colour.
+
+    An :class:`Estimate` is shown with its deviation where there is room, and grey where it cannot be told from zero.
+    """
     names = [name for group in groups for name, _ in group.rows]
     gutter, beside = _gutter(names, width)
     most = max((abs(v) for group in groups for _, row in group.rows for v in row), default=0.0) or 1.0
@@ -125,8 +128,11 @@ def heat(
                 x = gutter + k * step
                 body.append(rect(x + 1, y, step - 2, 21, "cell", fill_opacity=0.35))
                 look = "pos" if value > 0 else "neg"
-                body.append(rect(x + 1, y, step - 2, 21, look, fill_opacity=0.6 * abs(value) / most))
-                body.append(write(x + step / 2, y + 15, signed(value), "mid tiny"))
+                if not unclear(value):
+                    body.append(rect(x + 1, y, step - 2, 21, look, fill_opacity=0.6 * abs(value) / most))
+                text = with_deviation(value)
+                text = text if extent(text) < step else signed(value)
+                body.append(write(x + step / 2, y + 15, text, "mid tiny unclear" if unclear(value) else "mid tiny"))
             y += 23 if beside else 27
         y += 8
     return frame(key, title, description, width, y, *body)
@@ -162,6 +168,17 @@ def balance(
         body.append(rule(zero, top - 2, zero, y - 2, "axis"))
         y += 8
     return frame(key, title, description, width, y, *body)
+
+
+def unclear(value: float) -> bool:
+    """Whether a number is known not to be told from zero."""
+    return isinstance(value, Estimate) and value.deviation is not None and not value.clear
+
+
+def with_deviation(value: float) -> str:
+    """A signed number with its deviation, if that is known."""
+    deviation = value.deviation if isinstance(value, Estimate) else None
+    return signed(value) + (f" ± {deviation:.2f}" if deviation is not None else "")
 
 
 def _gutter(labels: Sequence[str], width: int) -> tuple[float, bool]:
@@ -210,10 +227,12 @@ def grouped(
     return [Group(name or "columns", members[name]) for name in ranked], len(order)
 
 
+def _said(value: float) -> str:
+    return with_deviation(value) + (" (not told from zero)" if unclear(value) else "")
+
+
 def spoken(groups: Sequence[Group]) -> str:
     """The groups as text, for a screen reader."""
     return "; ".join(
-        f"{group.heading}, {name}: {', '.join(words.signed(value) for value in row)}"
-        for group in groups
-        for name, row in group.rows
+        f"{group.heading}, {name}: {', '.join(map(_said, row))}" for group in groups for name, row in group.rows
     )
