@@ -21,6 +21,15 @@ from colonnade.privacy.statement import rounded_up
 from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
 
+ESTIMANDS = {
+    "one-shot": "what the same fit would give without noise and without a ridge that is only there for the noise",
+    "sqm": "what the same rounds over the same batches would give without noise",
+    "alternating": "the weights that the parties held before the noise of the release; the noise of messages, which "
+    "is already in those, is not part of it",
+}
+ESTIMANDS |= {"functional": ESTIMANDS["one-shot"], "gradient": ESTIMANDS["alternating"]}
+"""What intervals are for, by method."""
+
 
 class LinearModel(Saved[RunTask, Result]):
     """A model whose scores are a weighted sum of all parties' encoded columns, and an intercept."""
@@ -116,6 +125,11 @@ class LinearModel(Saved[RunTask, Result]):
     def has_public_weights(self) -> bool:
         """Whether everybody may see the weights."""
         return True
+
+    @property
+    def estimand(self) -> str:
+        """In words, what the intervals of the weights are for."""
+        return ESTIMANDS.get(self.method_, ESTIMANDS["one-shot"])
 
     @property
     def how_to_score(self) -> str:
