@@ -17,7 +17,8 @@ import numpy as np
 from colonnade.models.estimates import Bars, public_normals
 from colonnade.models.regression.quadratic import Matrix, Reading, Release, Vector, ordered, steepnesses
 
-DRAWS = 2000
+DRAWS = 1000
+_SLOPES = 40
 _EXPLAINED = (1.0, 0.5, 0.25, 0.125)
 """Shares of the label's variance that the features may explain; how likely each is follows from what is published."""
 _TURNS = 4
@@ -63,12 +64,17 @@ def bars(value: Matrix, draws: Matrix) -> Bars:
 
 
 def slopes(draws: Drawn, label_means: Vector) -> Vector:
-    """The slope of probabilities for each draw: the average of those of all labels."""
-    each = [
-        steepnesses(0.5, float(mean), np.sqrt(draws.explained[:, k]), draws.agreements[:, k])
-        for k, mean in enumerate(label_means)
-    ]
-    return np.asarray(np.mean(each, axis=0))
+    """The slope of probabilities for each draw: the average of those of all labels.
+
+    It is a smooth function of what a draw explains, so it is computed for some draws and interpolated between them.
+    """
+    total = np.zeros(len(draws.explained))
+    for label, mean in enumerate(label_means):
+        explained, agreements = draws.explained[:, label], draws.agreements[:, label]
+        some = np.argsort(explained)[np.linspace(0, len(explained) - 1, _SLOPES).astype(int)]
+        known = steepnesses(0.5, float(mean), np.sqrt(explained[some]), agreements[some])
+        total += np.interp(explained, explained[some], known)
+    return total / len(label_means)
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,7 @@ class _Seen:
         for _ in range(_TURNS):
             noise = self._noise(label, mean, covariance)
             whole = gram @ prior @ gram + noise
+            whole += _ROUNDING * whole.trace() * np.eye(len(gram))  # else it may be singular, if there is no noise
             gain = np.linalg.solve(whole, gram @ prior).T
             mean, covariance = gain @ cross, prior - gain @ gram @ prior
         root = np.linalg.cholesky(whole)
