@@ -199,7 +199,7 @@ def main() -> None:
     """Print the table, or write its page."""
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
-    given.add_argument("--fits", type=int, default=40, help="of second moments, for each line; a tenth of gradients")
+    given.add_argument("--fits", type=int, default=30, help="of second moments, for each line; a sixth of gradients")
     given.add_argument("--methods", nargs="+", default=["one-shot", "functional", "sqm"])
     options = given.parse_args()
     lines, sizes = [], []
@@ -208,7 +208,7 @@ def main() -> None:
         sizes.append(f"{title} ({people.data.rows:,} people)")
         for method in options.methods:
             for epsilon in EPSILONS:
-                fits = max(2, options.fits // 10) if method == "sqm" else options.fits
+                fits = max(2, options.fits // 6) if method == "sqm" else options.fits
                 lines.append(measured(name, method, epsilon, fits, people))
                 print(lines[-1], flush=True)
     if options.write:
