@@ -222,14 +222,14 @@ class LogisticRegression(Regression):
         self.feature_names_in_ = list(reading.features)
         self.coef_ = slope * found.weights
         self.intercept_ = slope * (found.offsets - 0.5)
-        self.remember(found)
+        self.remember(found, result, reading)
 
     def _from_gradients(self, result: Learned) -> None:
         design = self.design_
         self.feature_names_in_ = design.features
         self.coef_ = result.slopes
         self.intercept_ = result.offsets - result.slopes @ design.middles
-        self.count_ = self.ridge_ = self.clipped_ = None
+        self.count_ = self.ridge_ = self.clipped_ = self.parts_ = None
 
     def _classes(self) -> NDArray[Any]:
         declared = self.design_.declared
