@@ -112,11 +112,16 @@ class LinearModel(Predicting[RunTask, Result]):
         schema = self._feature_schema(party)
         if schema is None:
             raise DataError(f"{party} holds the label and no other column, so it has no part in the scores")
-        found = Centred(schema, None, self.row_norm)
-        rows = found.features(table_of(source, schema)).matrix() + found.middle
-        start = self.feature_names_in_.index(f"{party}.{found.feature_names[0]}")
-        part: Matrix = rows @ self.linear()[0][:, start : start + len(found.feature_names)].T
+        rows = self.encoded_rows(schema, source)
+        start = self.feature_names_in_.index(f"{party}.{schema.encoded_names[0]}")
+        part: Matrix = rows @ self.linear()[0][:, start : start + rows.shape[1]].T
         return part
+
+    def encoded_rows(self, schema: Schema, source: Any) -> Matrix:
+        """The encoded columns of this schema, clipped as in the fit."""
+        found = Centred(schema, None, self.row_norm)
+        rows: Matrix = found.features(table_of(source, schema)).matrix() + found.middle
+        return rows
 
     def coefficients(self) -> dict[str, dict[str, Any]]:
         """The weight of each encoded column, by party; with several classes, one weight for each class."""

@@ -87,7 +87,7 @@ class LinearRegression(Regression):
         self.feature_names_in_ = list(reading.features)
         self.coef_ = unit * found.weights
         self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
-        self.remember(found)
+        self.remember(found, result, reading)
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit."""

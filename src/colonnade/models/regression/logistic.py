@@ -230,14 +230,14 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         self.feature_names_in_ = list(reading.features)
         self.coef_ = slope * found.weights
         self.intercept_ = slope * (found.offsets - 0.5)
-        self.remember(found)
+        self.remember(found, result, reading)
 
     def _from_gradients(self, result: Learned) -> None:
         design = self.design_
         self.feature_names_in_ = design.features
         self.coef_ = result.slopes
         self.intercept_ = result.offsets - result.slopes @ design.middles
-        self.count_ = self.ridge_ = self.clipped_ = self.shares_ = None
+        self.count_ = self.ridge_ = self.clipped_ = self.shares_ = self.parts_ = None
 
     def learned(self) -> dict[str, Any]:
         """The learned attributes as plain values; models of earlier releases have no shares."""
