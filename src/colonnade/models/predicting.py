@@ -133,7 +133,7 @@ class Deciding(Predicting[RunTask, Result]):
     def threshold_(self) -> float:
         """The chance of the second of two classes above which it is predicted."""
         self._check_fitted()
-        return self._limit(self.parameters_.get("threshold", 0.5))
+        return self.limit()
 
     @abstractmethod
     def chances(self, scores: Matrix) -> Matrix:
@@ -152,7 +152,7 @@ class Deciding(Predicting[RunTask, Result]):
         scores = np.asarray(scores, dtype=np.float64)
         wanted = self.parameters_.get("threshold", 0.5) if threshold is None else threshold
         if len(self.classes_) == 2:
-            chosen = (self.chances(scores)[:, 1] > self._limit(wanted)).astype(np.intp)
+            chosen = (self.chances(scores)[:, 1] > self.limit(wanted)).astype(np.intp)
         else:
             check_threshold(wanted, len(self.classes_))
             compared = self.chances(scores) / self._shares() if wanted == "balanced" else scores
@@ -189,9 +189,11 @@ class Deciding(Predicting[RunTask, Result]):
         named = {f"probability_{_said(name)}": chances[:, k] for k, name in enumerate(self.classes_.tolist())}
         return {"prediction": self.answers(scores, threshold)} | named
 
-    def _limit(self, threshold: float | str) -> float:
-        check_threshold(threshold)
-        return float(self._shares()[1] if threshold == "balanced" else threshold)
+    def limit(self, threshold: float | str | None = None) -> float:
+        """The chance of the second of two classes that a threshold asks for; without one, that of the fit."""
+        wanted = self.parameters_.get("threshold", 0.5) if threshold is None else threshold
+        check_threshold(wanted)
+        return float(self._shares()[1] if wanted == "balanced" else wanted)
 
     def _shares(self) -> Matrix:
         if self.shares_ is None:
