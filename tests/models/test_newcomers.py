@@ -265,7 +265,7 @@ def test_of_several_classes_a_balanced_threshold_prefers_rare_ones(frames):
     with pytest.raises(DataError, match="3 classes, so say which one"):
         usual.assess(people)
     assert usual.assess(people, of="b").auc > 0.7
-    with pytest.raises(DataError, match="of= names one of the classes"):
+    with pytest.raises(DataError, match="must be one of 'a', 'b', 'c'"):
         usual.assess(people, of="d")
 
 
@@ -312,4 +312,5 @@ def test_numbers_have_no_chances_to_assess(people):
         model.assess(people)
     with pytest.raises(StudyError, match="predicts numbers"):
         model.predict(people, 0.3)
-    assert not hasattr(LinearRegression, "assess")
+    with pytest.raises(StudyError, match="only chances of classes"):
+        LinearRegression(epsilon=1.0).assess(people)

@@ -13,6 +13,7 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models.assessment import Assessment, assess
 from colonnade.models.base import Result, RunTask
 from colonnade.models.newcomers import Given, Matrix, People, SamePeople, gathered, labels_of
+from colonnade.models.predicted import by_class
 from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import Saved
 from colonnade.tables import Category
@@ -62,7 +63,7 @@ class Predicting(Saved[RunTask, Result]):
         """
         return self.answers(self.scores(X, **given))
 
-    def predictions(self, X: People, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
+    def predictions(self, X: People = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
         """Who is predicted what, as an Arrow table: a column of ids, predictions and, of classes, their chances.
 
         The column of ids is named as ``id`` says, and left out where nothing says who the rows are.
@@ -71,7 +72,7 @@ class Predicting(Saved[RunTask, Result]):
         people = self.people(X, **given)
         called = given.get("id")
         columns = {} if people.ids is None else {called if isinstance(called, str) else "id": people.ids}
-        return pa.table(columns | self._predicted(self.scores(people), threshold))
+        return pa.table(columns | self.columns_of(self.scores(people), threshold))
 
     def people(self, X: People, *, labelled: bool = False, **given: Unpack[Given]) -> SamePeople:
         """The tables that a prediction needs, with the same people in each row; ``labelled`` ones have the label."""
@@ -101,8 +102,8 @@ class Predicting(Saved[RunTask, Result]):
     def _needed(self, party: str, labelled: bool) -> Any:
         return self.schemas_[party] if labelled else without_label(self.schemas_, self.label_, party)
 
-    def _predicted(self, scores: Matrix, threshold: float | str | None) -> dict[str, Any]:
-        """Columns of what scores predict."""
+    def columns_of(self, scores: Matrix, threshold: float | str | None = None) -> dict[str, Any]:
+        """Columns of what scores predict, and of the chances of classes."""
         if threshold is not None:
             raise StudyError("a threshold is for classes, and this model predicts numbers")
         return {"prediction": self.answers(scores)}
@@ -160,7 +161,7 @@ class Deciding(Predicting[RunTask, Result]):
         answers: NDArray[Any] = self.classes_[chosen]
         return answers
 
-    def assess(self, X: People, y: NDArray[Any] | None = None, *, of: Any = None, **given: Unpack[Given]) -> Assessment:
+    def assess(self, X: People, y: Any = None, *, of: Any = None, **given: Unpack[Given]) -> Assessment:
         """How good the chances are for people whose labels the caller has: ROC, AUC, log-loss, calibration.
 
         ``y`` only where the label is not in X. ``of`` is the class that is meant, by default the second of two. The
@@ -168,25 +169,26 @@ class Deciding(Predicting[RunTask, Result]):
         """
         self._check_fitted()
         if not hasattr(self, "classes_"):
-            raise StudyError("this model predicts numbers, which have no chances to assess: use score")
+            raise StudyError("only chances of classes are assessed, and this model predicts numbers: use score")
         classes = self.classes_.tolist()
+        named = [str(each) for each in classes]
         if of is None and len(classes) > 2:
-            raise DataError(f"there are {len(classes)} classes, so say which one is meant, such as of={classes[0]!r}")
-        if of is not None and of not in classes:
-            raise DataError(f"of= names one of the classes, {listed(classes)}")
+            raise DataError(f"there are {len(classes)} classes, so say which one is meant: {listed(named)}")
+        if of is not None and str(of) not in named:
+            raise DataError(f"the class that is meant must be one of {listed(named)}")
         if y is None and given.get("encoded"):
             raise DataError("an encoded matrix has no label: pass y")
-        place = 1 if of is None else classes.index(of)
+        place = 1 if of is None else named.index(str(of))
         if y is None:
             people = self.people(X, labelled=True, **given)
             return assess(self.true_of(people) == classes[place], self.predict_proba(people)[:, place])
         return assess(np.asarray(y) == classes[place], self.predict_proba(X, **given)[:, place])
 
-    def _predicted(self, scores: Matrix, threshold: float | str | None) -> dict[str, Any]:
+    def columns_of(self, scores: Matrix, threshold: float | str | None = None) -> dict[str, Any]:
+        """Columns of what scores predict, and of the chances of classes."""
         if not hasattr(self, "classes_"):
-            return super()._predicted(scores, threshold)
-        chances = self.chances(scores)
-        named = {f"probability_{_said(name)}": chances[:, k] for k, name in enumerate(self.classes_.tolist())}
+            return super().columns_of(scores, threshold)
+        named = by_class("probability", self.chances(scores), self.classes_.tolist())
         return {"prediction": self.answers(scores, threshold)} | named
 
     def limit(self, threshold: float | str | None = None) -> float:
@@ -217,7 +219,3 @@ def shares_of(means: Matrix) -> Matrix:
     both = np.array([1 - means[0], means[0]]) if len(means) == 1 else np.asarray(means)
     found = np.clip(both, _RAREST, 1 - _RAREST)
     return np.asarray(found / found.sum())
-
-
-def _said(name: Any) -> str:
-    return str(name).lower() if isinstance(name, bool) else str(name)
