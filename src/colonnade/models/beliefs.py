@@ -20,10 +20,11 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-PUBLISHED, GUESSED = 0.25, 1.0
+PUBLISHED, GUESSED = 0.1, 1.0
 _PEOPLE = 50  # a guess counts as much as what this many people would tell if they told everything
 _LEARNING = 20_000
 _STEPS = 40
+_STILL = 1e-3  # of the deviation of a part
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,11 @@ def _by_levels(mean: Vector, spread: float, doubt: float, design: Matrix, told: 
         shift = design @ found
         news, square = told.moments(mean + shift, variance)
         left = float(np.sum(square - np.square(news)))
-        found = np.asarray(np.linalg.solve(normal, design.T @ (shift + news)), dtype=np.float64)
+        earlier, found = found, np.asarray(np.linalg.solve(normal, design.T @ (shift + news)), dtype=np.float64)
         missed = float(np.sum(np.square(shift + news - design @ found)) + weight * found @ found)
         variance = min(max((left + missed + weight * spread) / (rows + weight), spread / most), spread * most)
+        if np.abs(found - earlier).max() < _STILL * math.sqrt(spread):
+            break
     return found, variance
 
 

@@ -20,6 +20,7 @@ from colonnade.protocols.scores.programs import OpenedScores
 from colonnade.protocols.scores.task import Scores
 
 _MOST_ASKED = 6
+_PURE = 1e-30  # answers need no delta, and so small a one buys none
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,13 @@ def chosen_levels(draft: Scores, laws: Mapping[str, Law], budgets: Sequence[Budg
         return None
     spreads = {name: float(law.variance[0]) for name, law in laws.items() if law.variance[0] > 0}
     order = sorted(spreads, key=lambda name: -spreads[name])
+    pure = [replace(budget, delta=_PURE) for budget in budgets]
     trust, best, least = Trust(draft.owners, (), 0), None, math.inf
     for count in range(1, min(len(order), _MOST_ASKED) + 1):
         who = [name for name in draft.dealers if name in order[:count]]
         asked = tuple(Respondent(name, (0,)) for name in who)
         rough = Levels(trust, draft.to, asked, draft.gamma, draft.rows_at_most, names=draft.names, model=draft.model)
-        priced = with_least_noise(rough.with_noise, trust, budgets, owners=1)
+        priced = with_least_noise(rough.with_noise, trust, pure, owners=1)
         cut = choice.best(math.log(priced.odds))
         asked = tuple(
             Respondent(
