@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Generic, Self
+from typing import Annotated, Any, Generic, Self, Unpack
 
 import numpy as np
 from annotated_types import MinLen
@@ -15,10 +15,12 @@ from typing_extensions import TypeVar
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
+from colonnade.models.newcomers import Given
 from colonnade.models.parameters import InFile
 from colonnade.models.saved import numbers, texts
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import unspoken
+from colonnade.tables.arrow import pa
 
 FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
 """In a study file the public model is given by its path."""
@@ -133,6 +135,25 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
         beside = {field.name: getattr(self.beside_, field.name) for field in fields(Beside)}
         return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_, **beside)
 
+    def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
+        """The answers as an Arrow table: ids, predictions, and what stands beside them; nobody's columns are needed.
+
+        With a threshold, the second of two classes is predicted where its chance is above it.
+        """
+        if X is not None:
+            raise StudyError("these are scores that were received: nothing is computed from tables")
+        joint = self.joint
+        columns: dict[str, Any] = {"id": joint.ids, "prediction": joint.predictions}
+        if threshold is not None:
+            columns["prediction"] = _decided(joint, threshold)
+        columns |= by_class("probability", joint.probabilities, joint.classes)
+        columns |= by_class("score", joint.scores, joint.classes) | by_class(
+            "deviation", joint.deviations, joint.classes
+        )
+        own = {} if joint.own_predictions is None else {"own_prediction": joint.own_predictions}
+        columns |= own | by_class("own_probability", joint.own_probabilities, joint.classes)
+        return pa.table(columns | by_class("own_score", joint.own_scores, joint.classes))
+
     @property
     def in_short(self) -> str:
         """What was learned, in one line."""
@@ -184,6 +205,24 @@ def _predicted(values: Any) -> NDArray[Any]:
     if not _are_classes(values):
         numbers(values)  # an error unless they are finite
     return np.array(values)
+
+
+def by_class(name: str, values: NDArray[np.float64] | None, classes: Sequence[Any] | None) -> dict[str, Any]:
+    """Values of shape (people, columns) as one column of this name, as one for each class, or as none."""
+    if values is None:
+        return {}
+    if values.shape[1] == 1:
+        return {name: values[:, 0]}
+    called = classes if classes is not None and len(classes) == values.shape[1] else range(1, values.shape[1] + 1)
+    said = [str(one).lower() if isinstance(one, bool) else str(one) for one in called]
+    return {f"{name}_{one}": values[:, place] for place, one in enumerate(said)}
+
+
+def _decided(joint: JointScores, threshold: float | str) -> list[Any]:
+    chances, classes = joint.probabilities, joint.classes
+    if chances is None or classes is None or len(classes) != 2 or not isinstance(threshold, int | float):
+        raise StudyError("a threshold is a number, for chances of two classes, and these scores have none")
+    return [classes[chance > threshold] for chance in chances[:, 1]]
 
 
 def _are_classes(predictions: Any) -> bool:
