@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
-from numpy.typing import NDArray
+import numpy as np
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Result, RunTask
 from colonnade.models.estimates import Bars, Estimate
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix, People, encoded, labels_of, summed, table_of
+from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, table_of
+from colonnade.models.predicting import Predicting
 from colonnade.models.regression.design import Design, without_label
-from colonnade.models.saved import Saved, finite, numbers, plain
+from colonnade.models.saved import finite, numbers, plain
 from colonnade.privacy.statement import rounded_up
 from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
@@ -31,7 +31,7 @@ ESTIMANDS |= {"functional": ESTIMANDS["one-shot"], "gradient": ESTIMANDS["altern
 """What intervals are for, by method."""
 
 
-class LinearModel(Saved[RunTask, Result]):
+class LinearModel(Predicting[RunTask, Result]):
     """A model whose scores are a weighted sum of all parties' encoded columns, and an intercept."""
 
     label: str | None
@@ -113,10 +113,6 @@ class LinearModel(Saved[RunTask, Result]):
             raise StudyError(f'label must be a text written "party.column", not {type(label).__name__}')
         return Design.of(schemas, label, norm)
 
-    @abstractmethod
-    def answers(self, scores: Matrix) -> NDArray[Any]:
-        """What scores of shape (rows, classes) predict."""
-
     def linear(self) -> tuple[Matrix, Matrix]:
         """The weights and the intercept that scores are made of."""
         return self.coef_, self.intercept_
@@ -146,23 +142,16 @@ class LinearModel(Saved[RunTask, Result]):
         """The class of each row of ``coef_``; an empty name where there is only one row."""
         return [""]
 
-    def predict(self, X: People) -> NDArray[Any]:
-        """Predictions for people of whom the caller has all columns.
-
-        A federation is matched on its ids, and the answers come in the order of the ids. Of a mapping from party to
-        table, the tables must hold the same people in the same order. Neither needs the label's column. An array is
-        an encoded matrix with the columns of ``feature_names_in_``; of a data frame those are taken by their names.
-        """
-        return self.answers(self.scores(X))
-
-    def scores(self, X: People) -> Matrix:
+    def scores(self, X: People, **given: Unpack[Given]) -> Matrix:
         """The scores, of shape (rows, classes): the sum of the parties' parts and the intercept."""
         self._check_fitted()
-        wanted = [party for party in self.schemas_ if self._feature_schema(party)]
-        if (total := summed(X, wanted, self.partial, "a prediction")) is not None:
-            return total + self.linear()[1]
         slopes, offsets = self.linear()
-        return encoded(X, self.feature_names_in_) @ slopes.T + offsets
+        if given.get("encoded"):
+            return encoded_matrix(X, self.feature_names_in_) @ slopes.T + offsets
+        people = self.people(X, **given)
+        wanted = [party for party in self.schemas_ if self._feature_schema(party)]
+        total: Matrix = np.sum([self.partial(party, people[party]) for party in wanted], axis=0)
+        return total + offsets
 
     def partial(self, party: str, source: Any) -> Matrix:
         """One party's part of the scores, (rows, classes), from its own columns alone, without the intercept."""
@@ -171,16 +160,16 @@ class LinearModel(Saved[RunTask, Result]):
         schema = self._feature_schema(party)
         if schema is None:
             raise DataError(f"{party} holds the label and no other column, so it has no part in the scores")
-        found = Centred(schema, None, self.row_norm)
-        rows = found.features(table_of(source, schema)).matrix() + found.middle
-        start = self.feature_names_in_.index(f"{party}.{found.feature_names[0]}")
-        part: Matrix = rows @ self.linear()[0][:, start : start + len(found.feature_names)].T
+        rows = self.encoded_rows(schema, source)
+        start = self.feature_names_in_.index(f"{party}.{schema.encoded_names[0]}")
+        part: Matrix = rows @ self.linear()[0][:, start : start + rows.shape[1]].T
         return part
 
-    def label_of(self, X: People) -> Matrix:
-        """The encoded label of people, where X has a table with the label column."""
-        self._check_fitted()
-        return labels_of(X, self.schemas_, self.label_)
+    def encoded_rows(self, schema: Schema, source: Any) -> Matrix:
+        """The encoded columns of this schema, clipped as in the fit."""
+        found = Centred(schema, None, self.row_norm)
+        rows: Matrix = found.features(table_of(source, schema)).matrix() + found.middle
+        return rows
 
     def coefficients(self) -> dict[str, dict[str, Any]]:
         """The weight of each encoded column, by party; with several classes, one weight for each class.

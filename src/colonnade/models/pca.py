@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, DataError, StudyError
+from colonnade.errors import CapacityError, StudyError
 from colonnade.models.component_errors import errors, mean_deviations, not_apart
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Roster
-from colonnade.models.newcomers import Matrix, People, summed, table_of
+from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
 from colonnade.models.parameters import Count, RowsAtMost, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.saved import Saved, numbers, plain, size, texts
@@ -237,21 +237,19 @@ class PCA(Saved[Task, Published]):
         if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
             raise ValueError("components and columns do not belong together")
 
-    def transform(self, X: People) -> Matrix:
-        """Scores of new rows.
+    def transform(self, X: People, **given: Unpack[Given]) -> Matrix:
+        """Scores of new rows, of whom the caller has all columns; one party computes its part with :meth:`partial`.
 
-        A federation is matched on its ids, and the scores come in the order of the ids. In a mapping from party to
-        table, all tables must hold the same people in the same order: nothing is matched. An array is an encoded
-        matrix. The caller has all columns; one party alone computes its part with :meth:`partial`.
+        X is raw: a federation, a mapping from party to table, or one table with all parties' columns. The rows of a
+        mapping are matched by the column ``id``, in the order of the first table, or with ``same_order=True`` stay as
+        they are. With ``encoded=True`` X is a matrix that is encoded already.
         """
         self._check_fitted()
-        if (total := summed(X, list(self.schemas_), self.partial, "transform")) is not None:
-            return total
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.mean_):
-            raise DataError(f"an encoded matrix has rows of {len(self.mean_)} columns; this array has shape {X.shape}")
-        scores: Matrix = (X - self.mean_) @ self.components_.T
-        return scores
+        if given.get("encoded"):
+            scores: Matrix = (encoded_matrix(X, self.feature_names_in_) - self.mean_) @ self.components_.T
+            return scores
+        people = gathered(X, self.schemas_, self.schemas_, "transform", **given)
+        return np.asarray(np.sum([self.partial(party, people[party]) for party in self.schemas_], axis=0))
 
     def partial(self, party: str, source: Any) -> NDArray[np.float64]:
         """One party's part of the scores, from its own columns alone; the parts of all parties add up to the scores."""

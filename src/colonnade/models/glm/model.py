@@ -21,6 +21,7 @@ from colonnade.models.glm.plan import Choices, FamilyOptions, Setting
 from colonnade.models.parameters import FINITE, LIMITS_ROWS, STRICT, Count, InFile, Label, Positive, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
+from colonnade.models.predicting import Threshold, check_threshold
 from colonnade.models.regression.design import split_label
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.exchange import programs as exchange
@@ -68,6 +69,7 @@ class GLM(FittedGLM):
         patience: stop when the noised slopes got no smaller for so many epochs; what is charged is the same.
         release: publish all weights with noise, at extra cost.
         family_options: ``reach``, ``clip`` or ``region`` of the family.
+        threshold: of two classes the second is predicted where its chance is above this.
     """
 
     kind = "glm"
@@ -92,6 +94,7 @@ class GLM(FittedGLM):
     patience: Count | None = None
     release: Annotated[bool, STRICT] = False
     family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None
+    threshold: Threshold = 0.5
 
     # --- planning
 
@@ -116,6 +119,7 @@ class GLM(FittedGLM):
         """The public setting: who holds which columns, the family, and the number of rows."""
         roster.require_known_members("a generalised linear model over messages")
         check_whole("rows", rows, 1, _MOST_ROWS)
+        check_threshold(self.threshold, released=False)
         design = self.design(roster.schemas)
         trust = Trust(tuple(roster.schemas), (), 0)
         return Setting(design.feature_blocks, design.owner, self.family_of(design), trust, int(rows))

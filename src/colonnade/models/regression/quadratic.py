@@ -28,6 +28,8 @@ Matrix = NDArray[np.float64]
 
 TAYLOR = 4.0  # log-odds of a probability p are about 4 (p - 1/2)
 _SLOPES = (1.0, 16.0)
+_RAREST = 1e-3  # no class is taken for rarer, whatever noise made of its share
+_MOST_BETWEEN = 0.9  # of the deviation of scores at most so much lies between the classes
 _MOST_STRETCH = 2.0
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 
@@ -236,15 +238,21 @@ def steepness(threshold: float, mean: float, spread: float, agreement: float) ->
 
     The score equation of a logistic regression on s alone, with the threshold fixed, needs the mean of
     y (s - threshold), which follows from the moments, and that of sigmoid(k (s - threshold)) (s - threshold), for which
-    s is assumed to be normal. The slope is kept between 1 and 16; the Taylor slope is 4.
+    s is assumed to be normal within each of the two classes, around means and with a deviation that follow from the
+    moments, too. The slope is kept between 1 and 16; the Taylor slope is 4.
     """
     return float(steepnesses(threshold, mean, np.array([spread]), np.array([agreement]))[0])
 
 
 def steepnesses(threshold: float, mean: float, spreads: Vector, agreements: Vector) -> Vector:
     """The slopes for several spreads and agreements of the scores."""
-    scores = mean - threshold + np.multiply.outer(spreads, _NODES)
-    weights = _WEIGHTS / _WEIGHTS.sum()
+    rarer = min(max(mean, _RAREST), 1 - _RAREST)
+    classes = math.sqrt(rarer * (1 - rarer))
+    between = np.clip(agreements / classes, 0, _MOST_BETWEEN * spreads)
+    within = np.sqrt(np.square(spreads) - np.square(between))
+    means = [mean - rarer / classes * between, mean + (1 - rarer) / classes * between]
+    scores = np.hstack([each[:, None] + np.multiply.outer(within, _NODES) - threshold for each in means])
+    weights = np.concatenate([(1 - rarer) * _WEIGHTS, rarer * _WEIGHTS]) / _WEIGHTS.sum()
     wanted = agreements + mean * (mean - threshold)
 
     def short(slopes: Vector) -> NDArray[np.bool_]:
