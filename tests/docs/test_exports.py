@@ -33,6 +33,7 @@ EXPORTED = [
     "Synthesizer",
     "Table",
     "__version__",
+    "assess",
     "category",
     "cross_validate",
     "evaluate_synthetic",

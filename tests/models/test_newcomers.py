@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,11 +13,13 @@ from colonnade import (
     GLM,
     PCA,
     Federation,
+    JointPrediction,
     LinearRegression,
     LogisticRegression,
     Party,
     Schema,
     SplitClassifier,
+    Study,
     category,
     flag,
     number,
@@ -287,6 +292,29 @@ def test_of_several_classes_a_balanced_threshold_prefers_rare_ones(frames):
 def test_thresholds_that_cannot_be_are_refused_before_anything_is_spent(people, make, sentence):
     with pytest.raises(StudyError, match=sentence):
         make().plan(people.roster)
+
+
+def test_scores_of_new_people_follow_the_threshold_of_their_model(people):
+    model = fitted(unfitted()["logistic"].set_params(threshold=0.8), people)
+    found = JointPrediction(model, to="bank", exact=True).simulate(people.tables(), people.roster, seeded(3)).joint
+    np.testing.assert_array_equal(found.predictions, model.chances(found.scores)[:, 1] > 0.8)
+    assert found.predictions.sum() < model.answers(found.scores, 0.5).sum()
+
+
+def test_a_study_with_the_usual_threshold_is_the_study_without_one(tmp_path):
+    folder = Path(__file__).parents[1] / "fixtures" / "studies"
+    shutil.copytree(folder, tmp_path / "studies")
+    text = (folder / "logistic-one-shot.toml").read_text(encoding="utf-8")
+    digests = {}
+    for threshold in ("", "threshold = 0.5", "threshold = 0.3", 'threshold = "balanced"'):
+        path = tmp_path / "studies" / "changed.toml"
+        path.write_text(text.replace("[task]\n", f"[task]\n{threshold}\n"), encoding="utf-8")
+        digests[threshold] = Study.load(path).digest
+    assert digests[""] == digests["threshold = 0.5"] == Study.load(folder / "logistic-one-shot.toml").digest
+    assert len(set(digests.values())) == 3
+    path.write_text(text.replace("[task]\n", "[task]\nthreshold = 1.5\n"), encoding="utf-8")
+    with pytest.raises(StudyError, match="threshold"):
+        Study.load(path)
 
 
 # --- assessments

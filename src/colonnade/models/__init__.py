@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
+    from colonnade.models.assessment import Assessment as Assessment, assess as assess
     from colonnade.models.base import Estimator as Estimator
     from colonnade.models.estimates import Estimate as Estimate
     from colonnade.models.federation import Federation as Federation, Party as Party, Roster as Roster
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
+        "assessment": "Assessment assess",
         "base": "Estimator",
         "estimates": "Estimate",
         "federation": "Federation Party Roster",

@@ -38,9 +38,9 @@ class SamePeople(dict[str, Table]):
 
     @property
     def ids(self) -> list[str] | None:
-        """Who the rows are; ``None`` where nobody said."""
+        """Who the rows are, as the first party calls them; ``None`` where nobody said."""
         first = next(iter(self.values()))
-        return list(first.ids) if first.named else None
+        return list(first.own_ids) if first.named else None
 
 
 def gathered(
