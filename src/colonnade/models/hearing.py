@@ -15,7 +15,7 @@ from colonnade.privacy import Budget, Trust
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.levels import choice
 from colonnade.protocols.levels.programs import Answered
-from colonnade.protocols.levels.task import Asked, Levels
+from colonnade.protocols.levels.task import Levels, Respondent
 from colonnade.protocols.scores.programs import OpenedScores
 from colonnade.protocols.scores.task import Scores
 
@@ -54,12 +54,12 @@ def chosen_levels(draft: Scores, laws: Mapping[str, Law], budgets: Sequence[Budg
     trust, best, least = Trust(draft.owners, (), 0), None, math.inf
     for count in range(1, min(len(order), _MOST_ASKED) + 1):
         who = [name for name in draft.dealers if name in order[:count]]
-        asked = tuple(Asked(name, (0,)) for name in who)
+        asked = tuple(Respondent(name, (0,)) for name in who)
         rough = Levels(trust, draft.to, asked, draft.gamma, draft.rows_at_most, names=draft.names, model=draft.model)
         priced = with_least_noise(rough.with_noise, trust, budgets, owners=1)
         cut = choice.best(math.log(priced.odds))
         asked = tuple(
-            Asked(
+            Respondent(
                 name,
                 cut.whole(float(laws[name].mean[0]), math.sqrt(spreads[name]), draft.gamma),
                 spreads[name] * (1 - cut.heard),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.privacy.noise.response import randomised_response
 from colonnade.protocols.levels import vocabulary
-from colonnade.protocols.levels.task import Asked, Levels
+from colonnade.protocols.levels.task import Levels, Respondent
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import agree_on_rows, compare_rows
 from colonnade.protocols.scores.programs import Parts
@@ -64,13 +64,13 @@ def coordinator(me: Coordinator, task: Levels) -> None:
     compare_rows(me, task)
 
 
-def reference(values: NDArray[np.float64], asked: Asked, task: Levels) -> Integers:
+def reference(values: NDArray[np.float64], asked: Respondent, task: Levels) -> Integers:
     """The true levels of a part: how many cuts each value reaches, after it was rounded to the grid."""
     whole = np.rint(values * float(task.gamma))
     return np.searchsorted(np.array(asked.cuts, dtype=np.float64), whole, side="right").astype(np.int64)
 
 
-def answers(values: NDArray[np.float64], asked: Asked, task: Levels, stream: Stream) -> Integers:
+def answers(values: NDArray[np.float64], asked: Respondent, task: Levels, stream: Stream) -> Integers:
     """One owner's message: its levels by randomised response."""
     return randomised_response(reference(values, asked, task), asked.levels, task.odds, stream)
 

@@ -26,7 +26,7 @@ MOST_EPSILON = 20
 
 
 @dataclass(frozen=True)
-class Asked:
+class Respondent:
     """An owner that answers: where its part is cut, in steps of ``1 / gamma``, and what it leaves unknown.
 
     ``left`` is the expected variance, in the units of scores, of what an answer does not tell; it has no part in the
@@ -58,7 +58,7 @@ class Levels(Task):
 
     trust: Trust
     to: str
-    asked: tuple[Asked, ...]
+    asked: tuple[Respondent, ...]
     gamma: int
     rows_at_most: int
     noise: int = NOISE_UNIT
@@ -95,7 +95,7 @@ class Levels(Task):
         """Nobody holds shares."""
         return Committee((), 0, ResidueSystem.for_bound(1))
 
-    def part(self, owner: str) -> Asked | None:
+    def part(self, owner: str) -> Respondent | None:
         """Where an owner's part is cut; ``None`` if it is not asked."""
         return next((each for each in self.asked if each.owner == owner), None)
 
@@ -107,7 +107,7 @@ class Levels(Task):
         each = min(Fraction(MOST_EPSILON), Fraction(NOISE_UNIT, self.noise) / len(self.asked))
         return odds_for(float(each))
 
-    def event_of(self, asked: Asked) -> Event:
+    def event_of(self, asked: Respondent) -> Event:
         """One answer of an owner about each person."""
         name = f"levels of {asked.owner}"
         return RandomisedResponse(name, self.odds, asked.levels, asked.owner, THEOREM, audience=(self.to,))
