@@ -169,18 +169,22 @@ class Deciding(Predicting[RunTask, Result]):
         self._check_fitted()
         if not hasattr(self, "classes_"):
             raise StudyError("this model predicts numbers, which have no chances to assess: use score")
+        if y is None and given.get("encoded"):
+            raise DataError("an encoded matrix has no label: pass y")
+        if y is None:
+            people = self.people(X, labelled=True, **given)
+            return self.assessed(self.true_of(people), self.predict_proba(people), of)
+        return self.assessed(np.asarray(y), self.predict_proba(X, **given), of)
+
+    def assessed(self, true: NDArray[Any], chances: Matrix, of: Any = None) -> Assessment:
+        """How good these chances are for people with these labels."""
         classes = self.classes_.tolist()
         if of is None and len(classes) > 2:
             raise DataError(f"there are {len(classes)} classes, so say which one is meant, such as of={classes[0]!r}")
         if of is not None and of not in classes:
             raise DataError(f"of= names one of the classes, {listed(classes)}")
-        if y is None and given.get("encoded"):
-            raise DataError("an encoded matrix has no label: pass y")
         place = 1 if of is None else classes.index(of)
-        if y is None:
-            people = self.people(X, labelled=True, **given)
-            return assess(self.true_of(people) == classes[place], self.predict_proba(people)[:, place])
-        return assess(np.asarray(y) == classes[place], self.predict_proba(X, **given)[:, place])
+        return assess(true == classes[place], chances[:, place])
 
     def _predicted(self, scores: Matrix, threshold: float | str | None) -> dict[str, Any]:
         if not hasattr(self, "classes_"):

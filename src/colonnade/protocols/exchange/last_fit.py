@@ -13,8 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Bounded, Side
+from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
 from colonnade.protocols.exchange.fits import Matrix, Objective, Vector, believed, free_fit, sparse_fit
+from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
 
 BELIEF = 0.5  # of the expected factor: data may double it, and a party without signal does little harm
@@ -44,7 +45,7 @@ class Guess:
         return cls(expected, 0.7 * expected, 0.1 * expected)
 
     @classmethod
-    def by_slopes(cls, slopes: Vector, step: Vector, owner: str, task: Bounded, noise: float) -> Guess:
+    def by_slopes(cls, slopes: Vector, step: Vector, owner: str, task: Exchange, noise: float) -> Guess:
         """By the slopes that a party answered: its fit makes the square of its step what the slopes have in common.
 
         ``step`` is what it added to its scores, received with this variance of noise.

@@ -17,7 +17,7 @@ from colonnade.errors import DataError
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.exchange.ball import BallFit
 from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
-from colonnade.protocols.exchange.fits import Matrix, Objective, Vector, believed, certified_fit
+from colonnade.protocols.exchange.fits import Matrix, Objective, Vector, believed, certified_fit, free_fit
 from colonnade.protocols.exchange.last_fit import (
     BELIEF,
     FILLED,
@@ -140,11 +140,11 @@ class _Active:
         kept = self.received.setdefault(party, np.full(len(self.rows), np.nan))
         kept[batch :: self.task.batches] = scores
 
-    def refit(self, ridge: float) -> Fit:
+    def refit(self, ridge: float, *, certified: bool = True) -> Fit:
         """Fit own columns and one factor for each party's scores to the labels, given what was received.
 
-        A penalty holds each factor near the expected one. Numbers made from this fit may be sent: its gradient is as
-        short as the proofs need, after as many steps for all rows.
+        A penalty holds each factor near the expected one. Numbers made from a fit may be sent only if it is
+        ``certified``: its gradient is then as short as the proofs need, after as many steps for all rows.
         """
         heard = _received_scores(self)
         rows = np.column_stack([self.rows, *(each.column for each in heard.values())])
@@ -154,7 +154,10 @@ class _Active:
             penalties[place] = max(ridge, 1 / (len(rows) * spread**2))
             centre[place] = BELIEF * each.prior / each.factor
         objective = Objective(rows, self.labels, self.family, penalties, centre)
-        weights = certified_fit(objective, self.task.active_norm, self.task.slack(self.task.active))
+        if certified:
+            weights = certified_fit(objective, self.task.active_norm, self.task.slack(self.task.active))
+        else:
+            weights = free_fit(objective)
         return Fit(weights, rows @ weights, heard)
 
     def guess(self, party: str) -> Guess:
