@@ -165,24 +165,31 @@ class _Active:
         return Guess.by_clip(self.task.side(party).score_clip)
 
     def kept(self) -> KeptWeights:
-        """The final model of the active party; it costs no privacy, as it is not sent."""
+        """The final model of the active party; it costs no privacy, as it is not sent.
+
+        Others fit their scores to lower the loss, so a factor below 0 can only be noise: such scores are left out.
+        """
         heard = {party: self._foreseen(party) for party in self.task.passives if party in self.received}
-        own, ridge, moved = self.rows.shape[1], _gentle(self), 0.0
-        if self.family.name == "logistic" and not self.task.l1:
-            found = corrected_fit(self.rows, self.labels, list(heard.values()), ridge)
-        else:
-            some = np.where(np.arange(own + len(heard)) < own - 1, self.task.l1, 0.0)  # no constant, no factors
-            sparse = some if self.task.l1 else None
-            found, moved = estimated_fit(self.rows, self.labels, self.family, list(heard.values()), ridge, sparse)
+        used, own = dict(heard), self.rows.shape[1]
+        found, moved = self._last_fit(used)
+        while (found[own:] < 0).any():
+            used = {party: each for (party, each), f in zip(used.items(), found[own:], strict=True) if f >= 0}
+            found, moved = self._last_fit(used)
         weights = found[:own].copy()
         weights[-1] += moved / self.task.intercept
+        factors = dict.fromkeys(heard, 0.0) | dict(zip(used, found[own:].tolist(), strict=True))
+        expected = {party: each.weights for party, each in heard.items()}
         return KeptWeights(
-            self.task.active,
-            weights,
-            {party: float(factor) for party, factor in zip(heard, found[own:], strict=True)},
-            {party: each.weights for party, each in heard.items()},
-            {party: each.spread for party, each in heard.items()},
+            self.task.active, weights, factors, expected, {party: each.spread for party, each in heard.items()}
         )
+
+    def _last_fit(self, heard: Mapping[str, Foreseen]) -> tuple[Vector, float]:
+        """Weights of own columns and factors, and how much the constant must be raised."""
+        own, ridge, scores = self.rows.shape[1], _gentle(self), list(heard.values())
+        if self.family.name == "logistic" and not self.task.l1:
+            return corrected_fit(self.rows, self.labels, scores, ridge), 0.0
+        sparse = np.where(np.arange(own + len(heard)) < own - 1, self.task.l1, 0.0)  # no constant, no factors
+        return estimated_fit(self.rows, self.labels, self.family, scores, ridge, sparse if self.task.l1 else None)
 
     def _foreseen(self, party: str) -> Foreseen:
         noise = self.task.message_deviation(party) ** 2
