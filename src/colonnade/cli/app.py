@@ -36,6 +36,9 @@ Approve = Annotated[
     str | None,
     typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (32 digits or more)."),
 ]
+Again = Annotated[
+    bool, typer.Option("--again", help="Run, and spend, once more if this study already ran; without it one is asked.")
+]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
 
@@ -147,7 +150,7 @@ def quality(
 
 
 @app.command()
-def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json = False) -> None:
+def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again = False, json: Json = False) -> None:
     """Run a whole study with local processes, each party in its own."""
     from colonnade.cli import show
     from colonnade.cli.approve import approval_for_all, say_news
@@ -161,9 +164,9 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json =
     configs = list(local_configs(loaded).values())
     about(study, *(own.path for own in configs))
     say_news(loaded, configs)
-    approved = approval_for_all(loaded, configs, approve, mute=json)
+    approved, repeated = approval_for_all(loaded, configs, approve, again, mute=json)
     with progress_bar(not json) as progress:
-        folders = run_local(loaded, folder, progress=progress, approve=approved)
+        folders = run_local(loaded, folder, progress=progress, approve=approved, again=repeated)
     facts = publish(loaded, folder, folders)
     emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
 
@@ -210,12 +213,13 @@ def party(
         Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME/parties/PARTY]")
     ] = None,
     approve: Approve = None,
+    again: Again = False,
     json: Json = False,
     pipe: Pipe = False,
 ) -> None:
     """Take part in a study with one's own columns."""
     from colonnade.cli import show
-    from colonnade.cli.approve import approval, say_news
+    from colonnade.cli.approve import approval, once_more, say_news, say_repeat
     from colonnade.cli.lean import without_pandas
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
@@ -229,9 +233,11 @@ def party(
     if not (json or pipe):
         say(show.asked(own.name, preflight(loaded)))
     say_news(loaded, [own])
+    say_repeat(loaded, own)
     approved = approval([own], approve, mute=json or pipe)
+    repeat = once_more(again, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
-        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
+        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved, again=repeat)
     if not pipe:
         record = read_facts(folder)
         told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report

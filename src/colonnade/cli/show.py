@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.cli.keys import rules
-from colonnade.harmless import harmless
+from colonnade.harmless import harmless, harmless_lines
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
 from colonnade.privacy.additive import USUAL
@@ -228,19 +228,43 @@ def checks(found: Sequence[Check]) -> str:
     return "\n".join(harmless(f"{_MARKS[check.level]} {check.what}: {check.detail}") for check in found)
 
 
-def identity(made: Mapping[str, str]) -> str:
-    """The files that were made for a participant, as text."""
-    lines = [f"{made['name']}: private key {made['key']} (keep it here)"]
+def identity(made: Mapping[str, Any]) -> str:
+    """The files that were made for a participant, as text, and what to do with them."""
+    kept = made["kept"]
+    stays = "it was there, and stays" if "key" in kept else "keep it here"
+    lines = [f"{made['name']}: private key {made['key']} ({stays})"]
     if "config" in made:
-        lines.append(f"configuration {made['config']} (review it)")
+        lines.append(
+            f"configuration {made['config']} ({'it was there, and stays' if 'config' in kept else 'review it'})"
+        )
     lines.append(f"certificate {made['certificate']} (send it to the coordinator)")
     lines.append(f"fingerprint {made['fingerprint']} (compare it over the telephone)")
+    lines.append(
+        "next: put everyone's certificates into certs/ beside the study file, and `colonnade init pins STUDY.toml`"
+    )
     return "\n".join(lines)
 
 
 def pins(study: Path, found: Mapping[str, str]) -> str:
     """The pins as text."""
     return "\n".join([f"pinned in {study}:", *(f"  {name}  {pin}" for name, pin in found.items())])
+
+
+def trial(made: Mapping[str, Any]) -> str:
+    """What was written for a first study, what must be reviewed before a real one, and the next commands."""
+    about = f" of {made['label']}" if made["label"] else ""
+    lines = [f"wrote {made['study']}: {made['kind']}{about}, epsilon {made['epsilon']:g} against everyone"]
+    width = max(len(name) for name in made["parties"])
+    for name, each in made["parties"].items():
+        lines.append(f"  {name:<{width}}  {each['columns']} columns of {each['file']}, schema {each['schema']}")
+        lines += [f"  {'':<{width}}  left out: {column}" for column in each["left_out"]]
+    lines += [
+        "THIS IS A TRIAL: bounds in the schemas were taken from the data, all keys are on this machine, and each party",
+        "says yes by itself. For a real study replace every bound marked `drafted`, and review every party.toml.",
+        f"next: colonnade privacy {made['study']}    (what it would cost)",
+        f"then: colonnade run {made['study']}",
+    ]
+    return harmless_lines("\n".join(lines))
 
 
 def plain(report: Any) -> Any:
