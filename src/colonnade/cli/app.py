@@ -121,13 +121,17 @@ def privacy(
     """What a study would cost, for whom, before anybody says yes."""
     from colonnade.cli import show
     from colonnade.study import Study, preflight
+    from colonnade.study.preflight import outlook
 
-    answer = preflight(Study.load(study), rows)
+    loaded = Study.load(study)
+    answer, expected = preflight(loaded, rows), outlook(loaded, rows)
     curves = show.curves(answer.statement) if curve else {}
     if json:
-        emit(answer.to_dict() | ({"curves": curves} if curve else {}))
+        more = {"description": loaded.content.description, "forecast": None if expected is None else expected.to_dict()}
+        emit(answer.to_dict() | more | ({"curves": curves} if curve else {}))
     else:
-        say(show.preflight(answer) + (f"\n\n{show.curve_table(curves)}" if curve else ""))
+        parts = [show.about(loaded), show.preflight(answer), show.curve_table(curves) if curve else ""]
+        say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded)])))
 
 
 @app.command()
@@ -157,10 +161,12 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
     from colonnade.cli.publish import publish
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
+    from colonnade.study.preflight import outlook
 
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
-    say(show.preflight(preflight(loaded)))
+    said = (show.about(loaded), show.preflight(preflight(loaded)), show.forecast(outlook(loaded), loaded))
+    say("\n\n".join(filter(None, said)))
     configs = list(local_configs(loaded).values())
     about(study, *(own.path for own in configs))
     say_news(loaded, configs)
@@ -223,6 +229,7 @@ def party(
     from colonnade.cli.lean import without_pandas
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
+    from colonnade.study.preflight import outlook
     from colonnade.study.record import read_facts
 
     without_pandas()
@@ -231,7 +238,8 @@ def party(
     loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
-        say(show.asked(own.name, preflight(loaded)))
+        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.forecast(outlook(loaded), loaded))
+        say("\n".join(filter(None, said)))
     say_news(loaded, [own])
     say_repeat(loaded, own)
     approved = approval([own], approve, mute=json or pipe)

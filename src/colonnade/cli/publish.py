@@ -38,6 +38,7 @@ def publish(
             "phases": record.get("phases", {}),
             "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
             "seconds": record.get("seconds"),
+            "processor_seconds": record.get("processor_seconds"),
         }
         if name != COORDINATOR and "alignment" in record:
             people[name]["alignment"] = {key: record["alignment"].get(key) for key in _ALIGNED}

@@ -14,6 +14,7 @@ from colonnade.cli.keys import rules
 from colonnade.harmless import harmless, harmless_lines
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
+from colonnade.models.outlook import Outlook
 from colonnade.privacy.additive import USUAL
 from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
@@ -53,6 +54,23 @@ def preflight(answer: Preflight) -> str:
         lines += ["", *map(harmless, answer.details.section)]
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
+    return "\n".join(lines)
+
+
+def about(study: Study) -> str:
+    """What the study is for, in the words of who wrote it; empty where nobody said."""
+    return harmless(study.content.description.strip())
+
+
+def forecast(found: Outlook | None, study: Study) -> str:
+    """Whether there are enough people, and what would do; empty where there is no such figure."""
+    if found is None:
+        return ""
+    lines = [found.forecast] + ([] if found.warning is None else [found.warning])
+    align, least = study.content.align, found.people or 0
+    counted = align is not None and not align.hidden and study.task.rows_stated is None
+    if counted and align is not None and align.at_least < least:
+        lines.append(f"to spend nothing where fewer match, set at_least = {least} in [align]")
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -167,7 +168,8 @@ def _play(
     record.note("connected")
     with threadpool_limits(limits=1, user_api="blas"):
         wait = study.content.limits.join
-        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing)
+        clock = time.process_time  # a participant is a process, whose threads all work for it
+        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing, processor=clock)
     for event in played.revealed:
         record.note("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}

@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
+from colonnade.models.outlook import ENOUGH_OF_A_MARGINAL, Outlook
 from colonnade.models.planner import Details
 from colonnade.models.synthesis.layout import Layout
 from colonnade.models.synthesis.weights import blocks
@@ -115,6 +116,21 @@ def details(staged: Marginals | StagedMarginals) -> Details:
         before = f"first, counts of the narrow bins of {wide} columns, by which they are merged; charged too"
         return Details("marginals", facts | {"stages": 2}, brief=(before, line))
     return Details("marginals", facts, brief=(line,))
+
+
+def outlook(staged: Marginals | StagedMarginals, rows: int | None) -> Outlook:
+    """How far noise moves a marginal of two columns, in total variation: half of the sum over its cells.
+
+    A marginal of one column where no two are asked for. Counts that are made positive, and fitted, err less.
+    """
+    task = staged.second if isinstance(staged, StagedMarginals) else staged
+    blocks = [block.columns for block in task.asked if len(block.columns) in (1, 2)]
+    widest = max(map(len, blocks), default=0)
+    sizes = [math.prod(task.sizes[place] for place in block) for block in blocks if len(block) == widest]
+    cells = math.fsum(sizes) / max(1, len(sizes))
+    moved = math.sqrt(2 / math.pi) / 2 * cells * task.noise_std
+    what = "a marginal of two columns" if widest == 2 else "a marginal"
+    return Outlook.falling(f"{what}, as a share of the people", ENOUGH_OF_A_MARGINAL, moved, rows)
 
 
 def _counted(size: int, count: int) -> str:
