@@ -227,6 +227,7 @@ def party(
     from colonnade.cli import show
     from colonnade.cli.approve import approval, once_more, say_news, say_repeat
     from colonnade.cli.lean import without_pandas
+    from colonnade.cli.publish import publish_own
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
     from colonnade.study.preflight import outlook
@@ -246,17 +247,21 @@ def party(
     repeat = once_more(again, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
         model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved, again=repeat)
+    publish_own(loaded, own, folder, model)
     if not pipe:
         record = read_facts(folder)
         told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / model.kept_file
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
-        done.append(f"done; the record is in {folder}")
+        done += [
+            show.forecast_of(record),
+            f"done; our report is {folder / 'report.html'}, beside the record of the run",
+        ]
         facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
         facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
         facts |= {"kept": str(own_file)} if kept else {}
-        emit(facts) if json else say("\n".join(done))
+        emit(facts) if json else say("\n".join(filter(None, done)))
 
 
 @app.command()

@@ -21,6 +21,7 @@ from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report.alignment import people
 from colonnade.study import Preflight, Study
 from colonnade.study.alignment.figures import Alignment
+from colonnade.study.local import folder_of
 from colonnade.study.preflight import RunFigures
 from colonnade.tables import Report
 
@@ -72,6 +73,15 @@ def forecast(found: Outlook | None, study: Study) -> str:
     if counted and align is not None and align.at_least < least:
         lines.append(f"to spend nothing where fewer match, set at_least = {least} in [align]")
     return "\n".join(lines)
+
+
+def forecast_of(run: Mapping[str, Any]) -> str:
+    """A warning after a run about too few people; empty where there were enough, or nobody can say."""
+    found = run.get("forecast")
+    if not found or not found["too_few"]:
+        return ""
+    known = Outlook(*(found[key] for key in ("of", "enough", "rows", "error", "people")))
+    return f"{known.forecast}\n{known.warning}"
 
 
 def asked(name: str, answer: Preflight) -> str:
@@ -209,8 +219,16 @@ def _noise(answer: RunFigures) -> str:
 def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
     """The result of a run as text."""
     model = Estimator.load(folder / "model.json")
-    told = [*common(study, run), *lost(run), *summary(model)]
-    return "\n".join([str(study.statement), "", *told, "", f"report: {folder / 'report.html'}"])
+    warned = [forecast_of(run)] if forecast_of(run) else []
+    told = [*common(study, run), *lost(run), *summary(model), *warned]
+    own = [f"report of {name} alone: {path}" for name, path in _own_reports(study, folder).items()]
+    return "\n".join([str(study.statement), "", *told, "", *own, f"report: {folder / 'report.html'}"])
+
+
+def _own_reports(study: Study, folder: Path) -> dict[str, Path]:
+    """The parties' own reports, where their folders lie in that of the coordinator."""
+    found = {name: folder_of(folder, name) / "report.html" for name in study.content.parties}
+    return {name: path for name, path in found.items() if path.exists()}
 
 
 def summary(model: Estimator) -> list[str]:
@@ -252,9 +270,7 @@ def identity(made: Mapping[str, Any]) -> str:
     stays = "it was there, and stays" if "key" in kept else "keep it here"
     lines = [f"{made['name']}: private key {made['key']} ({stays})"]
     if "config" in made:
-        lines.append(
-            f"configuration {made['config']} ({'it was there, and stays' if 'config' in kept else 'review it'})"
-        )
+        lines.append(f"configuration {made['config']} (review it)")
     lines.append(f"certificate {made['certificate']} (send it to the coordinator)")
     lines.append(f"fingerprint {made['fingerprint']} (compare it over the telephone)")
     lines.append(

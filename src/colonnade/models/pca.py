@@ -161,7 +161,7 @@ class PCA(Saved[Task, Published]):
         """How far noise moves the variance along a component, against an even share of half the rows' squared norm."""
         share = math.fsum(block.clip**2 for block in task.blocks) / (2 * len(task.names))
         moved = operator_norm(task.noise_std / math.sqrt(2), len(task.names))  # two copies off the diagonal
-        return Outlook.falling("the variance of a component, in even shares", ENOUGH_OF_A_SHARE, moved / share, rows)
+        return Outlook.falling("the variance of a component, in even shares,", ENOUGH_OF_A_SHARE, moved / share, rows)
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: second moments, or products with directions, are all that is computed together."""

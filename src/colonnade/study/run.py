@@ -84,7 +84,7 @@ def _table(study: Study, config: PartyConfig, record: RunRecord) -> Table:
     misfits = dict(table.report.misfits)
     listed = {} if table.keys is None else {"keys": len(table.keys)}
     record.note("table checked", rows=table.rows, clipped=table.report.total_clipped, misfits=misfits, **listed)
-    record.add(misfits=misfits)
+    record.add(misfits=misfits, rows_held=table.rows)
     return table
 
 

@@ -128,7 +128,7 @@ class Regression(LinearModel[Task, Published]):
         known = task.rows if isinstance(task, Gradients) else rows
         columns = len(design.features)
         found = expected(method_of(task), task, design.declared, design.feature_norm, columns, known)
-        of = "a predicted probability" if self.kind == "logistic" else "a prediction, in half ranges of the label"
+        of = "a predicted probability" if self.kind == "logistic" else "a prediction, in half ranges of the label,"
         return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, found.error * (known or 1), known)
 
     @abstractmethod

@@ -100,7 +100,7 @@ class ByCommittee(Way):
         joint = joint_of(model, task)
         moved = task.noise_std / math.sqrt(2) * math.hypot(1 / joint.weight, WEIGHTS)  # two copies off the diagonal
         scale = moved * math.sqrt(2) * joint.width / joint.length
-        of = "a predicted share of a class" if joint.classes else "a prediction, in half ranges of the label"
+        of = "a predicted share of a class" if joint.classes else "a prediction, in half ranges of the label,"
         return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, scale, rows)
 
     # --- the joint computation

@@ -130,7 +130,7 @@ def outlook(staged: Marginals | StagedMarginals, rows: int | None) -> Outlook:
     cells = math.fsum(sizes) / max(1, len(sizes))
     moved = math.sqrt(2 / math.pi) / 2 * cells * task.noise_std
     what = "a marginal of two columns" if widest == 2 else "a marginal"
-    return Outlook.falling(f"{what}, as a share of the people", ENOUGH_OF_A_MARGINAL, moved, rows)
+    return Outlook.falling(f"{what}, as a share of the people,", ENOUGH_OF_A_MARGINAL, moved, rows)
 
 
 def _counted(size: int, count: int) -> str:
