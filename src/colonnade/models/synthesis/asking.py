@@ -121,16 +121,22 @@ def details(staged: Marginals | StagedMarginals) -> Details:
 def outlook(staged: Marginals | StagedMarginals, rows: int | None) -> Outlook:
     """How far noise moves a marginal of two columns, in total variation: half of the sum over its cells.
 
-    A marginal of one column where no two are asked for. Counts that are made positive, and fitted, err less.
+    It is that of what two columns tell together and neither tells alone, on average over the pairs that are asked for;
+    of single columns where no pair is. Counts that are made positive, and fitted, err less.
     """
     task = staged.second if isinstance(staged, StagedMarginals) else staged
-    blocks = [block.columns for block in task.asked if len(block.columns) in (1, 2)]
-    widest = max(map(len, blocks), default=0)
-    sizes = [math.prod(task.sizes[place] for place in block) for block in blocks if len(block) == widest]
-    cells = math.fsum(sizes) / max(1, len(sizes))
-    moved = math.sqrt(2 / math.pi) / 2 * cells * task.noise_std
+    widest = max((len(block.columns) for block in task.asked if len(block.columns) < 3), default=0)
+    moved = [_moved(task, block) for block in task.asked if len(block.columns) == widest]
     what = "a marginal of two columns" if widest == 2 else "a marginal"
-    return Outlook.falling(f"{what}, as a share of the people,", ENOUGH_OF_A_MARGINAL, moved, rows)
+    scale = math.fsum(moved) / max(1, len(moved))
+    return Outlook.falling(f"{what}, as a share of the people,", ENOUGH_OF_A_MARGINAL, scale, rows)
+
+
+def _moved(task: Marginals, block: Asked) -> float:
+    """Half of the expected sum, over the cells of a block, of what noise adds to them: it is projected as they are."""
+    sizes = [task.sizes[place] for place in block.columns]
+    projected = math.prod(math.sqrt(1 - 1 / size) for size in sizes)
+    return math.sqrt(2 / math.pi) / 2 * math.prod(sizes) * projected * task.deviation(block)
 
 
 def _counted(size: int, count: int) -> str:
