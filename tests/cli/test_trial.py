@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from colonnade.errors import DataError, PolicyError, SchemaError, StudyError
+from colonnade.errors import DataError, LedgerError, PolicyError, SchemaError, StudyError
 from colonnade.study import PartyConfig, Study
 from colonnade.study.spec import TRIAL
 from colonnade.tables import Schema
@@ -96,6 +96,36 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(colonnade, files, more, er
     assert says in text
     assert text.count("\n") == 1
     assert sorted(path.name for path in files.iterdir()) == ["bank.csv", "shop.csv"]
+
+
+def test_keys_and_configurations_that_are_missing_are_made_for_a_study_file(colonnade, files):
+    trial(colonnade, "--id", "shop=customer")
+    for name in ("bank", "shop"):
+        (files / name / "party.toml").unlink()
+    text = colonnade("run", "study.toml", code=StudyError.exit_code)
+    assert "there is no configuration of bank at bank/party.toml" in text
+    assert "`colonnade init trial study.toml`" in text
+    pins = Study.load("study.toml").content.pins
+    text = colonnade("init", "trial", "study.toml")
+    assert (
+        "next: put bank's table at bank/bank.csv; put shop's table at shop/shop.csv; colonnade run study.toml" in text
+    )
+    study = Study.load("study.toml")
+    assert study.content.pins == pins
+    for name in ("bank", "shop"):
+        config = PartyConfig.load(f"{name}/party.toml")
+        config.check(study)
+        assert config.approval == "ask"
+
+
+def test_a_file_of_another_kind_is_named(colonnade, files):
+    trial(colonnade, "--id", "shop=customer")
+    text = colonnade("privacy", "bank/party.toml", code=StudyError.exit_code)
+    assert "bank/party.toml is a party's own file: name the study file in its place" in text
+    text = colonnade("party", "study.toml", "study.toml", code=StudyError.exit_code)
+    assert "study.toml is a study file: name the party's own file in its place" in text
+    text = colonnade("ledger", "show", "study.toml", code=LedgerError.exit_code)
+    assert "study.toml is no ledger: name the file that `ledger` says in party.toml" in text
 
 
 def test_what_goes_together(colonnade, files):

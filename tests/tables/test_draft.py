@@ -65,3 +65,13 @@ def test_bounds_of_whole_numbers_are_whole() -> None:
     assert columns["more"] == {"type": "number", "low": 1, "high": 7, "whole": True, "drafted": True}
     assert "whole" not in columns["huge"]
     assert Schema.from_toml(text.replace("drafted = true", "")).names == ("few", "more", "huge")
+
+
+def test_missing_cells_become_something_in_the_columns_that_are_chosen() -> None:
+    columns = {"age": ["40", "", "50", "50"], "kind": ["a", "b", "", "b"], "member": ["yes", "", "no", "no"]}
+    frame = pa.table(columns | {"y": ["1", "2", "", "2"]})
+    assert "missing =" not in draft_schema(frame).replace("`missing =", "")
+    schema = Schema.from_toml(draft_schema(frame, fill=lambda column: column != "y"), drafts=True)
+    assert {name: column.missing for name, column in schema.columns.items()} == {
+        "age": "none", "kind": "none", "member": False, "y": "refuse",
+    }  # fmt: skip

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from colonnade import __version__
 from colonnade.cli import audits, groups
@@ -17,9 +18,23 @@ from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
 
+_ORDER = ("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "keys", "ledger")
+
+
+class _InOrder(TyperGroup):
+    """Commands in the order in which they are needed; those that are not named come last, as they were written."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        found = super().list_commands(ctx)
+        return sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+
 app = typer.Typer(
     name="colonnade",
+    cls=_InOrder,
     help="Differentially private learning on columns that different organisations hold, with no trusted party.",
+    epilog="First steps: `colonnade demo`; with files of your own `colonnade init trial --party NAME=FILE ...`.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -59,7 +74,7 @@ def options(
 
 @app.command()
 def keys(study: StudyPath, config: PartyPath, json: Json = False) -> None:
-    """Show a party its own keys as a study would compare them; nothing is sent."""
+    """Show a party its own keys, as a study would compare them."""
     from colonnade.cli import keys as command
 
     command.keys(study, config, json)
@@ -85,7 +100,7 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Ask a budget the other way round: how many rounds, how many rows, or what it would cost."""
+    """Ask how many rounds or rows it takes, or what noise costs."""
     from colonnade.cli import plan as command
 
     if rounds + rows + epsilon != 1:
@@ -100,7 +115,7 @@ def demo(
     rows: Annotated[int, typer.Option("--rows", min=100, help="How many people to make up.")] = 20_000,
     json: Json = False,
 ) -> None:
-    """Three organisations and a coordinator, four processes, one private PCA, a report with pictures."""
+    """See it all once: three organisations and a private PCA."""
     from colonnade.cli.demo import run_demo
     from colonnade.cli.lean import without_pandas
 
@@ -147,7 +162,7 @@ def quality(
     page: Annotated[Path | None, typer.Option("--page", help="Write a page with plots here.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare a synthetic table with the real one; only for those who may look at it."""
+    """Compare a synthetic table with the real one."""
     from colonnade.cli import quality as command
 
     command.quality(synthetic, real, held_out or [], id=id, label=label, sdmetrics=sdmetrics, page=page, json=json)
@@ -155,7 +170,7 @@ def quality(
 
 @app.command()
 def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again = False, json: Json = False) -> None:
-    """Run a whole study with local processes, each party in its own."""
+    """Run a whole study on this machine, a process for each party."""
     from colonnade.cli import show
     from colonnade.cli.approve import approval_for_all, say_news
     from colonnade.cli.publish import publish
@@ -270,7 +285,7 @@ def doctor(
     config: Annotated[Path | None, typer.Argument(metavar="[PARTY.toml]", help="Check as this party.")] = None,
     json: Json = False,
 ) -> None:
-    """Can we really talk? Check files, keys, pins, table, ledger, clock and connection."""
+    """Check files, keys, pins, table, ledger, clock and connection."""
     from colonnade.cli import show
     from colonnade.cli.doctor import examine
 

@@ -92,7 +92,9 @@ def init_trial(
     if id or label or kind:
         raise StudyError(f"--id, --label and --kind go with --party; {study} says these things itself")
     pins = initialise.trial(study)
-    emit({"pins": pins}) if json else say(f"{show.pins(study, pins)}\nnext: colonnade run {study}")
+    lacking = [f"put {own.name}'s table at {own.data}" for own in initialise.without_tables(study)]
+    then = "; ".join([*lacking, f"colonnade run {study}"])
+    emit({"pins": pins}) if json else say(f"{show.pins(study, pins)}\nnext: {then}")
 
 
 @ledger_app.command("show")

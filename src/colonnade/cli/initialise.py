@@ -15,6 +15,7 @@ from colonnade.models.files import replace_private, write_whole
 from colonnade.protocols.align import Mode
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig
+from colonnade.study.local import local_configs
 from colonnade.study.party_file import Approval
 from colonnade.study.spec import Study, write_pins
 from colonnade.tables.dataset import PERSON_ID
@@ -155,9 +156,15 @@ def trial(study: Path) -> dict[str, str]:
             identity(name, folder)
         else:
             modes: tuple[Mode, ...] = ("dh",) if loaded.aligning is None else (loaded.aligning.mode,)
-            party(name, folder, f"{name}.csv", PERSON_ID, align=modes, tasks=[loaded.content.task.kind])
+            kind, drafts = loaded.content.task.kind, loaded.content.trial
+            party(name, folder, f"{name}.csv", PERSON_ID, align=modes, tasks=[kind], trial=drafts)
         write_whole(certificates / f"{name}.crt", Certificate.load(folder / f"{name}.crt").pem)
     return pins(study)
+
+
+def without_tables(study: Path) -> list[PartyConfig]:
+    """The configurations beside a study file whose table is not where they say."""
+    return [config for config in local_configs(Study.load(study)).values() if not config.data.exists()]
 
 
 def free_port() -> int:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import StorageError
 from colonnade.models import Estimator, files
 from colonnade.models.kinds import section_of
@@ -26,6 +27,7 @@ _COUNTS = {
     "messages": "messages_sent",
 }
 _FEW_STUDIES = 100
+_SHOWN_WEIGHTS = 10
 _ALIGNED = ("rows", "missing", "repeated", "matched")
 
 
@@ -39,7 +41,7 @@ def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimato
     if len(counted) <= _FEW_STUDIES:  # to compose more of them takes long
         own["totals"] = {who: finite(total) for who, total in book.totals(study.statement.delta).items()}
     if kept.exists():
-        own |= {"kept": kept.name, "keeps": model.keeps}
+        own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
     with _still_paid_for(folder):
         _write(study, folder, run | _told(study, record), model)
@@ -64,6 +66,18 @@ def publish(
     with _still_paid_for(out):
         _write(study, out, run, Estimator.load(out / "model.json"), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
+
+
+def _strongest(kept: Path) -> list[str]:
+    """The largest weights that a party keeps, for its own eyes; nothing where it keeps something else."""
+    if kept.suffix != ".json":
+        return []
+    found = reading.read_json(kept)
+    pairs = zip(found.get("columns", []), found.get("weights", []), strict=False)  # the last weight has no column
+    ranked = sorted(pairs, key=lambda pair: -abs(pair[1]))
+    named = ", ".join(f"{column} {weight:+.2f}" for column, weight in ranked[:_SHOWN_WEIGHTS])
+    most = "" if len(ranked) <= _SHOWN_WEIGHTS else f" (the {_SHOWN_WEIGHTS} largest of {len(ranked)})"
+    return [f"Own weights{most}: {named}."] if named else []
 
 
 def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def prepare(
     if len(files) < 2:
         raise StudyError("a study has two parties or more: give --party NAME=FILE for each of them")
     columns = _ids(ids, files)
-    drafts = [_draft(name, file, columns[name]) for name, file in files.items()]
+    drafts = [_draft(name, file, columns[name], label) for name, file in files.items()]
     chosen = _kind(kind, label, drafts)
     text = _STUDY.format(
         name=_quoted(re.sub(r"[^A-Za-z0-9_.-]", "-", study.stem).lstrip("_.-")[:80] or "trial"),
@@ -169,7 +169,7 @@ def _ids(ids: Sequence[str], files: Mapping[str, Path]) -> dict[str, str]:
     return {name: own.get(name, common[0] if common else PERSON_ID) for name in files}
 
 
-def _draft(name: str, file: Path, id: str) -> Draft:
+def _draft(name: str, file: Path, id: str, label: str | None) -> Draft:
     columns: list[str] = []
 
     def only_id(there: Sequence[str]) -> Sequence[str]:
@@ -180,7 +180,7 @@ def _draft(name: str, file: Path, id: str) -> Draft:
     if id not in columns:
         hint = suggestion(id, columns) or f"; its columns are {listed(columns)}"
         raise DataError(f"{file} has no column {id!r}{hint}: name the one that holds ids with --id {name}=COLUMN")
-    return Draft(name, file, id, draft_schema(file, id=id, fill=True), rows)
+    return Draft(name, file, id, draft_schema(file, id=id, fill=lambda column: f"{name}.{column}" != label), rows)
 
 
 def _kind(kind: str | None, label: str | None, drafts: Sequence[Draft]) -> str:

@@ -94,6 +94,11 @@ def local_configs(study: Study) -> dict[str, PartyConfig]:
     found = {}
     for name in study.content.parties:
         path = study.folder / name / "party.toml"
+        if not path.exists():
+            raise StudyError(
+                f"there is no configuration of {name} at {path}: for a trial on one machine `colonnade init trial "
+                f"{study.path}` makes what is missing"
+            )
         found[name] = PartyConfig.load(path)
         if found[name].name != name:
             raise StudyError(f"{path} is the configuration of another party than {name}")

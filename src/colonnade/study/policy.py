@@ -58,8 +58,11 @@ class PartyConfig:
     def load(cls, path: str | Path) -> PartyConfig:
         """Read and check a party file."""
         path = Path(path)
+        raw = read_toml(path, "party file")
+        if "task" in raw and "policy" not in raw:
+            raise StudyError(f"{path} is a study file: name the party's own file in its place")
         try:
-            return cls(path, PartyFile.model_validate(read_toml(path, "party file")))
+            return cls(path, PartyFile.model_validate(raw))
         except ValidationError as error:
             raise StudyError(f"{path}: {first_problem(error)}") from None
 

@@ -52,6 +52,8 @@ class Study:
         """Read and check a study file; an error names the key that is wrong."""
         path = Path(path)
         raw = read_toml(path, "study file")
+        if "policy" in raw and "task" not in raw:
+            raise StudyError(f"{path} is a party's own file: name the study file in its place")
         section = ""
         try:
             with naming(path):

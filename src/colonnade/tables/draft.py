@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ _UNSAID = "Some cells are missing: say what they become, with `missing = ...`."
 _SAY = "Taken from the data: replace by what everybody may know, then delete `drafted`."
 
 
-def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: bool = False) -> str:
+def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: Callable[[str], bool] | None = None) -> str:
     """A first schema, as TOML, for a file or frame; its owner must review it before it is used or sent.
 
     Columns that look like ids, free text or dates are left out, with a comment. ``id`` names a column that is always
-    left out. ``fill``: say what missing cells become, where there are any, so that a trial can start.
+    left out. ``fill`` chooses columns whose missing cells become something, so that a trial can start.
     """
     name = str(source) if isinstance(source, str | Path) else "table"
     arrow = files.read_columns(source, name, list)
@@ -36,7 +37,7 @@ def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: bool 
     parts = [_HEAD]
     for column in arrow.column_names:
         drafted = _left_out(column, "the id") if column == id else _drafted(column, arrow[column])
-        parts.append(_filled(drafted) if fill and _UNSAID in drafted else drafted)
+        parts.append(_filled(drafted) if fill and fill(column) and _UNSAID in drafted else drafted)
     return "\n".join(parts)
 
 

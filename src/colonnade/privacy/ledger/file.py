@@ -115,6 +115,10 @@ class LedgerFile:
         except UnicodeDecodeError as error:
             raise LedgerError(f"the ledger {self.path} cannot be used: it holds broken text") from error
         except (sqlite3.Error, OSError) as error:
+            if "not a database" in str(error):
+                raise LedgerError(
+                    f"{self.path} is no ledger: name the file that `ledger` says in party.toml, or restore a copy"
+                ) from error
             raise LedgerError(f"the ledger {self.path} cannot be used: {_without_content(str(error))}") from error
 
     def _way_to_read(self) -> str:
