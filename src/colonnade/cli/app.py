@@ -273,7 +273,7 @@ def party(
             show.forecast_of(record),
             f"done; our report is {folder / 'report.html'}, beside the record of the run",
         ]
-        facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
+        facts: dict[str, Any] = {"study": loaded.name, "out": str(folder), "report": str(folder / "report.html")}
         facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
         facts |= {"kept": str(own_file)} if kept else {}
         emit(facts) if json else say("\n".join(filter(None, done)))

@@ -20,6 +20,7 @@ from colonnade.models.evaluation import compare
 from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
+from colonnade.study.preflight import outlook
 from colonnade.study.record import FILES
 from colonnade.tables import population
 from colonnade.tables.dataset import PERSON_ID, Dataset
@@ -66,6 +67,7 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     say(_opening(rows, held, mode) + "\n")
     say("BEFORE, what it would cost:\n")
     say(show.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
+    say(show.forecast(outlook(loaded, max(len(ids) for ids in held.values())), loaded) + "\n")
     folders = run_local(loaded, out, progress=progress)
     progress("evaluate", 0, 1)
     evaluation = _evaluation(people, loaded.roster, held)
