@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator
 
-from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
+from colonnade.errors import PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
@@ -22,10 +22,11 @@ from colonnade.protocols.align import Mode
 from colonnade.study.encoder import EncoderPart
 from colonnade.study.given import bring
 from colonnade.study.keys import Part, checked_path
+from colonnade.study.own_table import OwnTable
 from colonnade.study.sections import BudgetPart
 from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
-from colonnade.tables.encode import Misfits
+from colonnade.tables.dates import source_of
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
 Approval = Literal["ask", "auto-within-budget", "never"]
@@ -83,43 +84,17 @@ class PolicyPart(Part):
         return schemas
 
 
-class KeyColumnPart(Part):
-    """``[keys.NAME]``: this party's column for a key of studies, and the format of its dates."""
-
-    column: str = Field(min_length=1)
-    format: str | None = Field(default=None, min_length=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _column_alone(cls, given: Any) -> Any:
-        if not isinstance(given, str | dict):
-            raise ValueError("must be the name of a column, or a section with column and format")
-        return {"column": given} if isinstance(given, str) else given
-
-    @model_validator(mode="after")
-    def _readable(self) -> KeyColumnPart:
-        try:
-            KeyColumn(self.column, self.format)
-        except DataError as error:
-            raise ValueError(f"- {error}") from None
-        return self
-
-
-class PartyFile(Part):
+class PartyFile(OwnTable):
     """The whole file."""
 
     name: str = Field(max_length=63)
-    data: str
-    misfits: Misfits = Field(default="map", exclude=True)
-    id: str | None = Field(default=None, min_length=1)
-    keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
     key: str
     ledger: str
     kept: str | None = None
     encoder: EncoderPart | None = Field(default=None, exclude=True)
     policy: PolicyPart
 
-    @field_validator("data", "key", "ledger", "kept")
+    @field_validator("key", "ledger", "kept")
     @classmethod
     def _path(cls, text: str | None) -> str | None:
         return None if text is None else checked_path(text)
@@ -239,8 +214,10 @@ class PartyConfig:
                 'add id = "COLUMN", whose ids must be those of the other parties'
             )
         columns = None if plan is None else self.key_columns(plan)
-        way = self.content.misfits
-        table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns, misfits=way)
+        own = self.content
+        table = read_table(
+            self.data, schema.written(own.written), id=own.id, keys=plan, columns=columns, misfits=own.misfits
+        )
         table.check()
         return table
 
@@ -283,8 +260,9 @@ class PartyConfig:
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
                 f"{study.content.task.kind}; change {self.path.name} if you agree"
             )
-        asked = study.roster.schemas[self.name].names
-        beyond = [] if policy.columns == "all" else [c for c in asked if c not in policy.columns]
+        asked = study.roster.schemas[self.name].columns
+        allowed = asked if policy.columns == "all" else policy.columns
+        beyond = [name for name in asked if name not in allowed and source_of(name, asked[name]) not in allowed]
         if beyond:
             raise PolicyError(
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "

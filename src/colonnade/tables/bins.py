@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError
 from colonnade.tables.columns import Number
+from colonnade.tables.dates import Days
 from colonnade.tables.densities import Density
 from colonnade.tables.encode import Matrix, encode_number
 
@@ -78,6 +79,9 @@ class Bins:
         pairs = list(pairwise(self.edges))
         if self.column.whole:
             ends = [(low + 0.5, high - 0.5) for low, high in pairs]
+            if isinstance(self.column, Days):
+                days = [(self.column.day_of(low), self.column.day_of(high)) for low, high in ends]
+                return tuple(low if low == high else f"{low} to {high}" for low, high in days)
             return tuple(f"{low:.15g}" if low == high else f"{low:.15g} to {high:.15g}" for low, high in ends)
         said = [f"{low:.6g}" if low == high else f"{low:.6g} to below {high:.6g}" for low, high in pairs]
         low, high = pairs[-1]
