@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from colonnade.errors import SchemaError
@@ -183,6 +183,13 @@ def date(
 def source_of(name: str, column: Column) -> str:
     """The column of a party's file that a column of its schema is read from."""
     return getattr(column, "column", "") or name
+
+
+def decoded_column(column: Column) -> Column:
+    """How the cells of a table made from encoded rows are read again: dates, and the names of months and weekdays."""
+    if isinstance(column, Days):
+        return replace(column, format=ISO_DATE, column="")
+    return Category(column.values, column.missing) if isinstance(column, Calendar) else column
 
 
 def check_format(format: object) -> None:

@@ -86,6 +86,22 @@ def bytes_in_memory(path: Path, name: str, columns: Sequence[str]) -> int:
             return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
 
 
+def likely_format(source: str | Path, name: str) -> TextFormat:
+    """How a text file looks to be written, where that is not as usual."""
+    path = Path(source)
+    with _readable(path, name) as parquet:
+        if parquet:
+            return AS_USUAL
+        start = file_start(path)
+        encoding = likely_encoding(start) or UTF_8
+        if encoding == UTF_8 and (other := _first_other(path, UTF_8)):
+            encoding = likely_encoding(other) or UTF_8
+        separator = likely_separator(sample(start, encoding))
+    return TextFormat(
+        None if separator == AS_USUAL.separator_in(path) else separator, None if encoding == UTF_8 else encoding
+    )
+
+
 def refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
     """Raise if a CSV file is not text in its encoding."""
     with _readable(path, name) as parquet:
@@ -227,14 +243,24 @@ def _refuse_ragged(ragged: list[int], name: str) -> None:
 
 def _refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
     """Raise if a CSV file has another encoding; Arrow would print a traceback of its own if a row is also too short."""
-    decoder = codecs.getincrementaldecoder(text.encoding or UTF_8)()
+    if (part := _first_other(path, text.encoding or UTF_8)) is not None:
+        raise DataError(f"{name}: {_other_encoding(part, text)}")
+
+
+def _first_other(path: Path, encoding: str) -> bytes | None:
+    """The first part of a file that is not text in an encoding."""
+    decoder = codecs.getincrementaldecoder(encoding)()
     with pa.input_stream(str(path)) as stream:
-        try:
-            while part := stream.read(_CSV_BLOCK):
+        while part := stream.read(_CSV_BLOCK):
+            try:
                 decoder.decode(part)
+            except UnicodeError:
+                return bytes(part)
+        try:
             decoder.decode(b"", final=True)
         except UnicodeError:
-            raise DataError(f"{name}: {_other_encoding(part, text)}") from None
+            return b""
+    return None
 
 
 def _other_encoding(part: bytes, text: TextFormat) -> str:
@@ -261,17 +287,13 @@ def _header(path: Path, name: str, text: TextFormat) -> list[str]:
     except csv.Error:
         header = None
     if not header or any("\ufffd" in column or "\x00" in column for column in header):
-        if likely_encoding(start) not in (None, UTF_8):
+        if likely_encoding(start) not in (None, UTF_8 if text.utf_8 else None):
             raise DataError(f"{name}: {_other_encoding(start, text)}")
-        raise DataError(f"{name}: no header was found; the first line must name the columns, in {_said(text)}")
+        raise DataError(f"{name}: no header was found; the first line must name the columns, in UTF-8")
     if len(header) == 1 and (likely := likely_separator(whole)) != separator and likely in header[0]:
         what = SEPARATORS[likely]
         raise DataError(f"{name}: cells seem to be separated by {what}; {advice({'separator': likely})}")
     return header
-
-
-def _said(text: TextFormat) -> str:
-    return (text.encoding or UTF_8).upper()
 
 
 def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:

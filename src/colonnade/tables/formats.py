@@ -88,7 +88,10 @@ def likely_separator(text: str) -> str:
 
 def sample(start: bytes, encoding: str, size: int = _SAMPLE) -> str:
     """The first bytes of a file as text; a character that is cut off at the end is left out."""
-    return codecs.getincrementaldecoder(encoding)("replace").decode(start[:size])
+    try:
+        return codecs.getincrementaldecoder(encoding)("replace").decode(start[:size])
+    except UnicodeError:  # of UTF-16 without the mark that it begins with
+        return "\ufffd"
 
 
 def advice(said: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
 from colonnade.tables import toml
 from colonnade.tables.columns import Category, Column, Flag, Number
-from colonnade.tables.dates import FIELDS_OF_FILES, Date, Declared, source_of
+from colonnade.tables.dates import FIELDS_OF_FILES, Date, Declared, decoded_column, source_of
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.impossible import read_rules
 from colonnade.tables.wording import suggestion
@@ -173,6 +173,12 @@ class Schema:
     def written(self, text: TextFormat) -> Schema:
         """The same schema of a file that is written otherwise, where ``text`` says so."""
         return self._of(set(self._columns), self._given_clip, text) if text.stated else self
+
+    def decoded(self) -> Schema:
+        """The schema of a table made from encoded rows or codes: each column has its own cells there."""
+        plain = {name: decoded_column(column) for name, column in self._columns.items()}
+        rules = list(map(str, self.impossible))
+        return Schema(plain, clip=self._given_clip, description=self.description, impossible=rules)
 
     def require(self, columns: Iterable[str]) -> None:
         """Raise unless the schema declares all of these columns."""

@@ -15,14 +15,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import SchemaError, StudyError
+from colonnade.errors import StudyError
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Category, Column, Number, Schema, Table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.columns import NOWHERE
 from colonnade.tables.places import Places
-from colonnade.tables.wording import listed, suggestion
+from colonnade.tables.wording import full_suggestion, listed, suggestion
 
 Matrix = NDArray[np.float64]
 
@@ -38,8 +38,8 @@ def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
         raise StudyError('a regression needs a label, written label="party.column"')
     owner, column = owner_of(label, parties)
     if owner is None or not column:
-        party = label.rpartition(".")[0]
-        hint = suggestion(party, parties) if party else ""
+        party = label.partition(".")[0]
+        hint = suggestion(party, parties) if "." in label else ""
         raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint}")
     return owner, column
 
@@ -58,6 +58,11 @@ def owner_of(name: str, parties: Iterable[str]) -> tuple[str | None, str]:
     return owner, name if owner is None else name[len(owner) + 1 :]
 
 
+def columns_of(schemas: Mapping[str, Schema]) -> list[str]:
+    """All parties' columns, written ``party.column``."""
+    return [f"{party}.{name}" for party, schema in schemas.items() for name in schema.names]
+
+
 @dataclass(frozen=True)
 class Design:
     """A regression's columns: everybody's schema, and who holds the label."""
@@ -71,10 +76,9 @@ class Design:
     def of(cls, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
         """The design, if the label is a column of these schemas; otherwise an error."""
         owner, column = split_label(label, tuple(schemas))
-        try:
-            schemas[owner].require([column])
-        except SchemaError as error:
-            raise StudyError(f"label {label!r}: {error}") from None
+        if column not in schemas[owner].columns:
+            hint = full_suggestion(str(label), columns_of(schemas))
+            raise StudyError(f"label {label!r}: the schema of {owner} has no column {column!r}{hint}")
         if sum(len(schema.columns) for schema in schemas.values()) < 2:
             raise StudyError("there is no column but the label; a regression needs at least one feature")
         declared = schemas[owner].columns[column]
