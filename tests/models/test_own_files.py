@@ -142,6 +142,8 @@ def test_other_models_take_dates(people: Federation) -> None:
 @pytest.mark.parametrize(
     ("label", "said"),
     [
+        ("bank.eröffnet.days", "the same dates as 'eröffnet.month', 'eröffnet.weekday'; leave"),
+        ("bank.eröffnet", r"did you mean 'bank\.eröffnet\.days'"),
         ("bank.Betrag", "did you mean 'bank.betrag'"),
         ("Bank.betrag", "did you mean 'bank'"),
         ("bank.betrg", "did you mean 'bank.betrag'"),

@@ -26,7 +26,10 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _COMPRESSION = 8  # about how many times longer such a file becomes
 _CELL_BYTES = 8
 _WIDEST = 3  # the most bytes of UTF-8 that a byte of another encoding becomes
-_SPREADSHEETS = {b"PK\x03\x04": ".xlsx or .ods", b"\xd0\xcf\x11\xe0": ".xls"}
+_SPREADSHEETS = {
+    b"PK\x03\x04": "a spreadsheet (.xlsx, .ods) or a zip archive",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls)",
+}
 AS_USUAL = TextFormat()
 
 Chooser = Callable[[Sequence[str]], Sequence[str]]
@@ -145,8 +148,7 @@ def _readable(path: Path, name: str) -> Iterator[bool]:
         if not start:
             raise DataError(f"{name}: the file is empty; save it with a header and rows")
         if start in _SPREADSHEETS:
-            kind = _SPREADSHEETS[start]
-            raise DataError(f"{name}: this is a spreadsheet ({kind}), which is not read; save its sheet as CSV")
+            raise DataError(f"{name}: this is {_SPREADSHEETS[start]}, which is not read; save the table as CSV")
         yield start == _PARQUET_MAGIC
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
         # Arrow's own message may quote a cell.

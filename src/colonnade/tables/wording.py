@@ -27,8 +27,10 @@ def full_suggestion(name: str, known: Iterable[str]) -> str:
 
 def _closeness(name: str, other: str) -> float:
     """How similar two names are; 0 where the columns are not, or differ and so do the parties."""
-    party, _, column = name.strip().casefold().rpartition(".")
-    there, _, known = other.casefold().rpartition(".")
+    if "." not in name:
+        name = f".{name}"
+    party, _, column = name.strip().casefold().partition(".")
+    there, _, known = other.casefold().partition(".")
     columns, parties = (SequenceMatcher(None, *pair).ratio() for pair in ((column, known), (party, there)))
     close = columns >= _VERY_CLOSE and (columns == 1 or not party or parties >= _VERY_CLOSE)
     return columns + parties if close else 0.0

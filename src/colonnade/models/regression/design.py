@@ -21,6 +21,7 @@ from colonnade.protocols.rows import Rows
 from colonnade.tables import Category, Column, Number, Schema, Table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.columns import NOWHERE
+from colonnade.tables.dates import source_of
 from colonnade.tables.places import Places
 from colonnade.tables.wording import full_suggestion, listed, suggestion
 
@@ -78,12 +79,14 @@ class Design:
         owner, column = split_label(label, tuple(schemas))
         if column not in schemas[owner].columns:
             hint = full_suggestion(str(label), columns_of(schemas))
+            hint = hint or f"; its columns are {listed(schemas[owner].names)}"
             raise StudyError(f"label {label!r}: the schema of {owner} has no column {column!r}{hint}")
         if sum(len(schema.columns) for schema in schemas.values()) < 2:
             raise StudyError("there is no column but the label; a regression needs at least one feature")
         declared = schemas[owner].columns[column]
         if isinstance(declared, Category) and (len(declared.values) < 2 or declared.missing == NOWHERE):
             raise StudyError(f"label {label!r} needs at least two values and one of them for everybody")
+        _refuse_other_parts(schemas[owner], column, label)
         if isinstance(declared, Number) and declared.missing == NOWHERE:
             raise StudyError(f'label {label!r} needs a number for everybody: it cannot have missing = "none"')
         return cls(schemas, owner, column, norm)
@@ -162,6 +165,14 @@ class Design:
             (features if seen < len(found.feature_names) else label).append((width, radius))
             seen += width
         return features, label
+
+
+def _refuse_other_parts(schema: Schema, column: str, label: str | None) -> None:
+    """Raise if a label is read from the same date as a feature, which would give it away."""
+    source = source_of(column, schema.columns[column])
+    others = [name for name, other in schema.columns.items() if name != column and source_of(name, other) == source]
+    if others:
+        raise StudyError(f"label {label!r} is read from the same dates as {listed(others)}; leave these columns out")
 
 
 def label_weight(declared: Column, norm: Norm, constant: int, gamma: int) -> Fraction:
