@@ -108,7 +108,7 @@ def test_from_files_to_predictions_with_dates(tmp_path: Path, people: Federation
     parts = {"bank": str(bank), "shop": aligned["shop"]}
     assert np.array_equal(loaded.partial("bank", parts["bank"]), model.partial("bank", new["bank"]))
     said = json.dumps(model.to_json(), ensure_ascii=False)
-    assert "number of days since from" in said
+    assert "the days since its day from" in said
     assert '"as": "month"' in said
 
 

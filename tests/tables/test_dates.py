@@ -220,6 +220,10 @@ def test_codes_are_bins_of_days_and_become_dates_within_them() -> None:
     schema = Schema({"at": date(FIRST, LAST), "x": number(0, 1)}, impossible=["at < 2016-01-01 and x > 0.5"])
     coding = coding_of(schema, {"at": 10, "x": 2})
     assert coding.columns[0].labels[0] == "2015-01-01 to 2016-01-01"
+    edges = coding_of(schema, {"at": ["2016-01-01", "2020-01-01"]}).columns[0].labels
+    assert edges == ("2015-01-01 to 2015-12-31", "2016-01-01 to 2019-12-31", "2020-01-01 to 2024-12-31")
+    with pytest.raises(SchemaError, match="bins of column 'at': an edge of a bin must be a day"):
+        coding_of(schema, {"at": ["January"]})
     table = read_table(pa.table({"at": pa.array(days), "x": np.zeros(len(days))}), schema, id=None)
     codes = coding.rows(table).matrix()
     made = decode_codes({"a": coding}, codes, seeded(3))

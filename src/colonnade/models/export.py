@@ -35,7 +35,7 @@ def rarer_rules(schemas: Iterable[Schema]) -> str:
     columns = [column for column in every if isinstance(column, Number)]
     said = ""
     if any(isinstance(column, Days) for column in columns):
-        said += " A date as days is the number of days since from, between 0 and the days from then until until."
+        said += " A date as days is a number: the days since its day from, which range to its day until."
     if any(isinstance(column, Calendar) for column in every):
         said += " The month or the weekday of a date is a category of their English names."
     if any(column.missing == NOWHERE for column in columns):

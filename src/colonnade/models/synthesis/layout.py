@@ -21,7 +21,7 @@ from colonnade.tables.impossible import Rule
 from colonnade.tables.joint import Box, impossible_codes
 from colonnade.tables.wording import full_suggestion, listed, suggestion
 
-Binning = int | Mapping[str, int | Sequence[float]]
+Binning = int | Mapping[str, int | Sequence[float] | Sequence[str]]
 """How many bins a number has, or their edges: one number for all, or by ``party.column``."""
 Codes = NDArray[np.int64]
 
