@@ -70,3 +70,19 @@ def test_bounds_of_whole_numbers_are_whole() -> None:
     assert columns["more"] == {"type": "number", "low": 1, "high": 7, "whole": True, "drafted": True}
     assert "whole" not in columns["huge"]
     assert Schema.from_toml(text.replace("drafted = true", "")).names == ("few", "more", "huge")
+
+
+def test_dates_as_text(tmp_path: Path) -> None:
+    rows = ["01.02.2019,03/04/2020,2020-01-01 10:00,2020-12-31", "31.12.2021,05/06/2021,2020-01-02 11:00,", ",,,NA"]
+    path = tmp_path / "t.csv"
+    path.write_text("german,either,timed,iso\n" + "\n".join(rows) + "\n")
+    text = draft_schema(path)
+    columns = tomllib.loads(text)["columns"]
+    assert columns["german"] | {"format": "%d.%m.%Y"} == columns["german"]
+    assert (columns["german"]["from"], columns["german"]["until"]) == ("2019-01-01", "2021-12-31")
+    assert columns["either"]["format"] == "%d/%m/%Y"
+    assert "can also be read as %m/%d/%Y" in text
+    assert "format" not in columns["iso"]
+    assert columns.get("timed", {}).get("type") != "date"
+    reviewed = Schema.from_toml(text.replace("drafted = true", 'missing = "none"'))
+    assert read_table(path, reviewed, id=None).check().rows == 3

@@ -69,6 +69,7 @@ FOUND: list[tuple[str, str, str, dict[str, Any], str]] = [
     ("t.csv", GERMAN, "utf-16", {"separator": ";"}, 'encoding = "utf-16"'),
     ("t.csv", GERMAN, "utf-16-le", {"separator": ";"}, 'encoding = "utf-16-le"'),
     ("t.csv", GERMAN, "utf-8", {"separator": ";", "encoding": "utf-16"}, "UTF-16 but looks like UTF-8; write encoding"),
+    ("t.csv", GERMAN, "utf-8", {"separator": ";", "encoding": "latin-1"}, "not LATIN-1 but looks like UTF-8; write"),
     ("t.csv", GERMAN, "utf-8", {}, 'by semicolons; write separator = ";"'),
     ("t.csv", GERMAN.replace(";", "\t"), "utf-8", {}, r'by tabs; write separator = "\t"'),
     ("t.csv", GERMAN.replace(",", ".").replace(";", ","), "utf-8", {"separator": ";"}, 'write separator = ","'),

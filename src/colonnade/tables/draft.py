@@ -87,8 +87,11 @@ def _dates(name: str, array: Any, known: Any, place: parse.Place) -> str | None:
     first, last = years.min().astype("M8[D]"), (years.max() + 1).astype("M8[D]") - 1
     fields: dict[str, Field] = {"type": "date", "from": str(first), "until": str(last)}
     fields |= {"format": formats[0]} if formats[0] != ISO_DATE else {}
-    either = [f"The dates can also be read as {' or '.join(formats[1:])}: correct `format` if that is meant."]
-    return _section(name, {**fields, toml.DRAFTED: True}, [_SAY, *(either if formats[1:] else [])], bool(missing.any()))
+    parts = 'Encoded as the days since `from`; with `as = ["days", "month", "weekday"]` also as these.'
+    comments = [_SAY, parts]
+    if formats[1:]:
+        comments += [f"The dates can also be read as {' or '.join(formats[1:])}: correct `format` if that is meant."]
+    return _section(name, {**fields, toml.DRAFTED: True}, comments, bool(missing.any()))
 
 
 def _has_decimal_commas(column: Any) -> bool:

@@ -245,7 +245,10 @@ def _refuse_ragged(ragged: list[int], name: str) -> None:
 
 def _refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
     """Raise if a CSV file has another encoding; Arrow would print a traceback of its own if a row is also too short."""
-    if (part := _first_other(path, text.encoding or UTF_8)) is not None:
+    part = _first_other(path, text.encoding or UTF_8)
+    if part is None and not text.utf_8:  # a byte for a letter reads anything, and names would be matched in vain
+        part = _beyond_ascii(path) if _first_other(path, UTF_8) is None else None
+    if part is not None:
         raise DataError(f"{name}: {_other_encoding(part, text)}")
 
 
@@ -265,10 +268,19 @@ def _first_other(path: Path, encoding: str) -> bytes | None:
     return None
 
 
+def _beyond_ascii(path: Path) -> bytes | None:
+    """The first part of a file that is not all ASCII."""
+    with pa.input_stream(str(path)) as stream:
+        while part := bytes(stream.read(_CSV_BLOCK)):
+            if not part.isascii():
+                return part
+    return None
+
+
 def _other_encoding(part: bytes, text: TextFormat) -> str:
     """What to do about bytes that are not in the encoding of their file."""
     said, likely = text.encoding or UTF_8, likely_encoding(part)
-    if likely is None or codecs.lookup(likely) == codecs.lookup(said):
+    if likely is None or codecs.lookup(likely).name == codecs.lookup(said).name:
         return f"the file holds text that is not {said.upper()} and cannot be read; save it again as CSV in UTF-8"
     return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})}"
 
@@ -282,6 +294,8 @@ def file_start(path: Path) -> bytes:
 
 def _header(path: Path, name: str, text: TextFormat) -> list[str]:
     start, separator = file_start(path), text.separator_in(path)
+    if not text.utf_8 and not start.isascii() and likely_encoding(start) == UTF_8:
+        raise DataError(f"{name}: {_other_encoding(start, text)}")
     whole = sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")
     try:
         rows = csv.reader(io.StringIO(whole, newline=""), delimiter=separator)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SHOWN = 5
-_CLOSE, _VERY_CLOSE = 0.6, 0.75
+_CLOSE, _CLOSER, _VERY_CLOSE = 0.6, 0.65, 0.75
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -32,7 +32,8 @@ def _closeness(name: str, other: str) -> float:
     party, _, column = name.strip().casefold().partition(".")
     there, _, known = other.casefold().partition(".")
     columns, parties = (SequenceMatcher(None, *pair).ratio() for pair in ((column, known), (party, there)))
-    close = columns >= _VERY_CLOSE and (columns == 1 or not party or parties >= _VERY_CLOSE)
+    close = columns >= (_CLOSER if parties == 1 else _VERY_CLOSE)
+    close = close and (columns == 1 or not party or parties >= _VERY_CLOSE)
     return columns + parties if close else 0.0
 
 
