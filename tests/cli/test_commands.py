@@ -25,6 +25,7 @@ from colonnade.errors import (
 from colonnade.privacy import Ledger, Observer, SkellamRelease, Trust
 from colonnade.study import Study
 from colonnade.tables import Schema, population
+from colonnade.wire import Certificate
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -110,7 +111,14 @@ def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
         assert (folder / name / f"{name}.key").stat().st_mode & 0o077 == 0
         assert made["fingerprint"].startswith("sha256:")
     colonnade("init", "coordinator", "--out", folder / "coordinator")
-    colonnade("init", "party", "bank", "--out", folder / "bank", code=IdentityError.exit_code)
+    again = colonnade("init", "party", "bank", "--out", folder / "bank", "--json")
+    assert again["kept"] == ["key", "config"]
+    assert again["fingerprint"] == Certificate.load(folder / "bank" / "bank.crt").fingerprint
+    assert "it was there, and stays" in colonnade("init", "coordinator", "--out", folder / "coordinator")
+    shutil.copy(folder / "bank" / "bank.key", folder / "shop" / "other.key")
+    shutil.copy(folder / "bank" / "bank.crt", folder / "shop" / "other.crt")
+    text = colonnade("init", "party", "other", "--out", folder / "shop", code=StudyError.exit_code)
+    assert "another party" in text
     assert "no certificate of bank" in colonnade("init", "pins", study, code=IdentityError.exit_code)
     (folder / "certs").mkdir()
     for name in ("bank", "shop", "clinic", "coordinator"):

@@ -36,6 +36,9 @@ Approve = Annotated[
     str | None,
     typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (32 digits or more)."),
 ]
+Again = Annotated[
+    bool, typer.Option("--again", help="Run, and spend, once more if this study already ran; without it one is asked.")
+]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
 
@@ -118,13 +121,17 @@ def privacy(
     """What a study would cost, for whom, before anybody says yes."""
     from colonnade.cli import show
     from colonnade.study import Study, preflight
+    from colonnade.study.preflight import outlook
 
-    answer = preflight(Study.load(study), rows)
+    loaded = Study.load(study)
+    answer, expected = preflight(loaded, rows), outlook(loaded, rows)
     curves = show.curves(answer.statement) if curve else {}
     if json:
-        emit(answer.to_dict() | ({"curves": curves} if curve else {}))
+        more = {"description": loaded.content.description, "forecast": None if expected is None else expected.to_dict()}
+        emit(answer.to_dict() | more | ({"curves": curves} if curve else {}))
     else:
-        say(show.preflight(answer) + (f"\n\n{show.curve_table(curves)}" if curve else ""))
+        parts = [show.about(loaded), show.preflight(answer), show.curve_table(curves) if curve else ""]
+        say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded)])))
 
 
 @app.command()
@@ -147,23 +154,25 @@ def quality(
 
 
 @app.command()
-def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json = False) -> None:
+def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again = False, json: Json = False) -> None:
     """Run a whole study with local processes, each party in its own."""
     from colonnade.cli import show
     from colonnade.cli.approve import approval_for_all, say_news
     from colonnade.cli.publish import publish
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
+    from colonnade.study.preflight import outlook
 
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
-    say(show.preflight(preflight(loaded)))
+    said = (show.about(loaded), show.preflight(preflight(loaded)), show.forecast(outlook(loaded), loaded))
+    say("\n\n".join(filter(None, said)))
     configs = list(local_configs(loaded).values())
     about(study, *(own.path for own in configs))
     say_news(loaded, configs)
-    approved = approval_for_all(loaded, configs, approve, mute=json)
+    approved, repeated = approval_for_all(loaded, configs, approve, again, mute=json)
     with progress_bar(not json) as progress:
-        folders = run_local(loaded, folder, progress=progress, approve=approved)
+        folders = run_local(loaded, folder, progress=progress, approve=approved, again=repeated)
     facts = publish(loaded, folder, folders)
     emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
 
@@ -210,15 +219,18 @@ def party(
         Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME/parties/PARTY]")
     ] = None,
     approve: Approve = None,
+    again: Again = False,
     json: Json = False,
     pipe: Pipe = False,
 ) -> None:
     """Take part in a study with one's own columns."""
     from colonnade.cli import show
-    from colonnade.cli.approve import approval, say_news
+    from colonnade.cli.approve import approval, once_more, say_news, say_repeat
     from colonnade.cli.lean import without_pandas
+    from colonnade.cli.publish import publish_own
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
+    from colonnade.study.preflight import outlook
     from colonnade.study.record import read_facts
 
     without_pandas()
@@ -227,22 +239,29 @@ def party(
     loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
-        say(show.asked(own.name, preflight(loaded)))
+        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.forecast(outlook(loaded), loaded))
+        say("\n".join(filter(None, said)))
     say_news(loaded, [own])
+    say_repeat(loaded, own)
     approved = approval([own], approve, mute=json or pipe)
+    repeat = once_more(again, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
-        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
+        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved, again=repeat)
+    publish_own(loaded, own, folder, model)
     if not pipe:
         record = read_facts(folder)
         told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / model.kept_file
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
-        done.append(f"done; the record is in {folder}")
+        done += [
+            show.forecast_of(record),
+            f"done; our report is {folder / 'report.html'}, beside the record of the run",
+        ]
         facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
         facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
         facts |= {"kept": str(own_file)} if kept else {}
-        emit(facts) if json else say("\n".join(done))
+        emit(facts) if json else say("\n".join(filter(None, done)))
 
 
 @app.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -145,13 +144,6 @@ def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Seq
         parties += f'\n[parties.{name}]\nschema = "schemas/{name}.toml"\n'
     study = folder / "STUDY.toml"
     with writing(study):
-        study.write_text(template.format(port=_free_port(), parties=parties), encoding="utf-8")
+        study.write_text(template.format(port=initialise.free_port(), parties=parties), encoding="utf-8")
     initialise.trial(study)
     return study
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -6,98 +6,27 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ValidationError
 
 from colonnade.errors import PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
-from colonnade.privacy.ledger.caps import MOST_DAYS, Period
+from colonnade.privacy.ledger.caps import Period
 from colonnade.privacy.ledger.early import EarlyEnds
 from colonnade.privacy.observers import OTHERS
-from colonnade.protocols.align import Mode
-from colonnade.study.encoder import EncoderPart
 from colonnade.study.given import bring
-from colonnade.study.keys import Part, checked_path
-from colonnade.study.own_table import OwnTable
-from colonnade.study.sections import BudgetPart
+from colonnade.study.party_file import Approval, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.dates import source_of
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
-Approval = Literal["ask", "auto-within-budget", "never"]
 Approve = Callable[[Study, Statement], bool]
 LEAST_DIGITS = 32
 """128 bits: with fewer digits, somebody could search for two studies whose digests begin alike."""
-
-
-class CapPart(BudgetPart):
-    """``[policy.budget]``: the most that observers may ever learn about this party's people."""
-
-
-class PeriodPart(CapPart):
-    """``[[policy.periods]]``: the most that observers may learn from studies that are reserved within these days."""
-
-    days: float = Field(gt=0, le=MOST_DAYS, strict=True)
-
-
-class FailuresPart(Part):
-    """``[policy.failures]``: how many studies may end early within so many days, before this party takes no more part.
-
-    That a study ended early, and when, is visible to everybody, and no epsilon bounds what it tells.
-    """
-
-    at_most: int = Field(default=20, ge=1, strict=True)
-    days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
-
-
-class PolicyPart(Part):
-    """``[policy]``: which studies this party takes part in."""
-
-    approval: Approval = "ask"
-    tasks: tuple[str, ...]
-    columns: tuple[str, ...] | Literal["all"]
-    exact: tuple[str, ...] = ()
-    align: tuple[Mode, ...] = ("dh",)
-    hidden: bool = Field(default=False, strict=True)
-    schemas: tuple[str, ...] | None = Field(default=None, exclude=True)
-    budget: CapPart
-    periods: tuple[PeriodPart, ...] = ()
-    failures: FailuresPart = Field(default_factory=FailuresPart, exclude=True)
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _listed(cls, columns: Any) -> Any:
-        if columns != "all" and not isinstance(columns, list | tuple):
-            raise ValueError('must be "all", or a list of columns')
-        return columns
-
-    @field_validator("schemas")
-    @classmethod
-    def _digests(cls, schemas: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in schemas or ()):
-            raise ValueError("must be a list of digests of 64 hexadecimal digits, as `colonnade schema digest` prints")
-        return schemas
-
-
-class PartyFile(OwnTable):
-    """The whole file."""
-
-    name: str = Field(max_length=63)
-    key: str
-    ledger: str
-    kept: str | None = None
-    encoder: EncoderPart | None = Field(default=None, exclude=True)
-    policy: PolicyPart
-
-    @field_validator("key", "ledger", "kept")
-    @classmethod
-    def _path(cls, text: str | None) -> str | None:
-        return None if text is None else checked_path(text)
 
 
 @dataclass(frozen=True)
@@ -215,9 +144,8 @@ class PartyConfig:
             )
         columns = None if plan is None else self.key_columns(plan)
         own = self.content
-        table = read_table(
-            self.data, schema.written(own.written), id=own.id, keys=plan, columns=columns, misfits=own.misfits
-        )
+        written = schema.written(own.written)
+        table = read_table(self.data, written, id=own.id, keys=plan, columns=columns, misfits=own.misfits)
         table.check()
         return table
 
@@ -268,6 +196,7 @@ class PartyConfig:
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
             )
+        self._check_trial(study)
         self._check_schema(study)
         self._check_exact(study)
         self._check_align(study)
@@ -331,6 +260,14 @@ class PartyConfig:
     def _check_open(self) -> None:
         if self.approval == "never":
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
+
+    def _check_trial(self, study: Study) -> None:
+        """Raise an error for a study whose schemas may tell about data, unless the party said that it is a trial."""
+        if study.content.trial and not self.content.policy.trial:
+            raise PolicyError(
+                f"study {study.name!r} is a trial, whose schemas may hold bounds taken from data, and {self.name}'s "
+                f"policy does not allow that: add trial = true under [policy] of {self.path.name} if you agree"
+            )
 
     def _check_schema(self, study: Study) -> None:
         """Raise an error for another schema than those that the policy names, if it names any."""

@@ -24,6 +24,7 @@ from colonnade.models.planner import Planner
 from colonnade.models.regression.design import columns_of, owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
+from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Priced, Task
@@ -33,6 +34,11 @@ from colonnade.study.sections import StudyFile
 from colonnade.tables import Schema
 from colonnade.tables.wording import full_suggestion
 from colonnade.wire import Certificate
+
+TRIAL = (
+    "this is a trial: schemas may hold bounds and values that were taken from the data, and what these tell about it "
+    "is in no epsilon"
+)
 
 
 @dataclass(eq=False)
@@ -79,7 +85,8 @@ class Study:
     @cached_property
     def schemas(self) -> dict[str, Schema]:
         """Each party's schema as its file has it, with the columns that this study does not ask for."""
-        return {name: Schema.load(self.folder / party.schema_file) for name, party in self.content.parties.items()}
+        files, drafts = self.content.parties.items(), self.content.trial
+        return {name: Schema.load(self.folder / party.schema_file, drafts=drafts) for name, party in files}
 
     @cached_property
     def roster(self) -> Roster:
@@ -91,7 +98,9 @@ class Study:
             schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
         committee, align = self.content.committee, self.content.align
         roster = Roster.of(schemas, committee.seats, committee.threshold, hidden=align is not None and align.hidden)
-        told = () if align is None else (align.aligning(roster.trust).sentence,)
+        told: tuple[str, ...] = () if align is None else (align.aligning(roster.trust).sentence,)
+        if self.content.trial:
+            told = (*(told or (UNMATCHED,)), TRIAL)
         return replace(roster, assumptions=told)
 
     @cached_property
@@ -197,6 +206,8 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
+        if not self.content.trial:
+            del agreed["trial"]
         agreed["limits"] = self.content.limits.agreed
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:

@@ -22,14 +22,16 @@ _HEAD = (
     "# the data and tell something about it. Replace each by what you know without looking at the data and may\n"
     "# tell everybody, and delete the mark; a schema that still has a mark is refused.\n"
 )
+_UNSAID = "Some cells are missing: say what they become, with `missing = ...`."
 _SAY = "Taken from the data: replace by what everybody may know, then delete `drafted`."
 
 
-def draft_schema(source: str | Path | Any, *, id: str | None = None) -> str:
+def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: bool = False) -> str:
     """A first schema, as TOML, for a file or frame; its owner must review it before it is used or sent.
 
     Columns that look like ids or free text are left out, with a comment. ``id`` names a column that is always left out.
     How a text file is written (separator, encoding, decimal sign) is found, and stated where it is not as usual.
+    ``fill``: say what missing cells become, where there are any, so that a trial can start.
     """
     name = str(source) if isinstance(source, str | Path) else "table"
     text = files.likely_format(source, name) if isinstance(source, str | Path) else files.AS_USUAL
@@ -43,7 +45,8 @@ def draft_schema(source: str | Path | Any, *, id: str | None = None) -> str:
     parts = [_HEAD, *([toml.section("table", text.stated)] if text.stated else [])]
     for column in arrow.column_names:
         left = column == id
-        parts.append(_left_out(column, "the id") if left else _drafted(column, arrow[column], text.decimal or "."))
+        drafted = _left_out(column, "the id") if left else _drafted(column, arrow[column], text.decimal or ".")
+        parts.append(_filled(drafted) if fill and _UNSAID in drafted else drafted)
     return "\n".join(parts)
 
 
@@ -105,8 +108,14 @@ def _has_decimal_commas(column: Any) -> bool:
 
 def _section(name: str, fields: dict[str, Field], comments: list[str], has_missing: bool) -> str:
     if has_missing:
-        comments = [*comments, "Some cells are missing: say what they become, with `missing = ...`."]
+        comments = [*comments, _UNSAID]
     return toml.section(f"columns.{toml.key(name)}", fields, comments)
+
+
+def _filled(section: str) -> str:
+    """The section of a column in which cells are missing, with what they become: a place of their own, or false."""
+    become = "false" if 'type = "flag"' in section else '"none"'
+    return section.replace(_UNSAID, "Some cells are missing: this is what they become.") + f"missing = {become}\n"
 
 
 def _left_out(name: str, why: str) -> str:

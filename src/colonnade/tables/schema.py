@@ -64,15 +64,18 @@ class Schema:
         self.impossible = read_rules(impossible, self._columns)
 
     @classmethod
-    def load(cls, path: str | Path) -> Schema:
-        """Read a schema from a TOML file; the error names the file, the column and what to do."""
-        return cls.from_toml(toml.read(Path(path)), name=str(path))
+    def load(cls, path: str | Path, *, drafts: bool = False) -> Schema:
+        """Read a schema from a TOML file; the error names the file, the column and what to do.
+
+        ``drafts``: also one with bounds that were taken from data, for a trial.
+        """
+        return cls.from_toml(toml.read(Path(path)), name=str(path), drafts=drafts)
 
     @classmethod
-    def from_toml(cls, text: str, *, name: str = "schema") -> Schema:
-        """A schema from TOML text; ``name`` stands for the file in errors."""
+    def from_toml(cls, text: str, *, name: str = "schema", drafts: bool = False) -> Schema:
+        """A schema from TOML text; ``name`` stands for the file in errors, ``drafts`` is as for :meth:`load`."""
         try:
-            found = toml.parse(text, name)
+            found = toml.parse(text, name, drafts=drafts)
             impossible: Any = found.impossible  # checked by the constructor
             return cls(
                 found.columns, clip=found.clip, description=found.description, impossible=impossible, **found.text

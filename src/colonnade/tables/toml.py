@@ -52,8 +52,8 @@ def read(path: Path) -> str:
         raise SchemaError(f"{path}: the schema cannot be read: {error}") from None
 
 
-def parse(content: str, file: str) -> Parsed:
-    """What TOML text says of a schema; ``file`` is named in errors."""
+def parse(content: str, file: str, *, drafts: bool = False) -> Parsed:
+    """What TOML text says of a schema; ``file`` is named in errors, and ``drafts`` allows columns with that mark."""
     try:
         document = reading.toml_of(content)
     except reading.Malformed as error:
@@ -67,7 +67,8 @@ def parse(content: str, file: str) -> Parsed:
     columns = _section(document.get("columns", {}), f"{file}: [columns]")
     if not columns:
         raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age]")
-    _refuse_drafts(columns, file)
+    if not drafts:
+        _refuse_drafts(columns, file)
     return Parsed(
         {name: _column(entry, f"{file}: column {name!r}") for name, entry in columns.items()},
         _clip(table.get("clip"), file),

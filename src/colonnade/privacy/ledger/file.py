@@ -269,6 +269,13 @@ def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
     return base.execute(f"SELECT {columns} FROM entries e ORDER BY e.id").fetchall()  # noqa: S608 - fixed words
 
 
+def runs_of(base: sqlite3.Connection, digest: str) -> list[tuple[str, str]]:
+    """The time and the state now of every entry with this digest, the oldest first."""
+    state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
+    query = f"SELECT e.id, e.created, {state} FROM entries e WHERE e.digest = ? ORDER BY e.id"  # noqa: S608
+    return [texts_only(row)[1:] for row in base.execute(query, (digest,))]
+
+
 def _known(base: sqlite3.Connection) -> str:
     """The keys of who took part in an entry ``e``, in SQL."""
     return "(SELECT p.known FROM people p WHERE p.entry = e.id)" if version_of(base) == SCHEMA_VERSION else "NULL"
