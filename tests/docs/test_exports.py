@@ -34,6 +34,7 @@ EXPORTED = [
     "__version__",
     "category",
     "cross_validate",
+    "date",
     "evaluate_synthetic",
     "flag",
     "joint_scores",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from colonnade.cli.output import Json, emit, pour, say
 from colonnade.errors import ColonnadeError, PolicyError, StudyError
+
+if TYPE_CHECKING:
+    from colonnade.tables import Schema
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")]
@@ -229,8 +232,9 @@ def schema_check(
     from colonnade.cli import show
     from colonnade.tables import Schema, read_table
 
-    named = id or _id_column(file)
-    table = read_table(file, Schema.load(schema), id=named)
+    declared = Schema.load(schema)
+    named = id or _id_column(file, declared)
+    table = read_table(file, declared, id=named)
     report = table.check()
     ids = "" if named else "; without an id column, so it takes part only in studies with [align]"
     emit({"rows": table.rows, "id": named, "report": show.plain(report)}) if json else say(
@@ -238,10 +242,9 @@ def schema_check(
     )
 
 
-def _id_column(file: Path) -> str | None:
+def _id_column(file: Path, schema: Schema) -> str | None:
     """The default id column, if the file has it; otherwise ``None``."""
     from colonnade.tables.dataset import PERSON_ID
-    from colonnade.tables.files import read_columns
+    from colonnade.tables.files import column_names
 
-    read = read_columns(file, str(file), lambda there: [name for name in there if name == PERSON_ID] or there[:1])
-    return PERSON_ID if PERSON_ID in read.column_names else None
+    return PERSON_ID if PERSON_ID in column_names(file, str(file), schema.text) else None

@@ -29,6 +29,7 @@ id = {id:<27}# delete this line if the table has no such column
 key = "{name}.key"
 ledger = "ledger.sqlite"
 # misfits = "refuse"            # do not take part if a cell is not in the schema; by default it is mapped and counted
+# separator = ";"               # of a CSV file; likewise encoding = "latin-1" and decimal = ","
 # kept = "kept.json"            # what {name} kept of a model (or kept.npz), for "glm-scores" and "split-scores"
 
 # The columns by which a study with [align] may recognise people, under the study's names for them. Cells are compared

@@ -18,7 +18,7 @@ from colonnade.models.regression.design import owner_of
 from colonnade.study.spec import Study
 from colonnade.tables import Schema, draft_schema
 from colonnade.tables.dataset import PERSON_ID
-from colonnade.tables.files import read_columns
+from colonnade.tables.files import likely_format, read_columns
 from colonnade.tables.wording import listed, suggestion
 from colonnade.wire import check_name
 
@@ -176,7 +176,7 @@ def _draft(name: str, file: Path, id: str, label: str | None) -> Draft:
         columns.extend(there)
         return [id] if id in there else there[:1]
 
-    rows = read_columns(file, str(file), only_id).num_rows
+    rows = read_columns(file, str(file), only_id, likely_format(file, str(file))).num_rows
     if id not in columns:
         hint = suggestion(id, columns) or f"; its columns are {listed(columns)}"
         raise DataError(f"{file} has no column {id!r}{hint}: name the one that holds ids with --id {name}=COLUMN")

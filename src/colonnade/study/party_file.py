@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, SchemaError
 from colonnade.privacy.ledger.caps import MOST_DAYS
 from colonnade.protocols.align import Mode
 from colonnade.study.encoder import EncoderPart
 from colonnade.study.keys import Part, checked_path
 from colonnade.study.sections import BudgetPart
 from colonnade.tables.encode import Misfits
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import KeyColumn
 
 Approval = Literal["ask", "auto-within-budget", "never"]
@@ -98,6 +99,9 @@ class PartyFile(Part):
     name: str = Field(max_length=63)
     data: str
     misfits: Misfits = Field(default="map", exclude=True)
+    separator: str | None = Field(default=None, exclude=True)
+    encoding: str | None = Field(default=None, exclude=True)
+    decimal: str | None = Field(default=None, exclude=True)
     id: str | None = Field(default=None, min_length=1)
     keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
     key: str
@@ -110,3 +114,17 @@ class PartyFile(Part):
     @classmethod
     def _path(cls, text: str | None) -> str | None:
         return None if text is None else checked_path(text)
+
+    @field_validator("separator", "encoding", "decimal")
+    @classmethod
+    def _text_format(cls, said: str | None, info: ValidationInfo) -> str | None:
+        try:
+            TextFormat(**{str(info.field_name): said})
+        except SchemaError as error:
+            raise ValueError(f"- {error}") from None
+        return said
+
+    @property
+    def written(self) -> TextFormat:
+        """How the table's file is written, where the party says so."""
+        return TextFormat(self.separator, self.encoding, self.decimal)

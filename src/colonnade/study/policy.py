@@ -21,6 +21,7 @@ from colonnade.study.given import bring
 from colonnade.study.party_file import Approval, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.dates import source_of
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
 Approve = Callable[[Study, Statement], bool]
@@ -145,8 +146,9 @@ class PartyConfig:
                 'add id = "COLUMN", whose ids must be those of the other parties'
             )
         columns = None if plan is None else self.key_columns(plan)
-        way = self.content.misfits
-        table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns, misfits=way)
+        own = self.content
+        written = schema.written(own.written)
+        table = read_table(self.data, written, id=own.id, keys=plan, columns=columns, misfits=own.misfits)
         table.check()
         return table
 
@@ -189,8 +191,9 @@ class PartyConfig:
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
                 f"{study.content.task.kind}; change {self.path.name} if you agree"
             )
-        asked = study.roster.schemas[self.name].names
-        beyond = [] if policy.columns == "all" else [c for c in asked if c not in policy.columns]
+        asked = study.roster.schemas[self.name].columns
+        allowed = asked if policy.columns == "all" else policy.columns
+        beyond = [name for name in asked if name not in allowed and source_of(name, asked[name]) not in allowed]
         if beyond:
             raise PolicyError(
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "

@@ -69,7 +69,7 @@ from colonnade.tables.joint import check_rules, joint_rules
 
 Task = Marginals | StagedMarginals | Mixture | StartedMixture
 Published = NoisyMarginals | Staged | FittedMixture
-_Edges = Annotated[int, STRICT, Ge(1)] | list[float]
+_Edges = Annotated[int, STRICT, Ge(1)] | list[float] | list[str]
 
 
 @dataclass(eq=False, repr=False)
