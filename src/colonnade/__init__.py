@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Schema as Schema,
         Table as Table,
         category as category,
+        date as date,
         flag as flag,
         number as number,
         read_table as read_table,
@@ -54,7 +55,7 @@ __all__, __getattr__, __dir__ = exports(
         "polynomial_sum",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
-        "tables": "Key KeyColumn Schema Table category flag number read_table",
+        "tables": "Key KeyColumn Schema Table category date flag number read_table",
     },
 )
 __all__ += ["__version__"]

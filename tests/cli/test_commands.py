@@ -25,6 +25,7 @@ from colonnade.errors import (
 from colonnade.privacy import Ledger, Observer, SkellamRelease, Trust
 from colonnade.study import Study
 from colonnade.tables import Schema, population
+from colonnade.wire import Certificate
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -80,6 +81,16 @@ def test_privacy_before_anybody_says_yes(colonnade, study):
     assert facts["rows"] == 3000
     assert facts["statement"]["rows"][0]["epsilon"] <= 1.0
     assert "curves" not in facts
+    described = "Principal components of what a bank, a shop and a clinic know"
+    assert facts["description"].startswith(described)
+    assert text.startswith(described)
+    assert facts["forecast"]["too_few"] is True
+    assert facts["forecast"]["rows"] == 3000
+    assert "FORECAST for 3,000 people: noise moves the variance of a component, in even shares, by about 1.1" in text
+    assert "TOO FEW PEOPLE" in text
+    assert "TOO FEW PEOPLE" not in colonnade("privacy", study, "--rows", 30_000)
+    unsaid = colonnade("privacy", study, "--json")["forecast"]
+    assert (unsaid["rows"], unsaid["error"], unsaid["people"]) == (None, None, facts["forecast"]["people"])
 
 
 def test_the_whole_curve_on_request(colonnade, study):
@@ -111,7 +122,14 @@ def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
         assert (folder / name / f"{name}.key").stat().st_mode & 0o077 == 0
         assert made["fingerprint"].startswith("sha256:")
     colonnade("init", "coordinator", "--out", folder / "coordinator")
-    colonnade("init", "party", "bank", "--out", folder / "bank", code=IdentityError.exit_code)
+    again = colonnade("init", "party", "bank", "--out", folder / "bank", "--json")
+    assert again["kept"] == ["key", "config"]
+    assert again["fingerprint"] == Certificate.load(folder / "bank" / "bank.crt").fingerprint
+    assert "it was there, and stays" in colonnade("init", "coordinator", "--out", folder / "coordinator")
+    shutil.copy(folder / "bank" / "bank.key", folder / "shop" / "other.key")
+    shutil.copy(folder / "bank" / "bank.crt", folder / "shop" / "other.crt")
+    text = colonnade("init", "party", "other", "--out", folder / "shop", code=StudyError.exit_code)
+    assert "another party" in text
     assert "no certificate of bank" in colonnade("init", "pins", study, code=IdentityError.exit_code)
     (folder / "certs").mkdir()
     for name in ("bank", "shop", "clinic", "coordinator"):
@@ -216,6 +234,17 @@ def test_running_the_example_with_local_processes(colonnade, study):
     text = colonnade("run", study, "--out", out, "--approve", digest[:32])
     assert "explained variance" in text
     assert (out / "report.html").exists()
+    assert "TOO FEW PEOPLE" in text  # 2,630 of them
+    run = json.loads((out / "run.json").read_text())
+    assert run["forecast"]["rows"] == 2630
+    assert run["parties"]["bank"]["processor_seconds"] > 0
+    page = (out / "report.html").read_text()
+    assert "There were too few people" in page
+    assert "For bank alone" not in page
+    own = out / "parties" / "bank" / "report.html"
+    assert own.stat().st_mode & 0o077 == 0
+    for words in ("For bank alone", "Principal components of what a bank", "There were too few people", "All studies"):
+        assert words in own.read_text()
     said = {
         name: json.loads((out / "parties" / name / "run.json").read_text())["approval"] for name in ("bank", "shop")
     }

@@ -36,6 +36,7 @@ EXPORTED = [
     "assess",
     "category",
     "cross_validate",
+    "date",
     "evaluate_synthetic",
     "flag",
     "joint_scores",

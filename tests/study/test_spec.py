@@ -23,7 +23,7 @@ from colonnade.study import PartyConfig, RunRecord, Study, preflight
 from colonnade.study.policy import ByDigest
 from colonnade.study.run import _reservation, public_facts
 from colonnade.study.spec import write_pins
-from colonnade.tables import Schema, number
+from colonnade.tables import Schema, date, number
 from colonnade.wire import Certificate, Identity, certificates
 
 from .conftest import study_text
@@ -313,7 +313,7 @@ def test_one_key_in_two_certificates_is_one_participant(folder):
 
 def test_a_party_file_with_a_typing_error(folder):
     (folder / "party.toml").write_text(PARTY.replace("ledger =", "leger ="))
-    with pytest.raises(StudyError, match=r"party\.toml: (ledger is missing|leger is not a key)"):
+    with pytest.raises(StudyError, match=r"party\.toml: has no key 'leger'; did you mean 'ledger'\?"):
         PartyConfig.load(folder / "party.toml")
 
 
@@ -425,3 +425,24 @@ def test_promises_and_budgets_are_about_the_committee_of_the_task_which_may_have
     facts = public_facts(alone)
     assert facts["seats"] == []
     assert facts["threshold"] == 0
+
+
+def test_a_party_says_how_its_file_is_written(folder):
+    (folder / "a.csv").write_bytes("id;x;w\nä;0,25;1\nö;0,75;0\n".encode("latin-1"))
+    said = 'data = "a.csv"\nseparator = ";"\nencoding = "latin-1"\ndecimal = ","\n'
+    (folder / "party.toml").write_text(PARTY.replace('data = "a.csv"\n', said))
+    table = PartyConfig.load(folder / "party.toml").table(load(folder).roster.schemas["a"])
+    assert table.column("x").ravel().tolist() == [-0.5, 0.5]
+    (folder / "party.toml").write_text(PARTY.replace('data = "a.csv"\n', said.replace('","', '"x"')))
+    with pytest.raises(StudyError, match=r'party\.toml: decimal - decimal must be "\." or ","'):
+        PartyConfig.load(folder / "party.toml")
+
+
+def test_a_policy_names_the_dates_of_a_file(folder):
+    Schema({"x": date("2020-01-01", "2021-01-01", parts=["days", "month"])}).save(folder / "a.toml")
+    study = load(folder)
+    assert study.roster.schemas["a"].names == ("x.days", "x.month")
+    PartyConfig.load(folder / "party.toml").check(study)
+    (folder / "party.toml").write_text(PARTY.replace('columns = ["x"]', 'columns = ["x.days"]'))
+    with pytest.raises(PolicyError, match=r"columns its policy does not allow: x\.month"):
+        PartyConfig.load(folder / "party.toml").check(study)

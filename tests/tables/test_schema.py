@@ -206,7 +206,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_wrong_python_schemas() -> None:
     with pytest.raises(SchemaError, match="at least one column"):
         Schema({})
-    with pytest.raises(SchemaError, match="number\\(\\), category\\(\\) or flag"):
+    with pytest.raises(SchemaError, match="number\\(\\), category\\(\\), flag\\(\\) or date"):
         Schema({"a": "flag"})  # type: ignore[dict-item]
     with pytest.raises(SchemaError, match="cannot name a column"):
         Schema({"a\n": flag()})

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from colonnade import __version__
 from colonnade.cli import audits, groups
@@ -17,9 +18,23 @@ from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
 
+_ORDER = ("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "keys", "ledger")
+
+
+class _InOrder(TyperGroup):
+    """Commands in the order in which they are needed; those that are not named come last, as they were written."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        found = super().list_commands(ctx)
+        return sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+
 app = typer.Typer(
     name="colonnade",
+    cls=_InOrder,
     help="Differentially private learning on columns that different organisations hold, with no trusted party.",
+    epilog="First steps: `colonnade demo`; with files of your own `colonnade init trial --party NAME=FILE ...`.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,6 +50,9 @@ Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [de
 Approve = Annotated[
     str | None,
     typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (32 digits or more)."),
+]
+Again = Annotated[
+    bool, typer.Option("--again", help="Run, and spend, once more if this study already ran; without it one is asked.")
 ]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
@@ -56,7 +74,7 @@ def options(
 
 @app.command()
 def keys(study: StudyPath, config: PartyPath, json: Json = False) -> None:
-    """Show a party its own keys as a study would compare them; nothing is sent."""
+    """Show a party its own keys, as a study would compare them."""
     from colonnade.cli import keys as command
 
     command.keys(study, config, json)
@@ -82,7 +100,7 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Ask a budget the other way round: how many rounds, how many rows, or what it would cost."""
+    """Ask how many rounds or rows it takes, or what noise costs."""
     from colonnade.cli import plan as command
 
     if rounds + rows + epsilon != 1:
@@ -97,7 +115,7 @@ def demo(
     rows: Annotated[int, typer.Option("--rows", min=100, help="How many people to make up.")] = 20_000,
     json: Json = False,
 ) -> None:
-    """Three organisations and a coordinator, four processes, one private PCA, a report with pictures."""
+    """See it all once: three organisations and a private PCA."""
     from colonnade.cli.demo import run_demo
     from colonnade.cli.lean import without_pandas
 
@@ -118,13 +136,17 @@ def privacy(
     """What a study would cost, for whom, before anybody says yes."""
     from colonnade.cli import show
     from colonnade.study import Study, preflight
+    from colonnade.study.preflight import outlook
 
-    answer = preflight(Study.load(study), rows)
+    loaded = Study.load(study)
+    answer, expected = preflight(loaded, rows), outlook(loaded, rows)
     curves = show.curves(answer.statement) if curve else {}
     if json:
-        emit(answer.to_dict() | ({"curves": curves} if curve else {}))
+        more = {"description": loaded.content.description, "forecast": None if expected is None else expected.to_dict()}
+        emit(answer.to_dict() | more | ({"curves": curves} if curve else {}))
     else:
-        say(show.preflight(answer) + (f"\n\n{show.curve_table(curves)}" if curve else ""))
+        parts = [show.about(loaded), show.preflight(answer), show.curve_table(curves) if curve else ""]
+        say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded)])))
 
 
 @app.command()
@@ -140,7 +162,7 @@ def quality(
     page: Annotated[Path | None, typer.Option("--page", help="Write a page with plots here.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare a synthetic table with the real one; only for those who may look at it."""
+    """Compare a synthetic table with the real one."""
     from colonnade.cli import quality as command
 
     command.quality(synthetic, real, held_out or [], id=id, label=label, sdmetrics=sdmetrics, page=page, json=json)
@@ -191,23 +213,25 @@ def predict(
 
 
 @app.command()
-def run(study: StudyPath, out: Out = None, approve: Approve = None, json: Json = False) -> None:
-    """Run a whole study with local processes, each party in its own."""
+def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again = False, json: Json = False) -> None:
+    """Run a whole study on this machine, a process for each party."""
     from colonnade.cli import show
     from colonnade.cli.approve import approval_for_all, say_news
     from colonnade.cli.publish import publish
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
+    from colonnade.study.preflight import outlook
 
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
-    say(show.preflight(preflight(loaded)))
+    said = (show.about(loaded), show.preflight(preflight(loaded)), show.forecast(outlook(loaded), loaded))
+    say("\n\n".join(filter(None, said)))
     configs = list(local_configs(loaded).values())
     about(study, *(own.path for own in configs))
     say_news(loaded, configs)
-    approved = approval_for_all(loaded, configs, approve, mute=json)
+    approved, repeated = approval_for_all(loaded, configs, approve, again, mute=json)
     with progress_bar(not json) as progress:
-        folders = run_local(loaded, folder, progress=progress, approve=approved)
+        folders = run_local(loaded, folder, progress=progress, approve=approved, again=repeated)
     facts = publish(loaded, folder, folders)
     emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
 
@@ -254,15 +278,18 @@ def party(
         Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME/parties/PARTY]")
     ] = None,
     approve: Approve = None,
+    again: Again = False,
     json: Json = False,
     pipe: Pipe = False,
 ) -> None:
     """Take part in a study with one's own columns."""
     from colonnade.cli import show
-    from colonnade.cli.approve import approval, say_news
+    from colonnade.cli.approve import approval, once_more, say_news, say_repeat
     from colonnade.cli.lean import without_pandas
+    from colonnade.cli.publish import publish_own
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
+    from colonnade.study.preflight import outlook
     from colonnade.study.record import read_facts
 
     without_pandas()
@@ -271,22 +298,29 @@ def party(
     loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
-        say(show.asked(own.name, preflight(loaded)))
+        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.forecast(outlook(loaded), loaded))
+        say("\n".join(filter(None, said)))
     say_news(loaded, [own])
+    say_repeat(loaded, own)
     approved = approval([own], approve, mute=json or pipe)
+    repeat = once_more(again, mute=json or pipe)
     with progress_bar(not (json or pipe)) as bar:
-        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved)
+        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved, again=repeat)
+    publish_own(loaded, own, folder, model)
     if not pipe:
         record = read_facts(folder)
         told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
         own_file = folder / model.kept_file
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
         done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
-        done.append(f"done; the record is in {folder}")
-        facts: dict[str, Any] = {"study": loaded.name, "out": str(folder)}
+        done += [
+            show.forecast_of(record),
+            f"done; our report is {folder / 'report.html'}, beside the record of the run",
+        ]
+        facts: dict[str, Any] = {"study": loaded.name, "out": str(folder), "report": str(folder / "report.html")}
         facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
         facts |= {"kept": str(own_file)} if kept else {}
-        emit(facts) if json else say("\n".join(done))
+        emit(facts) if json else say("\n".join(filter(None, done)))
 
 
 @app.command()
@@ -295,7 +329,7 @@ def doctor(
     config: Annotated[Path | None, typer.Argument(metavar="[PARTY.toml]", help="Check as this party.")] = None,
     json: Json = False,
 ) -> None:
-    """Can we really talk? Check files, keys, pins, table, ledger, clock and connection."""
+    """Check files, keys, pins, table, ledger, clock and connection."""
     from colonnade.cli import show
     from colonnade.cli.doctor import examine
 

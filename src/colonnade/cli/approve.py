@@ -14,6 +14,7 @@ from colonnade.harmless import harmless
 from colonnade.privacy import Statement
 from colonnade.study import PartyConfig, Study
 from colonnade.study.policy import Approve, ByDigest
+from colonnade.study.repeats import Again, Earlier, asks, refusal
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,11 @@ def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
     """
     for config in configs:
         with suppress(LedgerError):
-            if (news := config.ledger_news) is not None:
-                say(news)
-        if config.approval == "auto-within-budget" and config.name in study.schemas and not config.pins_schema(study):
+            for news in (config.ledger_news, Earlier.of(config, study).unfinished):
+                if news is not None:
+                    say(news)
+        unread = config.approval == "auto-within-budget" and config.name in study.schemas and not study.content.trial
+        if unread and not config.pins_schema(study):
             say(config.schema_news(study))
 
 
@@ -56,6 +59,35 @@ def answered(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def once_more(again: bool, *, mute: bool) -> Again:
+    """Whether a study may run again: yes where ``--again`` was given, else a question, if there is a terminal."""
+    if again or mute or not sys.stdin.isatty():
+        return again
+    return lambda said: answered(f"study {said}: spend again?")
+
+
+def say_repeat(study: Study, config: PartyConfig) -> None:
+    """Say that a study runs again where the policy decides that and nobody is asked."""
+    with suppress(LedgerError):
+        if (said := Earlier.of(config, study).sentence) is not None and not asks(config):
+            say(f"study {study.name!r} {said}; {config.path.name} lets it run, and spend, again")
+
+
+def again_for_all(study: Study, configs: Sequence[PartyConfig], again: Again) -> bool:
+    """Whether any party on this machine runs this study again; an error if whoever starts them all does not want it.
+
+    Here one person starts everybody, so an automatic policy does not answer for that person.
+    """
+    found = [(config, Earlier.of(config, study).sentence) for config in configs]
+    said = [sentence for config, sentence in found if sentence and config.content.policy.again is not True]
+    if said and callable(again):
+        if not again(f"{study.name!r} {said[0]}"):
+            raise PolicyError(f"study {study.name!r} was not run again; nothing was started")
+    elif said and not again:
+        raise PolicyError(refusal(study, said[0]))
+    return any(sentence for _, sentence in found)
+
+
 def approval(configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> Approve | None:
     """An approval by digest, if one was given; else a question, if the policy says to ask and there is a terminal."""
     if digest is not None:
@@ -64,10 +96,13 @@ def approval(configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) 
     return Question(asking) if asking and not mute and sys.stdin.isatty() else None
 
 
-def approval_for_all(study: Study, configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> str | None:
-    """The digest that approves the study for all parties on this machine; ``None`` if nobody approved it.
+def approval_for_all(
+    study: Study, configs: Sequence[PartyConfig], digest: str | None, again: bool, *, mute: bool
+) -> tuple[str | None, bool]:
+    """The digest that approves the study for all parties on this machine, and whether it runs again.
 
-    Policies and budgets are checked first, so that nobody is asked about a study that a party refuses.
+    The digest is ``None`` if nobody approved it. Policies and budgets are checked first, so that nobody is asked about
+    a study that a party refuses.
     """
     for config in configs:
         try:
@@ -76,9 +111,10 @@ def approval_for_all(study: Study, configs: Sequence[PartyConfig], digest: str |
             config.check_budget(study)
         except ColonnadeError as error:
             raise type(error)(f"{config.name}: {error}") from None
+    repeated = again_for_all(study, configs, once_more(again, mute=mute))
     given = approval(configs, digest, mute=mute)
     if given is None:
-        return None
+        return None, repeated
     if not given(study, study.statement):
         raise PolicyError(f"study {study.name!r} was not approved; nothing was started")
-    return study.digest
+    return study.digest, repeated

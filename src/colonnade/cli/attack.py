@@ -27,6 +27,7 @@ from colonnade.report import attacks as page
 from colonnade.tables import Table, read_table
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.files import read_columns
+from colonnade.tables.formats import TextFormat
 
 
 def membership(
@@ -124,7 +125,8 @@ def _people(
     parts: dict[str, list[Any]] = {party: [] for party in model.schemas_}
     sizes = {}
     for group, given in groups.items():
-        read = {party: _read(path) for party, path in _by_party(group, given, tuple(model.schemas_)).items()}
+        files = _by_party(group, given, tuple(model.schemas_))
+        read = {party: _read(path, model.schemas_[party].text) for party, path in files.items()}
         for party, cells in read.items():
             parts[party].append(cells)
         rows = {cells.num_rows for cells in read.values()}
@@ -203,13 +205,13 @@ def _by_party(group: str, given: Sequence[str], parties: Sequence[str]) -> dict[
     return found
 
 
-def _read(path: Path) -> Any:
-    return read_columns(path, str(path), lambda there: there)
+def _read(path: Path, text: TextFormat) -> Any:
+    return read_columns(path, str(path), lambda there: there, text)
 
 
 def _alike(parts: Sequence[Any], model: Estimator, party: str, id: str | None) -> list[Any]:
     """Tables of one party's people with the columns that are needed, in one order."""
-    wanted = [*model.schemas_[party].names, *([] if id is None else [id])]
+    wanted = [*model.schemas_[party].sources, *([] if id is None else [id])]
     for cells in parts:
         if missing := [name for name in wanted if name not in cells.column_names]:
             why = "which --id names" if missing[0] == id else "which the model needs"

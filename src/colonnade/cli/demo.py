@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from colonnade.models.evaluation import compare
 from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
+from colonnade.study.preflight import outlook
 from colonnade.study.record import FILES
 from colonnade.tables import population
 from colonnade.tables.dataset import PERSON_ID, Dataset
@@ -67,6 +67,7 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     say(_opening(rows, held, mode) + "\n")
     say("BEFORE, what it would cost:\n")
     say(show.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
+    say(show.forecast(outlook(loaded, max(len(ids) for ids in held.values())), loaded) + "\n")
     folders = run_local(loaded, out, progress=progress)
     progress("evaluate", 0, 1)
     evaluation = _evaluation(people, loaded.roster, held)
@@ -145,13 +146,6 @@ def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Seq
         parties += f'\n[parties.{name}]\nschema = "schemas/{name}.toml"\n'
     study = folder / "STUDY.toml"
     with writing(study):
-        study.write_text(template.format(port=_free_port(), parties=parties), encoding="utf-8")
+        study.write_text(template.format(port=initialise.free_port(), parties=parties), encoding="utf-8")
     initialise.trial(study)
     return study
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

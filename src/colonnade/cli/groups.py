@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from colonnade.cli.output import Json, emit, pour, say
-from colonnade.errors import ColonnadeError, PolicyError
+from colonnade.errors import ColonnadeError, PolicyError, StudyError
+
+if TYPE_CHECKING:
+    from colonnade.tables import Schema
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")]
@@ -20,9 +23,9 @@ schema_app = typer.Typer(help="Draft and check public schemas.", no_args_is_help
 
 @init_app.command("party")
 def init_party(
-    name: str,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name in studies.")],
     out: Annotated[Path | None, typer.Option("--out", help="The party's folder.  [default: NAME]")] = None,
-    data: Annotated[str, typer.Option("--data", help="The party's table.")] = "",
+    data: Annotated[str, typer.Option("--data", help="The party's table, from its folder.  [default: NAME.csv]")] = "",
     id: Annotated[str, typer.Option("--id", help="The id column.")] = "person_id",
     json: Json = False,
 ) -> None:
@@ -51,16 +54,50 @@ def init_pins(study: StudyPath, json: Json = False) -> None:
     from colonnade.cli import initialise, show
 
     pins = initialise.pins(study)
-    emit({"pins": pins}) if json else say(show.pins(study, pins))
+    emit({"pins": pins}) if json else say(f"{show.pins(study, pins)}\nnext: colonnade privacy {study}")
 
 
 @init_app.command("trial")
-def init_trial(study: StudyPath, json: Json = False) -> None:
-    """For a trial on one machine: make everyone's keys and pin them."""
-    from colonnade.cli import initialise, show
+def init_trial(
+    study: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[STUDY.toml]", help="The study file; with --party it is written.  [default: study.toml]"
+        ),
+    ] = None,
+    party: Annotated[
+        list[str] | None,
+        typer.Option("--party", metavar="NAME=FILE", help="A party and its file; once for each party."),
+    ] = None,
+    id: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="[NAME=]COLUMN", help="The id column, of all or of one.  [default: person_id]"),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="NAME.COLUMN", help="The column to predict; without it kind is pca."),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="The kind of study.  [default: by the label: logistic or linear]")
+    ] = None,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The budget against everyone.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """For a trial on one machine: from files to a study that can run, or everyone's keys for a study file."""
+    from colonnade.cli import initialise, show, trial
 
+    if party:
+        made = trial.prepare(study or Path("study.toml"), party, id or [], label=label, kind=kind, epsilon=epsilon)
+        emit(made) if json else say(show.trial(made))
+        return
+    if study is None:
+        raise StudyError("name a study file, or give each party's own with --party NAME=FILE")
+    if id or label or kind:
+        raise StudyError(f"--id, --label and --kind go with --party; {study} says these things itself")
     pins = initialise.trial(study)
-    emit({"pins": pins}) if json else say(show.pins(study, pins))
+    lacking = [f"put {own.name}'s table at {own.data}" for own in initialise.without_tables(study)]
+    then = "; ".join([*lacking, f"colonnade run {study}"])
+    emit({"pins": pins}) if json else say(f"{show.pins(study, pins)}\nnext: {then}")
 
 
 @ledger_app.command("show")
@@ -168,6 +205,7 @@ def schema_draft(
         emit({"schema": str(target)})
     else:
         say(f"wrote {target}: replace every bound marked `drafted` by one everybody may know, then delete the mark")
+        say(f"next: colonnade schema check {file} {target}{f' --id {id}' if id else ''}")
 
 
 @schema_app.command("digest")
@@ -194,8 +232,9 @@ def schema_check(
     from colonnade.cli import show
     from colonnade.tables import Schema, read_table
 
-    named = id or _id_column(file)
-    table = read_table(file, Schema.load(schema), id=named)
+    declared = Schema.load(schema)
+    named = id or _id_column(file, declared)
+    table = read_table(file, declared, id=named)
     report = table.check()
     ids = "" if named else "; without an id column, so it takes part only in studies with [align]"
     emit({"rows": table.rows, "id": named, "report": show.plain(report)}) if json else say(
@@ -203,10 +242,9 @@ def schema_check(
     )
 
 
-def _id_column(file: Path) -> str | None:
+def _id_column(file: Path, schema: Schema) -> str | None:
     """The default id column, if the file has it; otherwise ``None``."""
     from colonnade.tables.dataset import PERSON_ID
-    from colonnade.tables.files import read_columns
+    from colonnade.tables.files import column_names
 
-    read = read_columns(file, str(file), lambda there: [name for name in there if name == PERSON_ID] or there[:1])
-    return PERSON_ID if PERSON_ID in read.column_names else None
+    return PERSON_ID if PERSON_ID in column_names(file, str(file), schema.text) else None

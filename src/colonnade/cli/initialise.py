@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from colonnade.cli.output import writing
 from colonnade.errors import IdentityError, LedgerError, StudyError
 from colonnade.models import kinds
 from colonnade.models.files import replace_private, write_whole
 from colonnade.protocols.align import Mode
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig
-from colonnade.study.policy import Approval
+from colonnade.study.local import local_configs
+from colonnade.study.party_file import Approval
 from colonnade.study.spec import Study, write_pins
+from colonnade.tables.dataset import PERSON_ID
 from colonnade.wire import Certificate, Identity, check_name
 
 PARTY_TEMPLATE = """\
@@ -24,6 +29,7 @@ id = {id:<27}# delete this line if the table has no such column
 key = "{name}.key"
 ledger = "ledger.sqlite"
 # misfits = "refuse"            # do not take part if a cell is not in the schema; by default it is mapped and counted
+# separator = ";"               # of a CSV file; likewise encoding = "latin-1" and decimal = ","
 # kept = "kept.json"            # what {name} kept of a model (or kept.npz), for "glm-scores" and "split-scores"
 
 # The columns by which a study with [align] may recognise people, under the study's names for them. Cells are compared
@@ -42,11 +48,13 @@ ledger = "ledger.sqlite"
 # "ask": a person says yes to each study, at the terminal or with --approve DIGEST; "auto-within-budget": whatever
 # this policy and its caps allow, without asking; "never": nothing.
 approval = "{approval}"
-tasks = ["pca"]                 # and {others}
+tasks = {tasks:<24}# and {others}
 columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree
 # hidden = true                 # take part only where no party learns who matched
+# again = true                  # run a study once more without asking; false: ask also where nothing else is asked
+{trial:<32}# take part in trials, whose schemas may tell about the data
 # schemas = ["DIGEST"]          # the only schemas that {name} agrees to, as `colonnade schema digest` prints them
 
 [policy.budget]
@@ -54,7 +62,7 @@ delta = 1e-5
 # The most that each of these may ever learn about {name}'s people, over all studies. `party` is each other party
 # alone; above the threshold of a study nothing is promised, whatever stands here. All others together are always
 # capped, by `others`, or else by the largest of these.
-epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
+epsilon = {{ analyst = {cap}, coordinator = {cap}, party = {cap} }}
 
 # Studies that end early tell whoever asked that they did. After so many of them, no more studies.
 # [policy.failures]
@@ -68,36 +76,57 @@ epsilon = {{ analyst = 3.0, coordinator = 3.0, party = 3.0 }}
 """
 
 
-def identity(name: str, folder: Path) -> dict[str, str]:
-    """Make a key and certificate, unless there is one already."""
+def identity(name: str, folder: Path) -> dict[str, Any]:
+    """A key and certificate, made unless they are there already."""
     key = folder / f"{check_name(name)}.key"
-    if key.exists():
-        raise IdentityError(f"{key} is there already; a key is never overwritten")
-    made = Identity.create(name)
-    key_path, certificate = made.save(folder)
+    there = key.exists()
+    if there:
+        found = Identity.load(key, key.with_suffix(".crt"))
+        if found.certificate.name != name:
+            raise IdentityError(f"{key} is the key of {found.certificate.name}, not of {name}; choose another folder")
+    else:
+        found = Identity.create(name)
+        found.save(folder)
     return {
         "name": name,
-        "key": str(key_path),
-        "certificate": str(certificate),
-        "fingerprint": made.fingerprint,
+        "key": str(key),
+        "certificate": str(key.with_suffix(".crt")),
+        "fingerprint": found.fingerprint,
+        "kept": ["key"] if there else [],
     }
 
 
 def party(
-    name: str, folder: Path, data: str, id: str, approval: Approval = "ask", align: Sequence[Mode] = ("dh",)
-) -> dict[str, str]:
-    """An identity, and a configuration to review."""
+    name: str,
+    folder: Path,
+    data: str,
+    id: str,
+    approval: Approval = "ask",
+    align: Sequence[Mode] = ("dh",),
+    *,
+    tasks: Sequence[str] = ("pca",),
+    cap: float = 3.0,
+    trial: bool = False,
+) -> dict[str, Any]:
+    """An identity, and a configuration to review; what is there already stays as it is."""
     check_name(name)
     config = folder / "party.toml"
-    if config.exists() and PartyConfig.load(config).name != name:
+    there = config.exists()
+    if there and PartyConfig.load(config).name != name:
         raise StudyError(f"{config} is the configuration of another party; choose another folder with --out")
     made = identity(name, folder)
-    if not config.exists():
-        quoted = {"data": json.dumps(data), "id": json.dumps(id), "align": json.dumps(list(align))}
-        others = ", ".join(f'"{row.kind}"' for row in kinds.rows() if row.section and row.kind != "pca")
-        text = PARTY_TEMPLATE.format(name=name, approval=approval, others=others, **quoted)
+    if not there:
+        lists = {"tasks": list(tasks), "align": list(align)}
+        text = PARTY_TEMPLATE.format(
+            name=name,
+            approval=approval,
+            others=", ".join(f'"{row.kind}"' for row in kinds.rows() if row.section and row.kind not in tasks),
+            cap=cap,
+            trial="trial = true" if trial else "# trial = true",
+            **{key: json.dumps(value) for key, value in (lists | {"data": data, "id": id}).items()},
+        )
         replace_private(config, text.encode())
-    return made | {"config": str(config)}
+    return made | {"config": str(config), "kept": [*made["kept"], *(["config"] if there else [])]}
 
 
 def pins(study: Path) -> dict[str, str]:
@@ -117,17 +146,34 @@ def pins(study: Path) -> dict[str, str]:
 
 
 def trial(study: Path) -> dict[str, str]:
-    """Everyone's keys on one machine, where they are missing, and their pins."""
+    """Everyone's keys and configurations on one machine, where they are missing, and their pins."""
     loaded = Study.load(study)
     certificates = loaded.folder / "certs"
     with writing(certificates):
         certificates.mkdir(exist_ok=True)
     for name in loaded.participants:
         folder = loaded.folder / name
-        if not (folder / f"{name}.key").exists():
+        if name == COORDINATOR:
             identity(name, folder)
+        else:
+            modes: tuple[Mode, ...] = ("dh",) if loaded.aligning is None else (loaded.aligning.mode,)
+            kind, drafts = loaded.content.task.kind, loaded.content.trial
+            party(name, folder, f"{name}.csv", PERSON_ID, align=modes, tasks=[kind], trial=drafts)
         write_whole(certificates / f"{name}.crt", Certificate.load(folder / f"{name}.crt").pem)
     return pins(study)
+
+
+def without_tables(study: Path) -> list[PartyConfig]:
+    """The configurations beside a study file whose table is not where they say."""
+    return [config for config in local_configs(Study.load(study)).values() if not config.data.exists()]
+
+
+def free_port() -> int:
+    """A port of this machine at which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def existing(path: Path) -> Path:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk import reading
 from colonnade.errors import StorageError
 from colonnade.models import Estimator, files
 from colonnade.models.kinds import section_of
+from colonnade.models.saved import finite
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
-from colonnade.study import Study
+from colonnade.study import PartyConfig, Study
+from colonnade.study.preflight import outlook
 from colonnade.study.record import as_text, read_facts
+from colonnade.study.run import public_facts
 
 _COUNTS = {
     "sent": "payload_sent",
@@ -21,7 +26,25 @@ _COUNTS = {
     "sealed_received": "sealed_received",
     "messages": "messages_sent",
 }
+_FEW_STUDIES = 100
+_SHOWN_WEIGHTS = 10
 _ALIGNED = ("rows", "missing", "repeated", "matched")
+
+
+def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimator) -> None:
+    """Write a party's own ``report.html``: what is public, and what this party alone may know."""
+    record = read_facts(folder)
+    name, book = config.name, config.book()
+    kept = folder / model.kept_file
+    counted = [entry for entry in book.entries() if entry.state != "released"]
+    own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": len(counted)}
+    if len(counted) <= _FEW_STUDIES:  # to compose more of them takes long
+        own["totals"] = {who: finite(total) for who, total in book.totals(study.statement.delta).items()}
+    if kept.exists():
+        own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
+    run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
+    with _still_paid_for(folder):
+        _write(study, folder, run | _told(study, record), model)
 
 
 def publish(
@@ -32,27 +55,64 @@ def publish(
     people: dict[str, Any] = {}
     for name, folder in folders.items():
         record = run if name == COORDINATOR else read_facts(folder)
-        people[name] = {
-            "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
-            "seat": name in study.trust.committee,
-            "phases": record.get("phases", {}),
-            "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
-            "seconds": record.get("seconds"),
-        }
+        people[name] = _participant(study, name, record)
         if name != COORDINATOR and "alignment" in record:
             people[name]["alignment"] = {key: record["alignment"].get(key) for key in _ALIGNED}
     run[COORDINATOR] = people.pop(COORDINATOR)
     run["parties"] = people
     if evaluation:
         run["evaluation"] = dict(evaluation)
-    model = Estimator.load(out / "model.json")
-    try:
-        files.replace_private(out / "run.json", as_text(run))
-        write_report(out, run, study.statement, model, section_of(model.kind), evaluation)
-    except StorageError as error:
-        whole = f"the study ended well and {out / 'model.json'} is whole, but"
-        raise StorageError(f"{whole} {error}: the result is paid for, so do not run the study again") from None
+    run |= _told(study, run)
+    with _still_paid_for(out):
+        _write(study, out, run, Estimator.load(out / "model.json"), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
+
+
+def _strongest(kept: Path) -> list[str]:
+    """The largest weights that a party keeps, for its own eyes; nothing where it keeps something else."""
+    if kept.suffix != ".json":
+        return []
+    found = reading.read_json(kept)
+    pairs = zip(found.get("columns", []), found.get("weights", []), strict=False)  # the last weight has no column
+    ranked = sorted(pairs, key=lambda pair: -abs(pair[1]))
+    named = ", ".join(f"{column} {weight:+.2f}" for column, weight in ranked[:_SHOWN_WEIGHTS])
+    most = "" if len(ranked) <= _SHOWN_WEIGHTS else f" (the {_SHOWN_WEIGHTS} largest of {len(ranked)})"
+    return [f"Own weights{most}: {named}."] if named else []
+
+
+def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "columns": list(study.roster.schemas[name].names) if name != COORDINATOR else [],
+        "seat": name in study.trust.committee,
+        "phases": record.get("phases", {}),
+        "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
+        "seconds": record.get("seconds"),
+        "processor_seconds": record.get("processor_seconds"),
+    }
+
+
+def _told(study: Study, record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page says besides: what the study is for, whether there were enough people, and which words mean what."""
+    matched = record.get("alignment", {}).get("matched")
+    found = outlook(study, matched if isinstance(matched, int) and matched > 0 else None)
+    told: dict[str, Any] = {"description": study.content.description} if study.content.description else {}
+    return told | ({} if found is None else {"forecast": found.to_dict()}) | {"words": True}
+
+
+def _write(
+    study: Study, folder: Path, run: dict[str, Any], model: Estimator, evaluation: Mapping[str, Any] | None = None
+) -> None:
+    files.replace_private(folder / "run.json", as_text(run))
+    write_report(folder, run, study.statement, model, section_of(model.kind), evaluation)
+
+
+@contextmanager
+def _still_paid_for(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        whole = f"the study ended well and {folder / 'model.json'} is whole, but"
+        raise StorageError(f"{whole} {error}: the result is paid for, so do not run the study again") from None
 
 
 def _totals(traffic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from colonnade.report.quality import write_quality
 from colonnade.tables import parse
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Category
+from colonnade.tables.dates import ISO_DATE
+from colonnade.tables.days import days_of, fitting_formats
 from colonnade.tables.files import read_columns
 from colonnade.tables.wording import listed
 
@@ -109,6 +111,11 @@ def _typed(cells: Any, like: Any, place: parse.Place) -> Any:
     if pa.types.is_integer(like.type) or pa.types.is_floating(like.type):
         values, missing = parse.numbers(cells, place)
         return pa.array(values, mask=missing | unfit)
+    if pa.types.is_date(like.type):
+        texts = parse.plain(cells)
+        known_formats = fitting_formats(texts.filter(~parse.missing_cells(texts))) if parse.is_text(texts.type) else []
+        days, missing = days_of(texts, (known_formats or [ISO_DATE])[0], place)
+        return pa.array(days.astype("M8[D]"), mask=missing | unfit)
     known = _values(like, place)
     found, missing = parse.codes(cells, known, place)
     texts = np.array([*known.values, _OTHER], dtype=object)

@@ -11,15 +11,17 @@ from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.cli.keys import rules
-from colonnade.harmless import harmless
+from colonnade.harmless import harmless, harmless_lines
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
+from colonnade.models.outlook import Outlook
 from colonnade.privacy.additive import USUAL
 from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report.alignment import people
 from colonnade.study import Preflight, Study
 from colonnade.study.alignment.figures import Alignment
+from colonnade.study.local import folder_of
 from colonnade.study.preflight import RunFigures
 from colonnade.tables import Report
 
@@ -54,6 +56,32 @@ def preflight(answer: Preflight) -> str:
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
     return "\n".join(lines)
+
+
+def about(study: Study) -> str:
+    """What the study is for, in the words of who wrote it; empty where nobody said."""
+    return harmless(study.content.description.strip())
+
+
+def forecast(found: Outlook | None, study: Study) -> str:
+    """Whether there are enough people, and what would do; empty where there is no such figure."""
+    if found is None:
+        return ""
+    lines = [found.forecast] + ([] if found.warning is None else [found.warning])
+    align, least = study.content.align, found.people or 0
+    counted = align is not None and not align.hidden and study.task.rows_stated is None
+    if counted and align is not None and align.at_least < least:
+        lines.append(f"to spend nothing where fewer match, set at_least = {least} in [align]")
+    return "\n".join(lines)
+
+
+def forecast_of(run: Mapping[str, Any]) -> str:
+    """A warning after a run about too few people; empty where there were enough, or nobody can say."""
+    found = run.get("forecast")
+    if not found or not found["too_few"]:
+        return ""
+    known = Outlook(*(found[key] for key in ("of", "enough", "rows", "error", "people")))
+    return f"{known.forecast}\n{known.warning}"
 
 
 def asked(name: str, answer: Preflight) -> str:
@@ -192,8 +220,16 @@ def _noise(answer: RunFigures) -> str:
 def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
     """The result of a run as text."""
     model = Estimator.load(folder / "model.json")
-    told = [*common(study, run), *lost(run), *summary(model)]
-    return "\n".join([str(study.statement), "", *told, "", f"report: {folder / 'report.html'}"])
+    warned = [forecast_of(run)] if forecast_of(run) else []
+    told = [*common(study, run), *lost(run), *summary(model), *warned]
+    own = [f"report of {name} alone: {path}" for name, path in _own_reports(study, folder).items()]
+    return "\n".join([str(study.statement), "", *told, "", *own, f"report: {folder / 'report.html'}"])
+
+
+def _own_reports(study: Study, folder: Path) -> dict[str, Path]:
+    """The parties' own reports, where their folders lie in that of the coordinator."""
+    found = {name: folder_of(folder, name) / "report.html" for name in study.content.parties}
+    return {name: path for name, path in found.items() if path.exists()}
 
 
 def summary(model: Estimator) -> list[str]:
@@ -229,19 +265,41 @@ def checks(found: Sequence[Check]) -> str:
     return "\n".join(harmless(f"{_MARKS[check.level]} {check.what}: {check.detail}") for check in found)
 
 
-def identity(made: Mapping[str, str]) -> str:
-    """The files that were made for a participant, as text."""
-    lines = [f"{made['name']}: private key {made['key']} (keep it here)"]
+def identity(made: Mapping[str, Any]) -> str:
+    """The files that were made for a participant, as text, and what to do with them."""
+    kept = made["kept"]
+    stays = "it was there, and stays" if "key" in kept else "keep it here"
+    lines = [f"{made['name']}: private key {made['key']} ({stays})"]
     if "config" in made:
         lines.append(f"configuration {made['config']} (review it)")
     lines.append(f"certificate {made['certificate']} (send it to the coordinator)")
     lines.append(f"fingerprint {made['fingerprint']} (compare it over the telephone)")
+    lines.append(
+        "next: put everyone's certificates into certs/ beside the study file, and `colonnade init pins STUDY.toml`"
+    )
     return "\n".join(lines)
 
 
 def pins(study: Path, found: Mapping[str, str]) -> str:
     """The pins as text."""
     return "\n".join([f"pinned in {study}:", *(f"  {name}  {pin}" for name, pin in found.items())])
+
+
+def trial(made: Mapping[str, Any]) -> str:
+    """What was written for a first study, what must be reviewed before a real one, and the next commands."""
+    about = f" of {made['label']}" if made["label"] else ""
+    lines = [f"wrote {made['study']}: {made['kind']}{about}, epsilon {made['epsilon']:g} against everyone"]
+    width = max(len(name) for name in made["parties"])
+    for name, each in made["parties"].items():
+        lines.append(f"  {name:<{width}}  {each['columns']} columns of {each['file']}, schema {each['schema']}")
+        lines += [f"  {'':<{width}}  left out: {column}" for column in each["left_out"]]
+    lines += [
+        "THIS IS A TRIAL: bounds in the schemas were taken from the data, all keys are on this machine, and each party",
+        "says yes by itself. For a real study replace every bound marked `drafted`, and review every party.toml.",
+        f"next: colonnade privacy {made['study']}    (what it would cost)",
+        f"then: colonnade run {made['study']}",
+    ]
+    return harmless_lines("\n".join(lines))
 
 
 def plain(report: Any) -> Any:

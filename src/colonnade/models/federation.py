@@ -24,6 +24,7 @@ from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
 from colonnade.protocols.session import Played, partners, play
 from colonnade.protocols.task import Playable
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import Duplicates, Key, KeyColumn, KeyPlan, key_columns
 from colonnade.wire import Network, Room, check_name
 
@@ -33,6 +34,7 @@ class Party:
 
     ``id`` is the column that names people. ``keys`` is for an alignment, if the table's columns have other names than
     the keys: it maps each key to its column, such as ``{"birth": KeyColumn("dob", format="%d.%m.%Y")}``.
+    ``separator``, ``encoding`` and ``decimal`` say how its CSV file is written, if not as the schema says.
     """
 
     def __init__(
@@ -43,6 +45,9 @@ class Party:
         schema: Schema | str | Path | None = None,
         id: str | None = None,
         keys: Mapping[str, KeyColumn | str] | None = None,
+        separator: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
     ) -> None:
         if schema is None:
             raise SchemaError(
@@ -56,18 +61,24 @@ class Party:
         self._source = source
         self._id = id
         self._keys = _checked_keys(self.name, keys)
+        self._text = TextFormat(separator, encoding, decimal)
 
     @cached_property
     def table(self) -> Table:
         """The party's table, read and checked against its schema on this machine."""
         if self._id is None:
             raise StudyError(f"{self.name} has no id column: pass id=, or call people.align(on=...) on its federation")
-        return read_table(self._source, self.schema, id=self._id, name=self._called)
+        return read_table(self._source, self._written, id=self._id, name=self._called)
 
     def keyed(self, plan: KeyPlan) -> Table:
         """The party's table with its keys, by which it can be aligned with others."""
         columns = key_columns(plan.keys, self._keys, self._id, self.name)
-        return read_table(self._source, self.schema, id=self._id, name=self._called, keys=plan, columns=columns)
+        return read_table(self._source, self._written, id=self._id, name=self._called, keys=plan, columns=columns)
+
+    @property
+    def _written(self) -> Schema:
+        """The schema, as the party's file is written."""
+        return self.schema.written(self._text)
 
     @property
     def _called(self) -> str | None:

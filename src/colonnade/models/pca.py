@@ -20,6 +20,7 @@ from colonnade.models.component_errors import errors, mean_deviations, not_apart
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
+from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
 from colonnade.models.parameters import Count, RowsAtMost, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.saved import Saved, numbers, plain, size, texts
@@ -169,6 +170,12 @@ class PCA(Saved[Task, Published]):
             return Details()
         line = f"{task.rounds:,} openings of products with {task.directions:,} directions each, priced as one"
         return Details("power", {"openings": task.rounds, "directions": task.directions}, brief=(line,))
+
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
+        """How far noise moves the variance along a component, against an even share of half the rows' squared norm."""
+        share = math.fsum(block.clip**2 for block in task.blocks) / (2 * len(task.names))
+        moved = operator_norm(task.noise_std / math.sqrt(2), len(task.names))  # two copies off the diagonal
+        return Outlook.falling("the variance of a component, in even shares,", ENOUGH_OF_A_SHARE, moved / share, rows)
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: second moments, or products with directions, are all that is computed together."""

@@ -14,6 +14,7 @@ from colonnade.protocols.task import Adjustable, Priced
 
 if TYPE_CHECKING:
     from colonnade.models.federation import Roster
+    from colonnade.models.outlook import Outlook
     from colonnade.privacy import Statement
 
 AnyTask = TypeVar("AnyTask", bound=Priced, default=Any)
@@ -82,6 +83,10 @@ class Planner(ABC, Generic[AnyTask]):
     def details(self, task: AnyTask, statement: Statement) -> Details:
         """What a pre-flight says about this task in particular."""
         return Details()
+
+    def outlook(self, roster: Roster, task: AnyTask, rows: int | None) -> Outlook | None:
+        """Whether so many people are enough, from public numbers alone; ``None`` where there is no such figure."""
+        return None
 
     def promises(self, statement: Statement) -> Promises | None:
         """Promises that the statement's table of observers does not make; ``None`` where there are none."""

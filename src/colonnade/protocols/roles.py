@@ -36,7 +36,7 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass
 class Phase:
-    """What one phase took: seconds on the clock, seconds of this thread's processor time, and messages."""
+    """What one phase took: seconds on the clock, seconds of processor time, and messages."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -55,6 +55,8 @@ class Meter:
     phases: dict[str, Phase] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     """Where the transport counts."""
+    processor: Callable[[], float] = time.thread_time
+    """The clock of processor time: of this thread, or, where a participant is a process, of all its threads."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -62,12 +64,12 @@ class Meter:
         entry = self.phases.setdefault(name, Phase())
         said = self.tally
         rounds, messages, payload = said.rounds, said.messages, said.payload
-        wall, cpu = time.perf_counter(), time.thread_time()
+        wall, cpu = time.perf_counter(), self.processor()
         try:
             yield
         finally:
             entry.wall += time.perf_counter() - wall
-            entry.cpu += time.thread_time() - cpu
+            entry.cpu += self.processor() - cpu
             entry.rounds += said.rounds - rounds
             entry.messages += said.messages - messages
             entry.bytes += said.payload - payload
@@ -98,10 +100,11 @@ class Role:
         progress: Progress = silent,
         before_sharing: Callable[[], None] | None = None,
         tally: Tally | None = None,
+        processor: Callable[[], float] = time.thread_time,
     ) -> None:
         self.name = name
         self.hand = Hand(name, committee, links, before_sharing)
-        self.meter = Meter(tally=tally or Tally())
+        self.meter = Meter(tally=tally or Tally(), processor=processor)
         self.progress = progress
         self.revealed: list[Event] = []
         self._links = links

@@ -7,6 +7,7 @@ that says nothing but what all participants see (who is lost, whose message is m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -77,8 +78,13 @@ def play(
     *,
     wait: float | None = None,
     before_sharing: Callable[[], None] | None = None,
+    processor: Callable[[], float] = time.thread_time,
 ) -> Played[Result]:
-    """Run one role's program at this place; on failure tell the others one sentence without data."""
+    """Run one role's program at this place; on failure tell the others one sentence without data.
+
+    ``processor`` is the clock by which its processor time is counted: by default that of this thread, since other
+    participants may be threads beside it.
+    """
     shares_left = place.name == COORDINATOR  # which has no table, and nothing to keep to itself
 
     def announce() -> None:
@@ -91,7 +97,7 @@ def play(
         accelerator.chosen()
         import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
-        role = _role(place, task, progress, announce)
+        role = _role(place, task, progress, announce, processor)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
         _assemble(role, owners)
         place.tolerate(name for name in spare(task) if name != place.name)
@@ -123,7 +129,13 @@ def partners(name: str, everyone: Iterable[str], task: Playable) -> list[str]:
     return [peer for peer in everyone if peer != name and (name in central or peer in central)]
 
 
-def _role(place: Place, task: Playable, progress: Progress, before_sharing: Callable[[], None]) -> Role:
+def _role(
+    place: Place,
+    task: Playable,
+    progress: Progress,
+    before_sharing: Callable[[], None],
+    processor: Callable[[], float],
+) -> Role:
     kind = Coordinator if place.name == COORDINATOR else Owner
     links = {peer: place.channel(peer) for peer in place.peers}
     return kind(
@@ -134,6 +146,7 @@ def _role(place: Place, task: Playable, progress: Progress, before_sharing: Call
         progress=progress,
         before_sharing=before_sharing,
         tally=place.counters.tally,
+        processor=processor,
     )
 
 

@@ -97,7 +97,9 @@ def _time(run: Mapping[str, Any]) -> Html | None:
         return None
     used = {(colour, phase) for item in items for colour, phase, _ in item.pieces}
     key = [tag("li", tag("i", class_=f"b{colour}"), phase) for colour, phase in sorted(used)]
-    caption = "Clock time and the processor time of the same thread, by phase; grey is everything else."
+    counted = all(number(timed[name].get("processor_seconds")) is not None for name in shown)
+    whose = "processor time of all threads" if counted else "the processor time of the same thread"
+    caption = f"Clock time and {whose}, by phase; grey is everything else."
     if len(shown) < len(timed):
         caption += f" The {len(shown)} slowest of {len(timed)} participants."
     drawn = figure(
@@ -158,7 +160,7 @@ def _phases(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _total(facts: Mapping[str, Any], clock: str) -> float:
     inside = sum(_spent(times, clock) for times in _phases(facts).values())
-    return max(inside, number(facts.get("seconds")) or 0.0) if clock == "wall" else inside
+    return max(inside, number(facts.get("seconds" if clock == "wall" else "processor_seconds")) or 0.0)
 
 
 def _spent(times: Mapping[str, Any], clock: str) -> float:

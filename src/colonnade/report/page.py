@@ -10,12 +10,16 @@ from colonnade.privacy.statement import Statement
 from colonnade.report import cost, promise, words
 from colonnade.report.alignment import alignment, people
 from colonnade.report.document import document, write_document
+from colonnade.report.enough import enough_people
 from colonnade.report.evaluation import evaluation as compared
+from colonnade.report.glossary import linked
 from colonnade.report.markup import Html, join, tag
+from colonnade.report.own import own_part
 from colonnade.report.section import Model, Section
 from colonnade.report.words import mapping, number
 
 NAME = "report.html"
+_LONG = 8
 
 
 def render(
@@ -28,7 +32,7 @@ def render(
     """The report as one HTML document.
 
     Args:
-        run: what ``run.json`` of the coordinator holds; anything may be missing.
+        run: what ``run.json`` of the coordinator, or of one party, holds; anything may be missing.
         statement: the privacy statement of the study.
         model: the model; of one that is not fitted no result is shown.
         section: what a page says about such models.
@@ -38,15 +42,21 @@ def render(
     title = str(run.get("study") or "A private study")
     columns = _columns(run, model, section)
     sections = [
+        ("own", "For one party", own_part(run, statement)),
         ("privacy", "Privacy", promise.privacy(statement)),
         ("people", "Whom it is about", alignment(run, statement.trust)),
         ("seen", "Who saw what", section.seen(model, run, statement.trust)),
+        ("enough", "Enough people?", enough_people(run)),
         ("result", "Result", section.result(model, run, statement.trust.owners) if model.fitted else None),
         ("evaluation", "Does it work?", compared(mapping(evaluation)) if evaluation else None),
         ("cost", "Time and bytes", cost.time_and_bytes(run)),
         ("check", "How to check it", cost.how_to_check(run, section.noise)),
     ]
     kept = [(key, name, body) for key, name, body in sections if body]
+    if run.get("words") is True:  # records of earlier releases do not ask for them
+        bodies, explained = linked([body for _, _, body in kept])
+        kept = [(key, name, body) for (key, name, _), body in zip(kept, bodies, strict=True)]
+        kept += [("words", "Words", explained)] if explained else []
     links = [tag("li", tag("a", name, href=f"#{key}")) for key, name, _ in kept]
     opening = [*_lead(run, statement, section.title(model, columns)), _figures(run, statement, columns)]
     main = [
@@ -73,11 +83,12 @@ def _lead(run: Mapping[str, Any], statement: Statement, what: str) -> list[Html 
     if run.get("status") == "failed":
         said = f"This run failed: {run.get('message') or run.get('error') or 'the record does not say why'}"
         return [tag("p", said, class_="note")]
+    about = run.get("description")
     lead = (
         f"{words.listed(statement.trust.owners)} computed {what}; nobody, the coordinator included, "
         f"learned more about a person than the {'tables below say' if run.get('alignment') else 'table below says'}."
     )
-    return [tag("p", lead, class_="lead"), _lost(run)]
+    return [tag("p", about, class_="about") if about else None, tag("p", lead, class_="lead"), _lost(run)]
 
 
 def _lost(run: Mapping[str, Any]) -> Html | None:
@@ -98,9 +109,11 @@ def _figures(run: Mapping[str, Any], statement: Statement, columns: int) -> Html
         ("columns", f"{columns:,}" if columns else None),
         ("parties", f"{len(statement.trust.owners):,}") if common is None else ("people in common", f"{common:,}"),
         ("from start to end", None if took is None else words.seconds(took)),
-        ("sent by everyone", None if sent is None else words.size(sent)),
+        (f"sent by {'this party' if run.get('own') else 'everyone'}", None if sent is None else words.size(sent)),
     ]
-    shown = [tag("div", tag("dt", name), tag("dd", value)) for name, value in figures if value]
+    small = run.get("words") is True
+    looks = {value: "long" if small and value and len(value) > _LONG else None for _, value in figures}
+    shown = [tag("div", tag("dt", name), tag("dd", value, class_=looks[value])) for name, value in figures if value]
     return tag("dl", *shown, class_="figures")
 
 

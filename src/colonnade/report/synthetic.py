@@ -13,6 +13,7 @@ from colonnade.report.histograms import Panel, histograms
 from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, percent
+from colonnade.tables.dates import Days
 
 if TYPE_CHECKING:
     from colonnade.models.synthesis.model import Synthesizer
@@ -115,7 +116,8 @@ def _panel(model: Synthesizer, name: str, place: int) -> Panel:
     coding, count = layout.columns[layout.free[place]], model.count_
     borders: tuple[str, ...] = ()
     if coding.bins is not None:
-        borders = tuple(map(_short, [*coding.bins.extremes[0], coding.bins.column.high]))
+        ends, column = [*coding.bins.extremes[0], coding.bins.column.high], coding.bins.column
+        borders = tuple(column.day_of(end)[:7] if isinstance(column, Days) else _short(end) for end in ends)
         name += ", the last bar: missing" if coding.missing is not None else ""
     measured: tuple[float, ...] = ()
     errors: tuple[float, ...] = ()

@@ -9,11 +9,12 @@ from functools import lru_cache
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model, model_validator
 
 from colonnade.errors import StudyError
 from colonnade.models import kinds
 from colonnade.models.parameters import FINITE, NAMES_PARTIES, REQUIRED, SETS_PRICE, STRICT, Checked, InFile, Mark
+from colonnade.tables.wording import suggestion
 
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
 _BUDGET = ("epsilon", "delta")  # these are keys of [budget]
@@ -23,6 +24,16 @@ class Part(BaseModel):
     """A piece of a study file in which every key must be known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _meant(cls, given: Any) -> Any:
+        """Name the key that an unknown one resembles; one that resembles none is refused without."""
+        if isinstance(given, Mapping) and (known := [field.alias or name for name, field in cls.model_fields.items()]):
+            for key in given:
+                if key not in known and (hint := suggestion(str(key), known)):
+                    raise ValueError(f"has no key {key!r}{hint}")
+        return given
 
 
 def checked_path(text: str) -> str:
@@ -75,7 +86,8 @@ def parse_task(raw: Any, where: object) -> TaskKeys:
         raise StudyError(f"{where}: task.kind is missing")
     known = [row.kind for row in kinds.rows()]
     if raw["kind"] not in known:
-        raise StudyError(f"{where}: task.kind - Input should be one of {', '.join(map(repr, known))}")
+        hint = suggestion(str(raw["kind"]), known)
+        raise StudyError(f"{where}: task.kind - Input should be one of {', '.join(map(repr, known))}{hint}")
     return keys_of(raw["kind"]).model_validate(raw)
 
 

@@ -44,14 +44,16 @@ def run_local(
     progress: Progress = silent,
     ready: Callable[[], None] | None = None,
     approve: str | None = None,
+    again: bool = False,
 ) -> dict[str, Path]:
     """Run a study with local processes; returns all run directories, or raises the error that caused the others.
 
     The coordinator's key lies at ``coordinator/coordinator.key`` beside the study file and each party's
     configuration at ``NAME/party.toml``. The coordinator's run directory is ``out``, the parties' lie in it.
-    ``approve`` is the digest of this study, for the parties whose policy says to ask; it is passed on to them.
+    ``approve`` is the digest of this study, for the parties whose policy says to ask; it is passed on to them, and so
+    is ``again``, for those that took part in it before.
     """
-    commands = local_commands(study.runnable(), out, approve)
+    commands = local_commands(study.runnable(), out, approve, again)
     children = {name: _start(name, command) for name, command in commands.items()}
     if ready:
         ready()
@@ -92,13 +94,18 @@ def local_configs(study: Study) -> dict[str, PartyConfig]:
     found = {}
     for name in study.content.parties:
         path = study.folder / name / "party.toml"
+        if not path.exists():
+            raise StudyError(
+                f"there is no configuration of {name} at {path}: for a trial on one machine `colonnade init trial "
+                f"{study.path}` makes what is missing"
+            )
         found[name] = PartyConfig.load(path)
         if found[name].name != name:
             raise StudyError(f"{path} is the configuration of another party than {name}")
     return found
 
 
-def local_commands(study: Study, out: Path, approve: str | None = None) -> dict[str, list[str]]:
+def local_commands(study: Study, out: Path, approve: str | None = None, again: bool = False) -> dict[str, list[str]]:
     """The command line of each participant."""
     python = [sys.executable, "-m", "colonnade"]
     key = study.folder / "coordinator" / "coordinator.key"
@@ -109,6 +116,7 @@ def local_commands(study: Study, out: Path, approve: str | None = None) -> dict[
         config.approved(study, study.statement, None if approve is None else ByDigest(approve))
         commands[name] = [*python, "party", str(study.path), str(config.path), *tail, str(folder_of(out, name))]
         commands[name] += [] if approve is None else ["--approve", approve]
+        commands[name] += ["--again"] if again else []
     return commands
 
 

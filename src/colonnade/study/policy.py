@@ -6,123 +6,27 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError
 
-from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
+from colonnade.errors import PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger import check_without_ledger
-from colonnade.privacy.ledger.caps import MOST_DAYS, Period
+from colonnade.privacy.ledger.caps import Period
 from colonnade.privacy.ledger.early import EarlyEnds
 from colonnade.privacy.observers import OTHERS
-from colonnade.protocols.align import Mode
-from colonnade.study.encoder import EncoderPart
 from colonnade.study.given import bring
-from colonnade.study.keys import Part, checked_path
-from colonnade.study.sections import BudgetPart
+from colonnade.study.party_file import Approval, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
-from colonnade.tables.encode import Misfits
+from colonnade.tables.dates import source_of
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
-Approval = Literal["ask", "auto-within-budget", "never"]
 Approve = Callable[[Study, Statement], bool]
 LEAST_DIGITS = 32
 """128 bits: with fewer digits, somebody could search for two studies whose digests begin alike."""
-
-
-class CapPart(BudgetPart):
-    """``[policy.budget]``: the most that observers may ever learn about this party's people."""
-
-
-class PeriodPart(CapPart):
-    """``[[policy.periods]]``: the most that observers may learn from studies that are reserved within these days."""
-
-    days: float = Field(gt=0, le=MOST_DAYS, strict=True)
-
-
-class FailuresPart(Part):
-    """``[policy.failures]``: how many studies may end early within so many days, before this party takes no more part.
-
-    That a study ended early, and when, is visible to everybody, and no epsilon bounds what it tells.
-    """
-
-    at_most: int = Field(default=20, ge=1, strict=True)
-    days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
-
-
-class PolicyPart(Part):
-    """``[policy]``: which studies this party takes part in."""
-
-    approval: Approval = "ask"
-    tasks: tuple[str, ...]
-    columns: tuple[str, ...] | Literal["all"]
-    exact: tuple[str, ...] = ()
-    align: tuple[Mode, ...] = ("dh",)
-    hidden: bool = Field(default=False, strict=True)
-    schemas: tuple[str, ...] | None = Field(default=None, exclude=True)
-    budget: CapPart
-    periods: tuple[PeriodPart, ...] = ()
-    failures: FailuresPart = Field(default_factory=FailuresPart, exclude=True)
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _listed(cls, columns: Any) -> Any:
-        if columns != "all" and not isinstance(columns, list | tuple):
-            raise ValueError('must be "all", or a list of columns')
-        return columns
-
-    @field_validator("schemas")
-    @classmethod
-    def _digests(cls, schemas: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in schemas or ()):
-            raise ValueError("must be a list of digests of 64 hexadecimal digits, as `colonnade schema digest` prints")
-        return schemas
-
-
-class KeyColumnPart(Part):
-    """``[keys.NAME]``: this party's column for a key of studies, and the format of its dates."""
-
-    column: str = Field(min_length=1)
-    format: str | None = Field(default=None, min_length=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _column_alone(cls, given: Any) -> Any:
-        if not isinstance(given, str | dict):
-            raise ValueError("must be the name of a column, or a section with column and format")
-        return {"column": given} if isinstance(given, str) else given
-
-    @model_validator(mode="after")
-    def _readable(self) -> KeyColumnPart:
-        try:
-            KeyColumn(self.column, self.format)
-        except DataError as error:
-            raise ValueError(f"- {error}") from None
-        return self
-
-
-class PartyFile(Part):
-    """The whole file."""
-
-    name: str = Field(max_length=63)
-    data: str
-    misfits: Misfits = Field(default="map", exclude=True)
-    id: str | None = Field(default=None, min_length=1)
-    keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
-    key: str
-    ledger: str
-    kept: str | None = None
-    encoder: EncoderPart | None = Field(default=None, exclude=True)
-    policy: PolicyPart
-
-    @field_validator("data", "key", "ledger", "kept")
-    @classmethod
-    def _path(cls, text: str | None) -> str | None:
-        return None if text is None else checked_path(text)
 
 
 @dataclass(frozen=True)
@@ -155,8 +59,11 @@ class PartyConfig:
     def load(cls, path: str | Path) -> PartyConfig:
         """Read and check a party file."""
         path = Path(path)
+        raw = read_toml(path, "party file")
+        if "task" in raw and "policy" not in raw:
+            raise StudyError(f"{path} is a study file: name the party's own file in its place")
         try:
-            return cls(path, PartyFile.model_validate(read_toml(path, "party file")))
+            return cls(path, PartyFile.model_validate(raw))
         except ValidationError as error:
             raise StudyError(f"{path}: {first_problem(error)}") from None
 
@@ -239,8 +146,9 @@ class PartyConfig:
                 'add id = "COLUMN", whose ids must be those of the other parties'
             )
         columns = None if plan is None else self.key_columns(plan)
-        way = self.content.misfits
-        table = read_table(self.data, schema, id=self.content.id, keys=plan, columns=columns, misfits=way)
+        own = self.content
+        written = schema.written(own.written)
+        table = read_table(self.data, written, id=own.id, keys=plan, columns=columns, misfits=own.misfits)
         table.check()
         return table
 
@@ -283,13 +191,15 @@ class PartyConfig:
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
                 f"{study.content.task.kind}; change {self.path.name} if you agree"
             )
-        asked = study.roster.schemas[self.name].names
-        beyond = [] if policy.columns == "all" else [c for c in asked if c not in policy.columns]
+        asked = study.roster.schemas[self.name].columns
+        allowed = asked if policy.columns == "all" else policy.columns
+        beyond = [name for name in asked if name not in allowed and source_of(name, asked[name]) not in allowed]
         if beyond:
             raise PolicyError(
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
             )
+        self._check_trial(study)
         self._check_schema(study)
         self._check_exact(study)
         self._check_align(study)
@@ -353,6 +263,14 @@ class PartyConfig:
     def _check_open(self) -> None:
         if self.approval == "never":
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
+
+    def _check_trial(self, study: Study) -> None:
+        """Raise an error for a study whose schemas may tell about data, unless the party said that it is a trial."""
+        if study.content.trial and not self.content.policy.trial:
+            raise PolicyError(
+                f"study {study.name!r} is a trial, whose schemas may hold bounds taken from data, and {self.name}'s "
+                f"policy does not allow that: add trial = true under [policy] of {self.path.name} if you agree"
+            )
 
     def _check_schema(self, study: Study) -> None:
         """Raise an error for another schema than those that the policy names, if it names any."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.models.outlook import Outlook
 from colonnade.models.planner import Details
 from colonnade.privacy import Statement
 from colonnade.privacy.calibrate import Binding
@@ -99,6 +100,17 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
         run=_run(study, sized),
         details=study.planner.details(study.task, study.statement),
     )
+
+
+def outlook(study: Study, rows: int | None = None) -> Outlook | None:
+    """Whether there are enough people, if there are so many, or as many as the study says; from public numbers alone.
+
+    ``None`` where there is no such figure for this kind of study, or the study cannot be run.
+    """
+    if study.planner.why_not_run is not None:
+        return None
+    known = study.task.rows_stated or study.planner.rows_expected if rows is None else rows
+    return study.planner.outlook(study.roster, study.task, known)
 
 
 def _run(study: Study, rows: int) -> RunFigures | None:

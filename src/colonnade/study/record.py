@@ -117,7 +117,8 @@ class RunRecord:
 
     def _end(self, status: str, facts: Mapping[str, Any]) -> None:
         seconds = round(time.monotonic() - self._started, 3)
-        self._facts |= {"status": status, "ended": _now(), "seconds": seconds, **facts}
+        used = round(time.process_time(), 3)  # of all threads, from the start of the process
+        self._facts |= {"status": status, "ended": _now(), "seconds": seconds, "processor_seconds": used, **facts}
         self._write()
 
     def _write(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -21,19 +22,27 @@ from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.given import check_folder
 from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import RunRecord
+from colonnade.study.repeats import Again, check_repeat
 from colonnade.study.spec import Study
 from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
 
 
 def run_party(
-    study: Study, config: PartyConfig, out: Path, progress: Progress = silent, *, approve: Approve | None = None
+    study: Study,
+    config: PartyConfig,
+    out: Path,
+    progress: Progress = silent,
+    *,
+    approve: Approve | None = None,
+    again: Again = False,
 ) -> Estimator:
     """Take part as an owner: check policy and budget, ask for approval, reserve the budget, open the table, then join.
 
     Nothing about the table is looked at before the study is approved and reserved, so that whoever wrote the study
     learns nothing about it for free; and whatever stops this party before its first share, the others are told the
     same sentence. ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
+    ``again`` says whether a study that this party's ledger has seen end well may run once more, or is asked that.
     """
     config.check_membership(study.runnable())
     check_folder(study.estimator(), config.kept, out)
@@ -44,7 +53,7 @@ def run_party(
         with _excused(study, identity, certificates):
             config.check(study)
             task, model, statement = study.task, config.estimator(study), study.statement
-            ledger, entry = _reserved(study, config, record, approve)
+            ledger, entry = _reserved(study, config, record, approve, again)
 
         def spend() -> None:
             ledger.mark_sent(entry)
@@ -75,7 +84,7 @@ def _table(study: Study, config: PartyConfig, record: RunRecord) -> Table:
     misfits = dict(table.report.misfits)
     listed = {} if table.keys is None else {"keys": len(table.keys)}
     record.note("table checked", rows=table.rows, clipped=table.report.total_clipped, misfits=misfits, **listed)
-    record.add(misfits=misfits)
+    record.add(misfits=misfits, rows_held=table.rows)
     return table
 
 
@@ -159,7 +168,8 @@ def _play(
     record.note("connected")
     with threadpool_limits(limits=1, user_api="blas"):
         wait = study.content.limits.join
-        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing)
+        clock = time.process_time  # a participant is a process, whose threads all work for it
+        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing, processor=clock)
     for event in played.revealed:
         record.note("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}
@@ -246,12 +256,16 @@ def _finish(record: RunRecord, **facts: Any) -> None:
         )
 
 
-def _reserved(study: Study, config: PartyConfig, record: RunRecord, approve: Approve | None) -> tuple[Ledger, Entry]:
+def _reserved(
+    study: Study, config: PartyConfig, record: RunRecord, approve: Approve | None, again: Again
+) -> tuple[Ledger, Entry]:
     """Check the budget, ask for approval, and reserve the budget in the ledger."""
     events, trust, limits = config.charged(study), study.trust, (config.caps, config.periods)
     if config.note_time():
         record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
     config.check_budget(study)
+    if (before := check_repeat(study, config, approve, again)) is not None:
+        record.note("runs again", before=before)
     how = config.approved(study, study.statement, approve)
     record.note("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})

@@ -94,6 +94,7 @@ class StudyFile(Part):
 
     name: str
     description: str = ""
+    trial: bool = Field(default=False, strict=True)
     task: SerializeAsAny[TaskKeys]
     budget: PricePart = PricePart()
     align: AlignPart | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,16 +14,17 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from colonnade.disk import reading
-from colonnade.errors import ColonnadeError, IdentityError, StudyError
+from colonnade.errors import ColonnadeError, IdentityError, SchemaError, StudyError
 from colonnade.models import kinds
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
 from colonnade.models.files import write_whole
 from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
 from colonnade.models.planner import Planner
-from colonnade.models.regression.design import owner_of
+from colonnade.models.regression.design import columns_of, owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
+from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Priced, Task
@@ -31,7 +32,13 @@ from colonnade.study.given import digest_of, public_model, without_label
 from colonnade.study.keys import parse_task
 from colonnade.study.sections import StudyFile
 from colonnade.tables import Schema
+from colonnade.tables.wording import full_suggestion
 from colonnade.wire import Certificate
+
+TRIAL = (
+    "this is a trial: schemas may hold bounds and values that were taken from the data, and what these tell about it "
+    "is in no epsilon"
+)
 
 
 @dataclass(eq=False)
@@ -46,6 +53,8 @@ class Study:
         """Read and check a study file; an error names the key that is wrong."""
         path = Path(path)
         raw = read_toml(path, "study file")
+        if "policy" in raw and "task" not in raw:
+            raise StudyError(f"{path} is a party's own file: name the study file in its place")
         section = ""
         try:
             with naming(path):
@@ -78,25 +87,34 @@ class Study:
     @cached_property
     def schemas(self) -> dict[str, Schema]:
         """Each party's schema as its file has it, with the columns that this study does not ask for."""
-        return {name: Schema.load(self.folder / party.schema_file) for name, party in self.content.parties.items()}
+        files, drafts = self.content.parties.items(), self.content.trial
+        return {name: Schema.load(self.folder / party.schema_file, drafts=drafts) for name, party in files}
 
     @cached_property
     def roster(self) -> Roster:
         """Schemas, restricted to the columns asked for, and the committee."""
         asked = {name: party.columns for name, party in self.content.parties.items()}
         whole = self.schemas.items()
-        schemas = {name: schema if (some := asked[name]) is None else schema.select(some) for name, schema in whole}
+        schemas = {name: self._selected(name, schema, asked[name]) for name, schema in whole}
         if self.model is not None:
             schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
         committee, align = self.content.committee, self.content.align
         roster = Roster.of(schemas, committee.seats, committee.threshold, hidden=align is not None and align.hidden)
-        told = () if align is None else (align.aligning(roster.trust).sentence,)
+        told: tuple[str, ...] = () if align is None else (align.aligning(roster.trust).sentence,)
+        if self.content.trial:
+            told = (*(told or (UNMATCHED,)), TRIAL)
         return replace(roster, assumptions=told)
 
     @cached_property
     def aligning(self) -> Aligning | None:
         """The alignment task, by which parties find their common people; ``None`` where their ids are the same."""
         return None if self.content.align is None else self.content.align.aligning(self.roster.trust)
+
+    def _selected(self, party: str, schema: Schema, columns: Sequence[str] | None) -> Schema:
+        try:
+            return schema if columns is None else schema.select(columns)
+        except SchemaError as error:
+            raise SchemaError(f"{self.path}: parties.{party}.columns - {error}") from None
 
     @property
     def model_file(self) -> Path | None:
@@ -118,11 +136,13 @@ class Study:
             return
         owner, column = owner_of(label, self.roster.schemas)
         if owner is None:
-            raise StudyError(f"{self.path}: task.label names {label!r}, and no party of the study begins it")
+            hint = full_suggestion(label, columns_of(self.roster.schemas))
+            raise StudyError(f"{self.path}: task.label names {label!r}, and no party of the study begins it{hint}")
         if column not in self.roster.schemas[owner].names:
-            holders = [name for name, schema in self.roster.schemas.items() if column in schema.names]
-            hint = f"write {holders[0]}.{column}" if holders else f"add it to the schema and columns of {owner}"
-            raise StudyError(f"{self.path}: task.label - {owner} brings no column {column!r} to this study; {hint}")
+            holders = [f"{name}.{column}" for name, schema in self.roster.schemas.items() if column in schema.names]
+            near = full_suggestion(label, holders or columns_of(self.roster.schemas))
+            hint = near or f"; add it to the schema and columns of {owner}"
+            raise StudyError(f"{self.path}: task.label - {owner} brings no column {column!r} to this study{hint}")
 
     def runnable(self) -> Study:
         """This study, if it can be run; otherwise an error, before anything is written or sent."""
@@ -188,6 +208,8 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
+        if not self.content.trial:
+            del agreed["trial"]
         agreed["limits"] = self.content.limits.agreed
         agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}

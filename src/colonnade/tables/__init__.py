@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         number as number,
     )
     from colonnade.tables.dataset import Dataset as Dataset
+    from colonnade.tables.dates import Calendar as Calendar, Days as Days, date as date
     from colonnade.tables.decode import decode_number as decode_number
     from colonnade.tables.draft import draft_schema as draft_schema
     from colonnade.tables.encode import Report as Report, encode_columns as encode_columns
@@ -54,6 +55,7 @@ __all__, __getattr__, __dir__ = exports(
         "coding": "CodedRows Coding ColumnCoding coding_of decode_codes joint_names",
         "columns": "Category Column Flag Number category flag number",
         "dataset": "Dataset",
+        "dates": "Calendar Days date",
         "decode": "decode_number",
         "draft": "draft_schema",
         "encode": "Report encode_columns",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError
 from colonnade.tables.columns import Number
+from colonnade.tables.dates import Days, as_day
 from colonnade.tables.densities import Density
 from colonnade.tables.encode import Matrix, encode_number
 
@@ -78,6 +79,9 @@ class Bins:
         pairs = list(pairwise(self.edges))
         if self.column.whole:
             ends = [(low + 0.5, high - 0.5) for low, high in pairs]
+            if isinstance(self.column, Days):
+                days = [(self.column.day_of(low), self.column.day_of(high)) for low, high in ends]
+                return tuple(low if low == high else f"{low} to {high}" for low, high in days)
             return tuple(f"{low:.15g}" if low == high else f"{low:.15g} to {high:.15g}" for low, high in ends)
         said = [f"{low:.6g}" if low == high else f"{low:.6g} to below {high:.6g}" for low, high in pairs]
         low, high = pairs[-1]
@@ -125,11 +129,11 @@ def equal_edges(column: Number, bins: int) -> Edges:
     return tuple((np.array([first, *lowest.tolist(), beyond]) - 0.5).tolist())
 
 
-def given_edges(column: Number, edges: Sequence[float]) -> Edges:
+def given_edges(column: Number, edges: Sequence[float] | Sequence[str]) -> Edges:
     """The edges that somebody chose, as they cut the column's range; its bounds are edges without being named."""
     if isinstance(edges, str) or not isinstance(edges, Sequence) or not edges:
         raise SchemaError(f"bins must be a number of bins or a list of edges, not {edges!r}")
-    numbers = [_real(edge) for edge in edges]
+    numbers = [_real(edge) if isinstance(edge, int | float) else _since(column, edge) for edge in edges]
     for left, right in pairwise(numbers):
         if right < left:
             raise SchemaError(f"the edge {right:g} comes after {left:g}; list the edges in ascending order")
@@ -171,6 +175,10 @@ def _between_whole(column: Number, edges: Sequence[float]) -> Edges:
 def _check_count(bins: object) -> None:
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
         raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r}")
+
+
+def _since(column: Number, edge: object) -> float:
+    return column.number_of(as_day("an edge of a bin", edge)) if isinstance(column, Days) else _real(edge)
 
 
 def _real(edge: object) -> float:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.parse import is_text
 from colonnade.tables.spill import Spill
 
@@ -84,11 +85,12 @@ class OnDisk:
 class DataFile:
     """A CSV or Parquet file, which must not change as long as a table reads from it."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, text: TextFormat = files.AS_USUAL) -> None:
         self._path = path.resolve()
         self._name = name
+        self._text = text
         self._seen = self._state()
-        files.refuse_other_encodings(self._path, name)
+        files.refuse_other_encodings(self._path, name, text)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Some columns, read into memory; text gets the type that ids have, so that it is not copied again."""
@@ -103,7 +105,7 @@ class DataFile:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of all rows, from the first to the last; raises at the end if the file has changed."""
         self._refuse_changes()
-        yield from files.read_batches(self._path, self._name, columns)
+        yield from files.read_batches(self._path, self._name, columns, self._text)
         self._refuse_changes()
 
     def _refuse_changes(self) -> None:

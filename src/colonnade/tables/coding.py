@@ -34,7 +34,7 @@ DEFAULT_BINS = 32
 MISSING_LABEL = "(missing)"
 _BLOCK_ROWS = 1 << 15
 
-Binning = int | Mapping[str, int | Sequence[float]]
+Binning = int | Mapping[str, int | Sequence[float] | Sequence[str]]
 Codes = NDArray[np.int64]
 
 
@@ -167,7 +167,8 @@ def coding_of(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
     """How the columns of a schema are coded; nothing but the schema and ``bins`` decides it.
 
     ``bins`` is the number of bins of every number column, or for some columns their number of bins or a list of edges
-    in the column's own units; columns that are not named have ``DEFAULT_BINS``.
+    in the column's own units, which are days such as ``"2016-01-31"`` for dates; columns that are not named have
+    ``DEFAULT_BINS``.
     """
     chosen = bins if isinstance(bins, Mapping) else {}
     schema.require(chosen)
@@ -221,7 +222,7 @@ def decode_codes(
     return pa.table(cells, names=list(names))
 
 
-def _coded(name: str, column: Column, chosen: Mapping[str, int | Sequence[float]], default: int) -> ColumnCoding:
+def _coded(name: str, column: Column, chosen: Mapping[str, Any], default: int) -> ColumnCoding:
     if not isinstance(column, Number):
         if name in chosen:
             raise SchemaError(

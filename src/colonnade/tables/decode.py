@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
 from colonnade.tables.columns import NOWHERE, Category, Column, Number
+from colonnade.tables.dates import Days
 from colonnade.tables.encode import Matrix
 from colonnade.tables.parse import Place
 from colonnade.tables.schema import Schema
@@ -24,10 +25,10 @@ def decode(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike], *, stre
     """An Arrow table of the schema's columns, from an encoded matrix or from one array for each column.
 
     A matrix has the columns of ``schema.encoded_names``; the array of a column has the same numbers for that column
-    alone. Numbers become float64 within their public bounds, whole ones int64. A flag becomes true where its number is
-    above 0.5. A category becomes the value with the largest number, the first of these where several are equal; it is
-    null where all numbers are zero and the schema says ``missing = "none"``. A number with that rule is null where its
-    second encoded number is above 0.5.
+    alone. Numbers become float64 within their public bounds, whole ones int64, and days of a date dates. A flag becomes
+    true where its number is above 0.5. A category becomes the value with the largest number, the first of these where
+    several are equal; it is null where all numbers are zero and the schema says ``missing = "none"``. A number with
+    that rule is null where its second encoded number is above 0.5.
 
     With a ``stream``, flags and categories are drawn instead. The number of a flag is then the chance of true. The
     numbers of a category are the weights of its values, and negative ones count as zero. Where the schema says
@@ -94,7 +95,12 @@ def _decoded(part: Matrix, declared: Column, name: str, stream: Stream | None) -
 
 
 def number_cells(values: Matrix, declared: Number, missing: NDArray[np.bool_] | None = None) -> Any:
-    """An Arrow column of numbers within their bounds, rounded to int64 if they are whole; null where ``missing``."""
+    """An Arrow column of numbers within their bounds, rounded to int64 if they are whole; null where ``missing``.
+
+    The numbers of a column of days become dates.
+    """
+    if isinstance(declared, Days):
+        return pa.array(np.datetime64(declared.first, "D") + np.rint(values).astype("m8[D]"), mask=missing)
     cells = np.rint(values).astype(np.int64) if declared.whole else values
     return pa.array(cells, mask=missing)
 

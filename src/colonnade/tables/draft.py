@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from colonnade.errors import DataError
 from colonnade.tables import files, parse, toml
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import MAX_WHOLE, Field
+from colonnade.tables.dates import ISO_DATE
+from colonnade.tables.days import days_of, fitting_formats
 
 _MOST_VALUES = 50
 _HEAD = (
@@ -19,28 +23,37 @@ _HEAD = (
     "# the data and tell something about it. Replace each by what you know without looking at the data and may\n"
     "# tell everybody, and delete the mark; a schema that still has a mark is refused.\n"
 )
+_UNSAID = "Some cells are missing: say what they become, with `missing = ...`."
 _SAY = "Taken from the data: replace by what everybody may know, then delete `drafted`."
 
 
-def draft_schema(source: str | Path | Any, *, id: str | None = None) -> str:
+def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: Callable[[str], bool] | None = None) -> str:
     """A first schema, as TOML, for a file or frame; its owner must review it before it is used or sent.
 
-    Columns that look like ids, free text or dates are left out, with a comment. ``id`` names a column that is always
-    left out.
+    Columns that look like ids or free text are left out, with a comment. ``id`` names a column that is always left out.
+    How a text file is written (separator, encoding, decimal sign) is found, and stated where it is not as usual.
+    ``fill`` chooses columns whose missing cells become something, so that a trial can start.
     """
     name = str(source) if isinstance(source, str | Path) else "table"
-    arrow = files.read_columns(source, name, list)
+    text = files.likely_format(source, name) if isinstance(source, str | Path) else files.AS_USUAL
+    arrow = files.read_columns(source, name, list, text)
     if not arrow.num_rows:
         raise DataError(f"{name}: the table has no rows to draft a schema from")
-    parts = [_HEAD]
+    if id is not None:
+        files.need([id], arrow.column_names, f"{name}: the id")
+    if any(_has_decimal_commas(arrow[column]) for column in arrow.column_names):
+        text = replace(text, decimal=",")
+    parts = [_HEAD, *([toml.section("table", text.stated)] if text.stated else [])]
     for column in arrow.column_names:
-        parts.append(_left_out(column, "the id") if column == id else _drafted(column, arrow[column]))
+        left = column == id
+        drafted = _left_out(column, "the id") if left else _drafted(column, arrow[column], text.decimal or ".")
+        parts.append(_filled(drafted) if fill and fill(column) and _UNSAID in drafted else drafted)
     return "\n".join(parts)
 
 
-def _drafted(name: str, column: Any) -> str:
+def _drafted(name: str, column: Any, decimal: str) -> str:
     array = parse.plain(column)
-    place = parse.Place("draft", name, np.arange(1, len(array) + 1))
+    place = parse.Place("draft", name, np.arange(1, len(array) + 1), decimal=decimal)
     known = _known(array)
     distinct = pc.count_distinct(known).as_py()
     if not len(known):
@@ -48,6 +61,8 @@ def _drafted(name: str, column: Any) -> str:
     flags = _reads(parse.truths, array, place)
     if flags:
         return _section(name, {"type": "flag"}, [], len(known) < len(array))
+    if days := _dates(name, array, known, place):
+        return days
     if distinct == len(known) > 1 and not pa.types.is_floating(array.type) and not _has_fractions(known):
         return _left_out(name, "every cell differs, so it looks like an id")
     if _reads(parse.numbers, array, place):
@@ -58,16 +73,50 @@ def _drafted(name: str, column: Any) -> str:
         fields |= {"whole": True} if whole else {}
         return _section(name, {**fields, toml.DRAFTED: True}, [_SAY], bool(missing.any()))
     if not (parse.is_text(known.type) and distinct <= _MOST_VALUES):
-        return _left_out(name, "it looks like free text, a date or a long list")
+        return _left_out(name, "it looks like free text or a long list")
     listed: list[str] = sorted(pc.unique(known).to_pylist())
     fields = {"type": "category", "values": listed, toml.DRAFTED: True}
     return _section(name, fields, [_SAY], len(known) < len(array))
 
 
+def _dates(name: str, array: Any, known: Any, place: parse.Place) -> str | None:
+    """A section for a column of dates, from the first to the last day of their years; ``None`` for other columns."""
+    formats = fitting_formats(pc.utf8_trim_whitespace(known)) if parse.is_text(array.type) else [ISO_DATE]
+    if not formats or not (parse.is_text(array.type) or pa.types.is_temporal(array.type)):
+        return None
+    if not _reads(lambda cells, at: days_of(cells, formats[0], at), array, place):
+        return _left_out(name, "it has times of day or a time zone; store dates")
+    days, missing = days_of(array, formats[0], place)
+    years = days[~missing].astype("M8[D]").astype("M8[Y]")
+    first, last = years.min().astype("M8[D]"), (years.max() + 1).astype("M8[D]") - 1
+    fields: dict[str, Field] = {"type": "date", "from": str(first), "until": str(last)}
+    fields |= {"format": formats[0]} if formats[0] != ISO_DATE else {}
+    parts = 'Encoded as the days since `from`; with `as = ["days", "month", "weekday"]` also as these.'
+    comments = [_SAY, parts]
+    if formats[1:]:
+        comments += [f"The dates can also be read as {' or '.join(formats[1:])}: correct `format` if that is meant."]
+    return _section(name, {**fields, toml.DRAFTED: True}, comments, bool(missing.any()))
+
+
+def _has_decimal_commas(column: Any) -> bool:
+    """Whether the cells are numbers with decimal commas, and not all of them numbers with points."""
+    array = parse.plain(column)
+    place = parse.Place("draft", "", range(1, len(array) + 1))
+    if not parse.is_text(array.type) or _reads(parse.numbers, array, place):
+        return False
+    return _reads(parse.numbers, array, replace(place, decimal=","))
+
+
 def _section(name: str, fields: dict[str, Field], comments: list[str], has_missing: bool) -> str:
     if has_missing:
-        comments = [*comments, "Some cells are missing: say what they become, with `missing = ...`."]
+        comments = [*comments, _UNSAID]
     return toml.section(f"columns.{toml.key(name)}", fields, comments)
+
+
+def _filled(section: str) -> str:
+    """The section of a column in which cells are missing, with what they become: a place of their own, or false."""
+    become = "false" if 'type = "flag"' in section else '"none"'
+    return section.replace(_UNSAID, "Some cells are missing: this is what they become.") + f"missing = {become}\n"
 
 
 def _left_out(name: str, why: str) -> str:
@@ -84,7 +133,9 @@ def _known(array: Any) -> Any:
 
 
 def _has_fractions(known: Any) -> bool:
-    return parse.is_text(known.type) and bool(pc.any(pc.match_substring_regex(known, r"^[+-]?[0-9]*\.[0-9]+$")).as_py())
+    return parse.is_text(known.type) and bool(
+        pc.any(pc.match_substring_regex(known, r"^[+-]?[0-9]*[.,][0-9]+$")).as_py()
+    )
 
 
 def _reads(reader: Any, array: Any, place: parse.Place) -> bool:

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from colonnade.tables import parse
 from colonnade.tables.columns import NOWHERE, REFUSE, Category, Column, Number
+from colonnade.tables.dates import Calendar, Days, source_of
+from colonnade.tables.days import calendar_codes, days_since
 from colonnade.tables.parse import Mask, Place
 from colonnade.tables.schema import Schema
 
@@ -83,7 +85,7 @@ def encode_columns(
     ``rows`` are the 1-based row numbers that errors name. Values out of bounds are clipped and counted;
     a misfit raises :class:`DataError`, which names its place and not its value, or is mapped and counted.
     """
-    first = columns[schema.names[0]]
+    first = columns[schema.sources[0]]
     numbered = np.arange(1, len(first) + 1) if rows is None else rows
     # Filled column by column, which is several times faster when a column's cells lie side by side.
     by_column = np.zeros((schema.encoded_width, len(numbered)))
@@ -96,8 +98,9 @@ def encode_columns(
         if name in together:
             lost, cut, odd = 0, together[name], 0
         else:
-            where = place_of(source, name, numbered, misfits)
-            lost, cut, odd = encode_column(columns[name], schema.columns[name], where, matrix[:, place])
+            declared = schema.columns[name]
+            where = place_of(source, source_of(name, declared), numbered, misfits, schema.text.decimal)
+            lost, cut, odd = encode_column(columns[where.column], declared, where, matrix[:, place])
         for counts, count in ((missing, lost), (clipped, cut), (unfit, odd)):
             if count:
                 counts[name] = count
@@ -105,9 +108,10 @@ def encode_columns(
     return matrix, Report(len(numbered), clipped, missing, shorten(matrix, schema), unfit)
 
 
-def place_of(source: str, column: str, rows: NDArray[np.int64], misfits: Misfits) -> Place:
+def place_of(source: str, column: str, rows: NDArray[np.int64], misfits: Misfits, decimal: str | None = None) -> Place:
     """Where the cells of a column come from; misfits are noted there if they are to be mapped."""
-    return Place(source, column, rows, np.zeros(len(rows), dtype=bool) if misfits == "map" else None)
+    unfit = np.zeros(len(rows), dtype=bool) if misfits == "map" else None
+    return Place(source, column, rows, unfit, decimal or ".")
 
 
 def encode_column(column: Any, declared: Column, place: Place, out: Matrix) -> tuple[int, int, int]:
@@ -115,7 +119,10 @@ def encode_column(column: Any, declared: Column, place: Place, out: Matrix) -> t
     if isinstance(declared, Number):
         return _encode_number(column, declared, place, out)
     if isinstance(declared, Category):
-        positions, missing = parse.codes(column, declared, place)
+        if isinstance(declared, Calendar):
+            positions, missing = calendar_codes(column, declared, place)
+        else:
+            positions, missing = parse.codes(column, declared, place)
         gone, lost, odd = _gone(missing, declared, place)
         if declared.missing not in (REFUSE, NOWHERE):
             positions[gone] = declared.values.index(declared.missing)
@@ -168,7 +175,10 @@ def scale_down(matrix: Matrix, clip: float) -> int:
 
 
 def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> tuple[int, int, int]:
-    values, missing = parse.numbers(column, place)
+    if isinstance(declared, Days):
+        values, missing = days_since(column, declared, place)
+    else:
+        values, missing = parse.numbers(column, place)
     gone, lost, odd = _gone(missing, declared, place)
     outside = ((values < declared.low) | (values > declared.high)) & ~gone
     np.clip(values, declared.low, declared.high, out=values)
@@ -203,7 +213,8 @@ def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matr
     at_once = _TOGETHER // max(1, by_column.shape[1])
     if at_once < 2:
         return done
-    numbers = [(name, declared) for name, declared in schema.columns.items() if isinstance(declared, Number)]
+    plain = ((name, declared) for name, declared in schema.columns.items() if not isinstance(declared, Days))
+    numbers = [(name, declared) for name, declared in plain if isinstance(declared, Number)]
     held = [(name, declared, parse.ready_numbers(columns[name])) for name, declared in numbers]
     ready = [(name, declared, cells) for name, declared, cells in held if cells is not None]
     for start in range(0, len(ready), at_once):
@@ -237,7 +248,7 @@ def _encode_numbers(values: Matrix, declared: Sequence[Number]) -> NDArray[np.in
 def _gone(missing: Mask, declared: Column, place: Place) -> tuple[Mask, int, int]:
     """The cells without a value of their own, how many of them are missing by the schema's rule, and the misfits."""
     if declared.missing == REFUSE:
-        example = {"number": '"middle"', "category": '"none"', "flag": "false"}[declared.kind]
+        example = {"number": '"middle"', "category": '"none"', "flag": "false", "date": '"none"'}[declared.kind]
         place.refuse(
             missing, f"the cell is missing; fill it or let the schema say what it becomes (missing = {example})"
         )

@@ -15,6 +15,7 @@ from typing import Any
 from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
+from colonnade.tables.formats import SEPARATORS, UTF_8, TextFormat, advice, likely_encoding, likely_separator, sample
 from colonnade.tables.wording import listed, suggestion
 
 _PARQUET_MAGIC = b"PAR1"
@@ -24,19 +25,25 @@ _BATCH_ROWS = 1 << 15
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _COMPRESSION = 8  # about how many times longer such a file becomes
 _CELL_BYTES = 8
+_WIDEST = 3  # the most bytes of UTF-8 that a byte of another encoding becomes
+_SPREADSHEETS = {
+    b"PK\x03\x04": "a spreadsheet (.xlsx, .ods) or a zip archive",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls)",
+}
+AS_USUAL = TextFormat()
 
 Chooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
 
-def read_columns(source: Any, name: str, choose: Chooser) -> pa.Table:
-    """The chosen columns of a CSV or Parquet file, an Arrow table or a pandas frame.
+def read_columns(source: Any, name: str, choose: Chooser, text: TextFormat = AS_USUAL) -> pa.Table:
+    """The chosen columns of a CSV or Parquet file, an Arrow table or a pandas frame; ``text`` is how a CSV is written.
 
     Every cell of a CSV file stays text, so that an id such as 007 stays what it is.
     """
     if isinstance(source, str | Path):
         with _readable(Path(source), name) as parquet:
-            return (_from_parquet if parquet else _from_csv)(Path(source), name, choose)
+            return _from_parquet(Path(source), name, choose) if parquet else _from_csv(Path(source), name, choose, text)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
@@ -63,11 +70,11 @@ def need(
     raise DataError(reading.short(said))
 
 
-def column_names(path: Path, name: str) -> list[str]:
+def column_names(path: Path, name: str, text: TextFormat = AS_USUAL) -> list[str]:
     """The columns of a CSV or Parquet file."""
     with _readable(path, name) as parquet:
         if not parquet:
-            return _header(path, name, _delimiter(path))
+            return _header(path, name, text)
         with pa.parquet.ParquetFile(path) as opened:
             return list(opened.schema_arrow.names)
 
@@ -82,18 +89,36 @@ def bytes_in_memory(path: Path, name: str, columns: Sequence[str]) -> int:
             return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
 
 
-def refuse_other_encodings(path: Path, name: str) -> None:
-    """Raise if a CSV file is not UTF-8 text."""
+def likely_format(source: str | Path, name: str) -> TextFormat:
+    """How a text file looks to be written, where that is not as usual."""
+    path = Path(source)
+    with _readable(path, name) as parquet:
+        if parquet:
+            return AS_USUAL
+        start = file_start(path)
+        encoding = likely_encoding(start) or UTF_8
+        if encoding == UTF_8 and (other := _first_other(path, UTF_8)):
+            encoding = likely_encoding(other) or UTF_8
+        separator = likely_separator(sample(start, encoding))
+    return TextFormat(
+        None if separator == AS_USUAL.separator_in(path) else separator, None if encoding == UTF_8 else encoding
+    )
+
+
+def refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
+    """Raise if a CSV file is not text in its encoding."""
     with _readable(path, name) as parquet:
         if not parquet:
-            _refuse_other_encodings(path)
+            _refuse_other_encodings(path, name, text)
 
 
-def read_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    path: Path, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL
+) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, a few rows at a time, so that only a part of the file is in memory."""
     with _readable(path, name) as parquet:
         if not parquet:
-            yield from _csv_batches(path, name, columns)
+            yield from _csv_batches(path, name, columns, text)
             return
         # Neither mapped nor read ahead, so that the memory used does not grow with the file.
         with pa.parquet.ParquetFile(path, memory_map=False, buffer_size=_CSV_BLOCK, pre_buffer=False) as opened:
@@ -121,7 +146,9 @@ def _readable(path: Path, name: str) -> Iterator[bool]:
         with path.open("rb") as opened:
             start = opened.read(4)
         if not start:
-            raise DataError(f"{name}: the file is empty")
+            raise DataError(f"{name}: the file is empty; save it with a header and rows")
+        if start in _SPREADSHEETS:
+            raise DataError(f"{name}: this is {_SPREADSHEETS[start]}, which is not read; save the table as CSV")
         yield start == _PARQUET_MAGIC
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
         # Arrow's own message may quote a cell.
@@ -136,19 +163,19 @@ def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:
         return opened.read(columns=chosen(opened.schema_arrow.names, name, choose))
 
 
-def _from_csv(path: Path, name: str, choose: Chooser) -> pa.Table:
-    wanted = chosen(_header(path, name, _delimiter(path)), name, choose)
-    _refuse_other_encodings(path)
+def _from_csv(path: Path, name: str, choose: Chooser, text: TextFormat) -> pa.Table:
+    wanted = chosen(_header(path, name, text), name, choose)
+    _refuse_other_encodings(path, name, text)
     ragged: list[int] = []
-    with _Parts(path) as parts:
-        found = pa.csv.read_csv(parts, **_csv_options(path, wanted, ragged))
+    with _Parts(path, text) as parts:
+        found = pa.csv.read_csv(parts, **_csv_options(path, wanted, ragged, text))
     _refuse_ragged(ragged, name)
     return found
 
 
-def _csv_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _csv_batches(path: Path, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
     ragged: list[int] = []
-    with _Parts(path) as parts, pa.csv.open_csv(parts, **_csv_options(path, columns, ragged)) as opened:
+    with _Parts(path, text) as parts, pa.csv.open_csv(parts, **_csv_options(path, columns, ragged, text)) as opened:
         for batch in opened:
             _refuse_ragged(ragged, name)
             yield batch
@@ -156,13 +183,14 @@ def _csv_batches(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.R
 
 
 class _Parts(io.RawIOBase):
-    """The bytes of a file, decompressed, in parts that never end between the two bytes of a line break.
+    """The text of a file in UTF-8, decompressed, in parts that never end between the two bytes of a line break.
 
     If a line break is split between two parts, Arrow keeps only its first byte, even inside a quoted cell.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: TextFormat) -> None:
         self._stream = pa.input_stream(str(path))
+        self._decoder = None if text.utf_8 else codecs.getincrementaldecoder(text.encoding or UTF_8)()
         self._held = b""
         self._reading = Lock()  # Arrow reads ahead in a thread of its own
 
@@ -171,9 +199,18 @@ class _Parts(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         with self._reading:
-            part: bytes = self._held + self._stream.read(None if size < 0 else size - len(self._held))
+            part = self._held + self._next(None if size < 0 else size - len(self._held))
             self._held = b"\r" if len(part) > 1 and part.endswith(b"\r") else b""
             return part[:-1] if self._held else part
+
+    def _next(self, size: int | None) -> bytes:
+        """At most so many bytes of UTF-8; none only at the end."""
+        while True:
+            raw: bytes = self._stream.read(size if self._decoder is None or size is None else max(1, size // _WIDEST))
+            if self._decoder is None:
+                return raw
+            if (part := self._decoder.decode(raw, final=not raw).encode()) or not raw:
+                return part
 
     def close(self) -> None:
         with self._reading:
@@ -181,7 +218,7 @@ class _Parts(io.RawIOBase):
             super().close()
 
 
-def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int]) -> dict[str, Any]:
+def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
     """How Arrow reads a CSV file; the numbers of rows with too many or too few cells are added to ``ragged``."""
 
     def note(row: Any) -> str:
@@ -193,7 +230,7 @@ def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int]) -> dict[s
         # Arrow numbers rows only when it reads on one thread.
         "read_options": pa.csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
         "parse_options": pa.csv.ParseOptions(
-            delimiter=_delimiter(path), newlines_in_values=True, invalid_row_handler=note
+            delimiter=text.separator_in(path), newlines_in_values=True, invalid_row_handler=note
         ),
         "convert_options": pa.csv.ConvertOptions(
             include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
@@ -201,39 +238,77 @@ def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int]) -> dict[s
     }
 
 
-def _delimiter(path: Path) -> str:
-    return "\t" if ".tsv" in path.suffixes else ","
-
-
 def _refuse_ragged(ragged: list[int], name: str) -> None:
     if ragged:
         raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
 
 
-def _refuse_other_encodings(path: Path) -> None:
-    """Raise if a CSV file is not UTF-8; Arrow would first print a traceback of its own if a row is also too short."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def _refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
+    """Raise if a CSV file has another encoding; Arrow would print a traceback of its own if a row is also too short."""
+    part = _first_other(path, text.encoding or UTF_8)
+    if part is None and not text.utf_8:  # a byte for a letter reads anything, and names would be matched in vain
+        part = _beyond_ascii(path) if _first_other(path, UTF_8) is None else None
+    if part is not None:
+        raise DataError(f"{name}: {_other_encoding(part, text)}")
+
+
+def _first_other(path: Path, encoding: str) -> bytes | None:
+    """The first part of a file that is not text in an encoding."""
+    decoder = codecs.getincrementaldecoder(encoding)()
     with pa.input_stream(str(path)) as stream:
-        try:
-            while part := stream.read(_CSV_BLOCK):
+        while part := stream.read(_CSV_BLOCK):
+            try:
                 decoder.decode(part)
+            except UnicodeError:
+                return bytes(part)
+        try:
             decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            raise pa.ArrowInvalid("UTF8") from None
+        except UnicodeError:
+            return b""
+    return None
 
 
-def _header(path: Path, name: str, delimiter: str) -> list[str]:
+def _beyond_ascii(path: Path) -> bytes | None:
+    """The first part of a file that is not all ASCII."""
     with pa.input_stream(str(path)) as stream:
-        start = stream.read(_HEADER_LIMIT)
+        while part := bytes(stream.read(_CSV_BLOCK)):
+            if not part.isascii():
+                return part
+    return None
+
+
+def _other_encoding(part: bytes, text: TextFormat) -> str:
+    """What to do about bytes that are not in the encoding of their file."""
+    said, likely = text.encoding or UTF_8, likely_encoding(part)
+    if likely is None or codecs.lookup(likely).name == codecs.lookup(said).name:
+        return f"the file holds text that is not {said.upper()} and cannot be read; save it again as CSV in UTF-8"
+    return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})}"
+
+
+def file_start(path: Path) -> bytes:
+    """The first bytes of a file, decompressed."""
+    with pa.input_stream(str(path)) as stream:
+        found: bytes = stream.read(_HEADER_LIMIT)
+    return found
+
+
+def _header(path: Path, name: str, text: TextFormat) -> list[str]:
+    start, separator = file_start(path), text.separator_in(path)
+    if not text.utf_8 and not start.isascii() and likely_encoding(start) == UTF_8:
+        raise DataError(f"{name}: {_other_encoding(start, text)}")
+    whole = sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")
     try:
-        rows = csv.reader(io.StringIO(start.decode("utf-8-sig", errors="replace")), delimiter=delimiter)
+        rows = csv.reader(io.StringIO(whole, newline=""), delimiter=separator)
         header = next((row for row in rows if row), None)
     except csv.Error:
         header = None
     if not header or any("\ufffd" in column or "\x00" in column for column in header):
+        if likely_encoding(start) not in (None, UTF_8 if text.utf_8 else None):
+            raise DataError(f"{name}: {_other_encoding(start, text)}")
         raise DataError(f"{name}: no header was found; the first line must name the columns, in UTF-8")
-    if len(header) == 1 and ";" in header[0]:
-        raise DataError(f"{name}: cells seem to be separated by semicolons; save the file with commas")
+    if len(header) == 1 and (likely := likely_separator(whole)) != separator and likely in header[0]:
+        what = SEPARATORS[likely]
+        raise DataError(f"{name}: cells seem to be separated by {what}; {advice({'separator': likely})}")
     return header
 
 

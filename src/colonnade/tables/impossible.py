@@ -1,9 +1,10 @@
 """What cannot be: rules such as ``marital = married and age < 16`` that no row of a made-up table may meet.
 
 A rule is one or more comparisons of a column with a value, joined by ``and``. Numbers are compared by ``=``, ``!=``,
-``<``, ``<=``, ``>`` and ``>=``; categories and flags (``true``, ``false``) by the first two. ``missing`` stands for a
-missing cell where the schema says ``missing = "none"``; otherwise a missing cell meets no comparison. Names and values
-with other characters than letters, digits, blanks and ``_ . - + / %``, or with the word ``and``, stand in quotes.
+``<``, ``<=``, ``>`` and ``>=``, and so are days, written as 2015-01-31; categories and flags (``true``, ``false``) by
+the first two. ``missing`` stands for a missing cell where the schema says ``missing = "none"``; otherwise a missing
+cell meets no comparison. Names and values with other characters than letters, digits, blanks and ``_ . - + / %``, or
+with the word ``and``, stand in quotes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from colonnade.errors import SchemaError
 from colonnade.tables import parse
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import NOWHERE, Category, Column, Number
+from colonnade.tables.dates import Day, Days, as_day
 from colonnade.tables.wording import suggestion
 
 MAX_RULES = 1000
@@ -35,7 +37,7 @@ _COMPARISON = re.compile(
 )
 _PLAIN = re.compile(r"(?!.*\band\b)[\w.+/%-]+( [\w.+/%-]+)*")
 
-Value = float | str | bool | None
+Value = float | str | bool | Day | None
 Mask = NDArray[np.bool_]
 
 
@@ -56,6 +58,10 @@ class Comparison:
             value = pa.scalar(self.value, cells.type) if isinstance(self.value, str) else pa.scalar(self.value)
             found = pc.fill_null(getattr(pc, _OPERATORS[self.operator])(cells, value), False)
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+    def number(self, column: Column) -> float:
+        """The value as a number column holds it: of a day, the days since the column's first."""
+        return column.number_of(self.value) if isinstance(column, Days) else float(self.value)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return f"{_written(self.name)} {self.operator} {_value_written(self.value)}"
@@ -81,12 +87,13 @@ class Rule:
 
     def can_be_met(self, name: str, column: Column) -> bool:
         """Whether some cell of a column meets all that the rule says about it."""
-        said = [(one.operator, one.value) for one in self.comparisons if one.name == name]
+        about = [one for one in self.comparisons if one.name == name]
+        said = [(one.operator, one.value) for one in about]
         if ("=", None) in said:
             return all(each == ("=", None) for each in said)
-        valued = [(operator, value) for operator, value in said if value is not None]
         if isinstance(column, Number):
-            return _some_number(column, valued)
+            return _some_number(column, [(one.operator, one.number(column)) for one in about if one.value is not None])
+        valued = [(operator, value) for operator, value in said if value is not None]
         cells = column.values if isinstance(column, Category) else (False, True)
         return any(all((cell == value) == (operator == "=") for operator, value in valued) for cell in cells)
 
@@ -172,6 +179,13 @@ def _comparison(name: str, operator: str, value: str, columns: Mapping[str, Colu
 
 
 def _checked(name: str, said: str, column: Column) -> Value:
+    if isinstance(column, Days):
+        day = as_day(f"what {name!r} is compared with", said)
+        if not 0 <= column.number_of(day) <= column.high:
+            raise SchemaError(
+                f"{day} lies outside the days of {name!r}, {column.first} to {column.day_of(column.high)}"
+            )
+        return day
     if isinstance(column, Number):
         if not re.fullmatch(parse.NUMERAL, said) or not math.isfinite(value := float(said)):
             raise SchemaError(f"{name!r} is a number and cannot be compared with {said!r}")
@@ -202,6 +216,8 @@ def _value_written(value: Value) -> str:
         return _MISSING
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Day):
+        return value.isoformat()
     if isinstance(value, str):
         return f'"{value}"' if value == _MISSING else _written(value)
     return str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import SchemaError, StudyError
 from colonnade.tables.coding import Codes, Coding, ColumnCoding, joint_names
 from colonnade.tables.columns import Category, Column, Number
+from colonnade.tables.dates import Days
 from colonnade.tables.impossible import Comparison, Rule, read_rules
 from colonnade.tables.schema import Schema
 
@@ -112,6 +113,8 @@ def dictionary(codings: Mapping[str, Coding], *, counted: bool = True) -> list[d
 
 
 def _described(column: Column) -> dict[str, Any]:
+    if isinstance(column, Days):
+        return {"type": "date", "from": column.first, "until": column.day_of(column.high)}
     if isinstance(column, Number):
         kind = int if column.whole else float
         unit = {"unit": column.unit} if column.unit else {}
@@ -143,7 +146,7 @@ def _certain(comparison: Comparison, coded: ColumnCoding) -> Mask:
             found[coded.missing] = False
         return found
     least, most = coded.bins.extremes
-    value = float(comparison.value)
+    value = comparison.number(coded.column)
     met = {
         "=": (least == value) & (most == value),
         "!=": (least > value) | (most < value),

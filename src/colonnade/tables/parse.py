@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Category
+from colonnade.tables.formats import advice
 from colonnade.tables.wording import row_numbers
 
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 NUMERAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+COMMA_NUMERAL = NUMERAL.replace(r"\.", ",")
 INFINITE = r"(?i)^[+-]?inf(inity)?$"
 YES = ("true", "yes", "1", "1.0")
 NO = ("false", "no", "0", "0.0")
@@ -35,6 +37,8 @@ class Place:
     rows: NDArray[np.int64] | range
     unfit: Mask | None = None
     """Where cells that fit nothing are noted; ``None`` where they are an error."""
+    decimal: str = "."
+    """The sign before the fraction of a number that is written as text."""
 
     def refuse(self, bad: Mask, what: str) -> None:
         """Note the cells marked ``bad``, or raise the error for them."""
@@ -106,7 +110,7 @@ def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int
     array = _labels(plain(column), place)
     found = pc.index_in(array, pa.array(declared.values, pa.large_string()), skip_nulls=True)
     positions = np.array(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    missing = _missing(array) & (positions < 0)  # a word such as NA may be a declared value
+    missing = missing_cells(array) & (positions < 0)  # a word such as NA may be a declared value
     place.refuse(
         (positions < 0) & ~missing,
         "the value is not in the schema's list (capitals and blanks count); correct the cell or, if "
@@ -148,18 +152,40 @@ def as_whole_numbers(array: Any) -> tuple[Any, Mask]:
 
 
 _INFINITE_HELP = "the number is infinite; correct it or leave the cell empty"
+_DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{4})([T ]|$)"
+_APART = r"[ '\x{a0}\x{2019}\x{202f}]"  # blanks and apostrophes
+_THOUSANDS = rf"^[+-]?[0-9]{{1,3}}(({_APART}[0-9]{{3}})+(\.[0-9]*)?|(,[0-9]{{3}}){{2,}}|(,[0-9]{{3}})+\.[0-9]*)$"
+_THOUSANDS_COMMA = rf"^[+-]?[0-9]{{1,3}}((({_APART}|\.)[0-9]{{3}})+,[0-9]*|({_APART}[0-9]{{3}})+|(\.[0-9]{{3}}){{2,}})$"
 _FLAG_HELP = "the cell is neither true nor false; write true/false, yes/no or 1/0"
 
 
 def _numerals(array: Any, place: Place) -> Any:
     trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
-    missing = _missing(trimmed)
-    bad = ~_true(pc.fill_null(pc.match_substring_regex(trimmed, NUMERAL), False)) & ~missing
+    missing = missing_cells(trimmed)
+    comma = place.decimal == ","
+    bad = ~_matches(trimmed, COMMA_NUMERAL if comma else NUMERAL) & ~missing
     if bad.any():
-        infinite = _true(pc.fill_null(pc.match_substring_regex(trimmed, INFINITE), False))
-        place.refuse(bad & infinite, _INFINITE_HELP)
-        place.refuse(bad, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
-    return pc.if_else(pa.array(missing | bad), pa.scalar(None, pa.large_string()), trimmed)
+        place.refuse(bad & _matches(trimmed, INFINITE), _INFINITE_HELP)
+        place.refuse(bad, _number_help(trimmed.filter(pa.array(bad)), comma))
+    written = pc.replace_substring(trimmed, ",", ".") if comma else trimmed
+    return pc.if_else(pa.array(missing | bad), pa.scalar(None, pa.large_string()), written)
+
+
+def _number_help(bad: Any, comma: bool) -> str:
+    """What is wrong with cells that are no numbers, without a word of what they hold."""
+    if _matches(bad, _DATE).all():
+        return 'the cell looks like a date; declare the column with type = "date" in the schema'
+    if _matches(bad, _THOUSANDS_COMMA if comma else _THOUSANDS).all():
+        return "the number has signs between its thousands; remove them"
+    if not comma and _matches(bad, COMMA_NUMERAL).all():
+        return (
+            "the number has a comma: remove it if it stands between thousands; if it is the decimal sign, "
+            f"{advice({'decimal': ','})}"
+        )
+    if comma and _matches(bad, NUMERAL).all():
+        return 'the number has a point, but decimal = "," says that fractions come after a comma; correct one of them'
+    sign = "comma" if comma else "point"
+    return f"the cell is not a number; write it with digits and a decimal {sign}, or leave it empty"
 
 
 def _labels(array: Any, place: Place) -> Any:
@@ -177,7 +203,7 @@ def _labels(array: Any, place: Place) -> Any:
 
 def _spelled(array: Any, place: Place) -> tuple[Mask, Mask]:
     trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
-    missing = _missing(trimmed)
+    missing = missing_cells(trimmed)
     lowered = pc.utf8_lower(trimmed)
     yes = _true(pc.is_in(lowered, pa.array(YES, pa.large_string())))
     no = _true(pc.is_in(lowered, pa.array(NO, pa.large_string())))
@@ -185,8 +211,13 @@ def _spelled(array: Any, place: Place) -> tuple[Mask, Mask]:
     return yes, missing
 
 
-def _missing(text: Any) -> Mask:
+def missing_cells(text: Any) -> Mask:
+    """Which texts stand for a missing cell."""
     return _true(pc.is_null(text)) | _true(pc.is_in(text, pa.array(MISSING_WORDS, pa.large_string())))
+
+
+def _matches(text: Any, pattern: str) -> Mask:
+    return _true(pc.fill_null(pc.match_substring_regex(text, pattern), False))
 
 
 def _true(array: Any) -> Mask:

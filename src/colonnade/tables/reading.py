@@ -14,6 +14,7 @@ from colonnade.tables import files
 from colonnade.tables.arrow import pa
 from colonnade.tables.cells import Cells, DataFile, InMemory, OnDisk
 from colonnade.tables.encode import Misfits
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.ids import called, checked_ids
 from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns
 from colonnade.tables.parse import Place
@@ -34,6 +35,9 @@ def read_table(
     columns: Mapping[str, KeyColumn] | None = None,
     on_disk: bool | None = None,
     misfits: Misfits = "refuse",
+    separator: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
 ) -> Table:
     """A party's table from a CSV or Parquet path, a ``pyarrow.Table`` or a pandas frame.
 
@@ -52,8 +56,12 @@ def read_table(
 
     A cell that the schema has no place for is an error when it is read; with ``misfits="map"`` it is encoded by the
     public rules of :mod:`~colonnade.tables.encode` and counted in the table's report.
+
+    ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if not as the schema says, or else with
+    commas, in UTF-8 and with decimal points.
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
+    declared = declared.written(TextFormat(separator, encoding, decimal))
     said = name or (str(source) if isinstance(source, str | Path) else "table")
     naming = [] if id is None else [id]
     _refuse_shared(declared, naming, said, "id")
@@ -62,12 +70,12 @@ def read_table(
     _refuse_shared(declared, parts, said, "key")
 
     def check(there: Sequence[str]) -> None:
-        files.need(naming, there, f"{said}: the id", taken=[*parts, *declared.names])
-        files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.names], advice=_OWN_COLUMNS)
-        files.need(declared.names, there, said)
+        files.need(naming, there, f"{said}: the id", taken=[*parts, *declared.sources])
+        files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.sources], advice=_OWN_COLUMNS)
+        files.need(declared.sources, there, said)
 
     # Without an id column any other one tells how many rows there are.
-    wanted = _Wanted([*naming, *parts] or declared.names[:1], declared.names, check)
+    wanted = _Wanted([*naming, *parts] or declared.sources[:1], declared.sources, check, declared.text)
     named, cells = _read(source, said, wanted, on_disk)
     if keys is not None:
         found = collect_keys(named, keys, held, said, misfits)
@@ -88,6 +96,7 @@ class _Wanted:
     naming: Sequence[str]
     cells: Sequence[str]
     check: Callable[[Sequence[str]], None]
+    text: TextFormat
 
     def choose(self, there: Sequence[str]) -> Sequence[str]:
         self.check(there)
@@ -98,10 +107,10 @@ def _read(source: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tupl
     """The columns that identify a row, in memory, and the cells of the schema's columns."""
     cells: Cells
     if isinstance(source, str | Path) and on_disk is not False and _stays(Path(source), said, wanted, on_disk):
-        file = DataFile(Path(source), said)
+        file = DataFile(Path(source), said, wanted.text)
         named, cells = file.read(list(dict.fromkeys(wanted.naming))), OnDisk(file, wanted.cells)
     else:
-        named = files.read_columns(source, said, wanted.choose)
+        named = files.read_columns(source, said, wanted.choose, wanted.text)
         cells = InMemory(named.select(list(wanted.cells)).combine_chunks())
     if not named.num_rows:
         raise DataError(f"{said}: the table has no rows")
@@ -110,11 +119,11 @@ def _read(source: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tupl
 
 def _stays(path: Path, said: str, wanted: _Wanted, on_disk: bool | None) -> bool:
     """Whether a file is left on disk; the columns are checked first."""
-    columns = files.chosen(files.column_names(path, said), said, wanted.choose)
+    columns = files.chosen(files.column_names(path, said, wanted.text), said, wanted.choose)
     return on_disk or files.bytes_in_memory(path, said, columns) > _LARGE
 
 
 def _refuse_shared(declared: Schema, columns: Sequence[str], said: str, what: str) -> None:
     for column in columns:
-        if column in declared.columns:
+        if column in declared.columns or column in declared.sources:
             raise SchemaError(f"{said}: the {what} column {column!r} must not be in the schema; delete its section")

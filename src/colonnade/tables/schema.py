@@ -16,6 +16,8 @@ from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
 from colonnade.tables import toml
 from colonnade.tables.columns import Category, Column, Flag, Number
+from colonnade.tables.dates import FIELDS_OF_FILES, Date, Declared, decoded_column, source_of
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.impossible import read_rules
 from colonnade.tables.wording import suggestion
 
@@ -27,18 +29,24 @@ class Schema:
 
     ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. If it is not given, it is the
     largest norm that the columns allow. ``impossible`` are rules about the columns that no made-up row may meet
-    (:mod:`~colonnade.tables.impossible`). A schema is a value: it never changes after it is made.
+    (:mod:`~colonnade.tables.impossible`). ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if
+    not with commas, in UTF-8 and with decimal points; they are no part of the digest. A column of dates may become
+    several columns (:func:`~colonnade.tables.dates.date`). A schema is a value: it never changes after it is made.
     """
 
     def __init__(
         self,
-        columns: Mapping[str, Column],
+        columns: Mapping[str, Declared],
         *,
         clip: float | None = None,
         description: str = "",
         impossible: Sequence[str] = (),
+        separator: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
     ) -> None:
-        self._columns = dict(columns)
+        self._columns = _expanded(columns)
+        self.text = TextFormat(separator, encoding, decimal)
         self._given_clip = None if clip is None else _checked_clip(clip)
         self.description = description
         if not self._columns:
@@ -49,24 +57,29 @@ class Schema:
             if not isinstance(name, str) or not name or not name.isprintable():
                 raise SchemaError(f"{name!r} cannot name a column; use a text of printable characters")
             if not isinstance(column, Number | Category | Flag):
-                raise SchemaError(f"column {name!r}: make it with number(), category() or flag()")
+                raise SchemaError(f"column {name!r}: make it with number(), category(), flag() or date()")
         if len(set(self.encoded_names)) < len(self.encoded_names):
             twice = sorted(name for name in set(self.encoded_names) if self.encoded_names.count(name) > 1)
             raise SchemaError(f"two encoded columns would both be called {twice[0]!r}; rename one column")
         self.impossible = read_rules(impossible, self._columns)
 
     @classmethod
-    def load(cls, path: str | Path) -> Schema:
-        """Read a schema from a TOML file; the error names the file, the column and what to do."""
-        return cls.from_toml(toml.read(Path(path)), name=str(path))
+    def load(cls, path: str | Path, *, drafts: bool = False) -> Schema:
+        """Read a schema from a TOML file; the error names the file, the column and what to do.
+
+        ``drafts``: also one with bounds that were taken from data, for a trial.
+        """
+        return cls.from_toml(toml.read(Path(path)), name=str(path), drafts=drafts)
 
     @classmethod
-    def from_toml(cls, text: str, *, name: str = "schema") -> Schema:
-        """A schema from TOML text; ``name`` stands for the file in errors."""
+    def from_toml(cls, text: str, *, name: str = "schema", drafts: bool = False) -> Schema:
+        """A schema from TOML text; ``name`` stands for the file in errors, ``drafts`` is as for :meth:`load`."""
         try:
-            found = toml.parse(text, name)
+            found = toml.parse(text, name, drafts=drafts)
             impossible: Any = found.impossible  # checked by the constructor
-            return cls(found.columns, clip=found.clip, description=found.description, impossible=impossible)
+            return cls(
+                found.columns, clip=found.clip, description=found.description, impossible=impossible, **found.text
+            )
         except SchemaError as error:
             said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
             raise SchemaError(reading.short(said)) from None
@@ -82,7 +95,8 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as TOML; reading it back gives an equal schema."""
-        return toml.text(self._columns, self._given_clip, self.description, list(map(str, self.impossible)))
+        head = {"description": self.description} if self.description else {}
+        return toml.text(self._columns, self._given_clip, head | self.text.stated, list(map(str, self.impossible)))
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -93,6 +107,11 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """The column names, in the schema's order."""
         return tuple(self._columns)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The columns of a party's file that are read; several columns of the schema may come from one date."""
+        return tuple(dict.fromkeys(source_of(name, column) for name, column in self._columns.items()))
 
     @cached_property
     def encoded_names(self) -> tuple[str, ...]:
@@ -132,36 +151,60 @@ class Schema:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides the meaning of the encoded matrix, and of the rules about the columns."""
-        columns = [[name, column.fields() | {"missing": column.missing}] for name, column in self._columns.items()]
+        columns = [[name, _meaning(column)] for name, column in self._columns.items()]
         rules = [list(map(str, self.impossible))] if self.impossible else []
         content = ["colonnade schema 1", self.clip, columns, *rules]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def select(self, columns: Iterable[str]) -> Schema:
-        """The schema of some of the columns, in the order of this schema, with its clip and the rules about them."""
-        wanted = {columns} if isinstance(columns, str) else set(columns)
-        self.require(wanted)
-        kept = {name: column for name, column in self._columns.items() if name in wanted}
-        rules = [str(rule) for rule in self.impossible if rule.names <= set(kept)]
-        return Schema(kept, clip=self._given_clip, description=self.description, impossible=rules)
+        """The schema of some of the columns, in the order of this schema, with its clip and the rules about them.
+
+        The name of a date that became several columns stands for all of them.
+        """
+        return self._of(self._named(columns), self._given_clip)
 
     def without(self, columns: Iterable[str]) -> Schema:
         """The schema of all columns except these."""
-        dropped = {columns} if isinstance(columns, str) else set(columns)
-        self.require(dropped)
-        return self.select(name for name in self._columns if name not in dropped)
+        dropped = self._named(columns)
+        return self._of({name for name in self._columns if name not in dropped}, self._given_clip)
 
     def with_clip(self, clip: float | None) -> Schema:
         """The same columns under another row clip."""
+        return self._of(set(self._columns), clip)
+
+    def written(self, text: TextFormat) -> Schema:
+        """The same schema of a file that is written otherwise, where ``text`` says so."""
+        return self._of(set(self._columns), self._given_clip, text) if text.stated else self
+
+    def decoded(self) -> Schema:
+        """The schema of a table made from encoded rows or codes: each column has its own cells there."""
+        plain = {name: decoded_column(column) for name, column in self._columns.items()}
         rules = list(map(str, self.impossible))
-        return Schema(self._columns, clip=clip, description=self.description, impossible=rules)
+        return Schema(plain, clip=self._given_clip, description=self.description, impossible=rules)
 
     def require(self, columns: Iterable[str]) -> None:
         """Raise unless the schema declares all of these columns."""
         for name in columns:
             if name not in self._columns:
                 raise SchemaError(f"the schema has no column {name!r}{suggestion(name, self._columns)}")
+
+    def _named(self, columns: Iterable[str]) -> set[str]:
+        """The columns of these names, and those that become of dates of these names; raises if there is none."""
+        found: set[str] = set()
+        for wanted in {columns} if isinstance(columns, str) else set(columns):
+            parts = {name for name, column in self._columns.items() if source_of(name, column) == wanted}
+            if wanted in self._columns or not parts:
+                self.require([wanted])
+                parts = {wanted}
+            found |= parts
+        return found
+
+    def _of(self, names: set[str], clip: float | None, text: TextFormat | None = None) -> Schema:
+        kept = {name: column for name, column in self._columns.items() if name in names}
+        rules = [str(rule) for rule in self.impossible if rule.names <= names]
+        said = (text.over(self.text) if text else self.text).stated
+        return Schema(kept, clip=clip, description=self.description, impossible=rules, **said)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self.digest == other.digest
@@ -171,6 +214,23 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"<Schema: {len(self._columns)} columns, {self.encoded_width} encoded, clip {self.clip:g}>"
+
+
+def _expanded(columns: Mapping[str, Declared]) -> dict[str, Column]:
+    """The columns, each date as what it is encoded to."""
+    found: dict[str, Column] = {}
+    for name, declared in columns.items():
+        for own, column in (declared.columns(name) if isinstance(declared, Date) else {name: declared}).items():
+            if own in found or (own != name and own in columns):
+                raise SchemaError(f"two columns would both be called {own!r}; rename one of them")
+            found[own] = column
+    return found
+
+
+def _meaning(column: Column) -> dict[str, Any]:
+    """What decides the meaning of a column's encoded numbers."""
+    fields = {key: value for key, value in column.fields().items() if key not in FIELDS_OF_FILES}
+    return fields | {"missing": column.missing}
 
 
 def _checked_clip(clip: float) -> float:

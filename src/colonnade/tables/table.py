@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.cells import Cells
+from colonnade.tables.dates import source_of
 from colonnade.tables.encode import Matrix, Misfits, Report, encode_column, encode_columns, place_of
 from colonnade.tables.ids import Ids, sorted_positions
 from colonnade.tables.keys import Keys
@@ -113,10 +114,11 @@ class Table:
         self.schema.require([name])
         declared = self.schema.columns[name]
         out = np.zeros((self.rows, len(declared.parts)))
-        for start, cells in _numbered(self._cells.select([name]), max(1, _BLOCK_CELLS // len(declared.parts))):
+        read = source_of(name, declared)
+        for start, cells in _numbered(self._cells.select([read]), max(1, _BLOCK_CELLS // len(declared.parts))):
             stop = start + cells.num_rows
-            place = place_of(self.source, name, self._index(start, stop) + 1, self.misfits)
-            encode_column(cells[name], declared, place, out[start:stop])
+            place = place_of(self.source, read, self._index(start, stop) + 1, self.misfits, self.schema.text.decimal)
+            encode_column(cells[read], declared, place, out[start:stop])
         return out
 
     def select(self, columns: Iterable[str]) -> Table:
@@ -201,7 +203,7 @@ class Table:
 
     def _view(self, schema: Schema) -> Table:
         view = copy(self)
-        view.schema, view._cells, view._report = schema, self._cells.select(schema.names), None
+        view.schema, view._cells, view._report = schema, self._cells.select(schema.sources), None
         return view
 
     def _reordered(

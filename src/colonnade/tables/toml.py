@@ -12,6 +12,8 @@ from typing import Any
 from colonnade.disk import reading
 from colonnade.errors import SchemaError
 from colonnade.tables.columns import Column, Field, category, flag, number
+from colonnade.tables.dates import Declared, date
+from colonnade.tables.formats import KEYS as TEXT_KEYS, TextFormat
 from colonnade.tables.wording import listed, suggestion
 
 
@@ -19,10 +21,11 @@ from colonnade.tables.wording import listed, suggestion
 class Parsed:
     """What a file says of a schema."""
 
-    columns: dict[str, Column]
+    columns: dict[str, Declared]
     clip: float | None
     description: str
     impossible: object
+    text: dict[str, str]
 
 
 DRAFTED = "drafted"
@@ -31,9 +34,11 @@ _KEYS = {
     "number": ("low", "high", "unit", "scale", "transform", "whole", "missing"),
     "category": ("values", "missing"),
     "flag": ("missing",),
+    "date": ("from", "until", "as", "format", "column", "missing"),
 }
-_MAKERS: dict[str, Callable[..., Column]] = {"number": number, "category": category, "flag": flag}
-_NEEDED = {"number": ("low", "high"), "category": ("values",), "flag": ()}
+_MAKERS: dict[str, Callable[..., Declared]] = {"number": number, "category": category, "flag": flag, "date": date}
+_NEEDED = {"number": ("low", "high"), "category": ("values",), "flag": (), "date": ()}
+_ARGUMENTS = {"from": "first", "until": "last", "as": "parts"}  # those whose keys are words of Python
 _EXACT_INTEGERS = 2.0**53
 
 
@@ -47,35 +52,35 @@ def read(path: Path) -> str:
         raise SchemaError(f"{path}: the schema cannot be read: {error}") from None
 
 
-def parse(content: str, file: str) -> Parsed:
-    """What TOML text says of a schema; ``file`` is named in errors."""
+def parse(content: str, file: str, *, drafts: bool = False) -> Parsed:
+    """What TOML text says of a schema; ``file`` is named in errors, and ``drafts`` allows columns with that mark."""
     try:
         document = reading.toml_of(content)
     except reading.Malformed as error:
         raise SchemaError(f"{file}: this is not valid TOML: {error}") from None
     _check_keys(document, ("table", "columns"), file)
     table = _section(document.get("table", {}), f"{file}: [table]")
-    _check_keys(table, ("description", "clip", "impossible"), f"{file}: [table]")
+    _check_keys(table, ("description", "clip", "impossible", *TEXT_KEYS), f"{file}: [table]")
     description = table.get("description", "")
     if not isinstance(description, str):
         raise SchemaError(f"{file}: [table]: description must be a text")
     columns = _section(document.get("columns", {}), f"{file}: [columns]")
     if not columns:
         raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age]")
-    _refuse_drafts(columns, file)
+    if not drafts:
+        _refuse_drafts(columns, file)
     return Parsed(
         {name: _column(entry, f"{file}: column {name!r}") for name, entry in columns.items()},
         _clip(table.get("clip"), file),
         description,
         table.get("impossible", []),
+        _text_format(table, file),
     )
 
 
-def text(columns: Mapping[str, Column], clip: float | None, description: str, impossible: list[str]) -> str:
-    """TOML for a schema."""
-    head: dict[str, Field] = {}
-    if description:
-        head["description"] = description
+def text(columns: Mapping[str, Column], clip: float | None, said: Mapping[str, str], impossible: list[str]) -> str:
+    """TOML for a schema; ``said`` are further keys of its table."""
+    head: dict[str, Field] = dict(said)
     if clip is not None:
         head["clip"] = clip
     if impossible:
@@ -110,19 +115,19 @@ def literal(value: Field) -> str:
     return str(int(value)) if whole else repr(float(value))
 
 
-def _column(entry: object, where: str) -> Column:
+def _column(entry: object, where: str) -> Declared:
     fields = dict(_section(entry, where))
     fields.pop(DRAFTED, None)
     kind = fields.pop("type", None)
     if not isinstance(kind, str) or kind not in _KEYS:
         hint = suggestion(kind, _KEYS) if isinstance(kind, str) else ""
-        raise SchemaError(f'{where}: type must be "number", "category" or "flag"{hint}')
+        raise SchemaError(f'{where}: type must be "number", "category", "flag" or "date"{hint}')
     _check_keys(fields, _KEYS[kind], where)
     lacking = [name for name in _NEEDED[kind] if name not in fields]
     if lacking:
         raise SchemaError(f"{where}: {' and '.join(lacking)} must be given for type = {kind!r}")
     try:
-        return _MAKERS[kind](**fields)
+        return _MAKERS[kind](**{_ARGUMENTS.get(name, name): value for name, value in fields.items()})
     except SchemaError as error:
         raise SchemaError(f"{where}: {error}") from None
 
@@ -133,6 +138,13 @@ def _clip(value: object, file: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SchemaError(f"{file}: [table]: clip must be a number, not {value!r}")
     return float(value)
+
+
+def _text_format(table: Mapping[str, Any], file: str) -> dict[str, str]:
+    try:
+        return TextFormat(**{key: table[key] for key in TEXT_KEYS if key in table}).stated
+    except SchemaError as error:
+        raise SchemaError(f"{file}: [table]: {error}") from None
 
 
 def _refuse_drafts(columns: Mapping[str, Any], file: str) -> None:

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
 
 _SHOWN = 5
+_CLOSE, _CLOSER, _VERY_CLOSE = 0.6, 0.65, 0.75
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'age'?"`` if a known name is similar, otherwise an empty text."""
     by_plain = {other.strip().casefold(): other for other in known}
-    close = get_close_matches(name.strip().casefold(), by_plain, n=1, cutoff=0.6)
+    close = get_close_matches(name.strip().casefold(), by_plain, n=1, cutoff=_CLOSE)
     return f"; did you mean {by_plain[close[0]]!r}?" if close else ""
+
+
+def full_suggestion(name: str, known: Iterable[str]) -> str:
+    """The same for names such as ``bank.age``: party and column are compared apart, as an equal party means little."""
+    ranked = max(((_closeness(name, other), other) for other in sorted(known)), default=(0.0, ""))
+    return f"; did you mean {ranked[1]!r}?" if ranked[0] > 0 else ""
+
+
+def _closeness(name: str, other: str) -> float:
+    """How similar two names are; 0 where the columns are not, or differ and so do the parties."""
+    if "." not in name:
+        name = f".{name}"
+    party, _, column = name.strip().casefold().partition(".")
+    there, _, known = other.casefold().partition(".")
+    columns, parties = (SequenceMatcher(None, *pair).ratio() for pair in ((column, known), (party, there)))
+    close = columns >= (_CLOSER if parties == 1 else _VERY_CLOSE)
+    close = close and (columns == 1 or not party or parties >= _VERY_CLOSE)
+    return columns + parties if close else 0.0
 
 
 def listed(names: Iterable[str], limit: int = 8) -> str:

@@ -206,7 +206,7 @@ def test_a_party_may_hold_the_label_alone(aligned):
         ({"label": "y"}, "not party.column"),
         ({"label": "lefft.y"}, "did you mean 'left'"),
         ({"label": "left."}, "not party.column"),
-        ({"label": "left.yy"}, "no column 'yy'; did you mean 'y'"),
+        ({"label": "left.yy"}, r"no column 'yy'; did you mean 'left\.y'"),
         ({"label": 3}, 'label must be a text written "party.column", not int'),
         ({"label": "left.f"}, r'is a flag, not a number; use LogisticRegression \(kind = "logistic" in a study file'),
         ({"label": "right.g"}, "is a category, not a number"),

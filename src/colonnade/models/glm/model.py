@@ -20,6 +20,7 @@ from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores
 from colonnade.models.glm.plan import Choices, FamilyOptions, Setting
 from colonnade.models.newcomers import Given, Matrix, People
+from colonnade.models.outlook import Outlook
 from colonnade.models.parameters import FINITE, LIMITS_ROWS, STRICT, Count, InFile, Label, Positive, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
@@ -128,9 +129,16 @@ class GLM(FittedGLM):
 
     def details(self, task: Exchange, statement: Statement) -> Details:
         """Figures of each party, and every promise that the table of observers does not make."""
-        # The expected agreement rests on a guess; it is shown only for parameters that were chosen by the same guess.
+        return preflight.messages(task, statement, guessed=self._guessed(task))
+
+    def outlook(self, roster: Roster, task: Exchange, rows: int | None) -> Outlook | None:
+        """How much of what the others' columns add is lost in noise, where parameters rest on a public guess of it."""
+        return preflight.outlook(task) if self._guessed(task) else None
+
+    def _guessed(self, task: Exchange) -> bool:
+        """Whether parameters follow from a guess of the signal; only then is what is expected by it shown."""
         chosen = (self.strength, self.weight_bound, self.score_clip) == (None, None, None)
-        return preflight.messages(task, statement, guessed=chosen and task.method == "alternating")
+        return chosen and task.method == "alternating"
 
     def promises(self, statement: Statement) -> Guarantees:
         """How much messages and kept weights tell, for each thing that can be seen."""

@@ -8,12 +8,14 @@ from typing import Any
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.plan import multiplier
 from colonnade.models.glm.tuning import suggest
+from colonnade.models.outlook import ENOUGH_OF_A_PART, Outlook
 from colonnade.models.planner import Details
 from colonnade.privacy import Statement
 from colonnade.protocols.exchange.bounds import Side
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.kept_scores.task import KeptScoresTask
 
+_MOST_PEOPLE = 2**34
 _HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within", "expected agreement")
 
 
@@ -100,13 +102,28 @@ def _side(task: Exchange, side: Side, agreement: float | None) -> dict[str, Any]
     }
 
 
-def _agreement(task: Exchange) -> dict[str, float]:
-    """What is expected of the others' scores."""
+def outlook(task: Exchange) -> Outlook:
+    """How much of what the others' columns add is lost in noise, and with how many people it is half of it."""
+
+    def lost(rows: int) -> float:
+        return 1 - min(_agreement(task, rows).values())
+
+    people = task.rows
+    while lost(people) > ENOUGH_OF_A_PART and people < _MOST_PEOPLE:
+        people *= 2
+    while people > 1 and lost(people // 2) <= ENOUGH_OF_A_PART:
+        people //= 2
+    of = "what the other parties' columns add, as a share of it,"
+    return Outlook(of, ENOUGH_OF_A_PART, task.rows, lost(task.rows), people if people < _MOST_PEOPLE else None)
+
+
+def _agreement(task: Exchange, rows: int | None = None) -> dict[str, float]:
+    """What is expected of the others' scores, with as many people as the study says, or with others."""
     found = suggest(
         task.blocks,
         task.active,
         task.family,
-        task.rows,
+        rows or task.rows,
         multiplier(task),
         intercept=task.intercept,
         epochs=task.epochs,

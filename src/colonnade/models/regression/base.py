@@ -14,9 +14,11 @@ from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.newcomers import Matrix
+from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
 from colonnade.models.parameters import FINITE, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
+from colonnade.models.regression.forecast import expected
 from colonnade.models.regression.parts import PartLaw, part_laws, plain_laws, read_laws
 from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
 from colonnade.models.saved import epsilons, numbers, size, size_if_any, texts, word
@@ -122,6 +124,15 @@ class Regression(LinearModel[Task, Published]):
         line = f"{task.rounds:,} openings, each about {how} of {task.batch:,} of {task.rows:,} people"
         facts = {"steps": task.rounds, "sampling": task.sampling, "batch": task.batch, "people": task.rows}
         return Details(method_of(task), facts, brief=(line,))
+
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
+        """How far noise moves a predicted probability, or a number in half ranges of the label."""
+        design = self.design(roster.schemas)
+        known = task.rows if isinstance(task, Gradients) else rows
+        columns = len(design.features)
+        found = expected(method_of(task), task, design.declared, design.feature_norm, columns, known)
+        of = "a predicted probability" if self.kind == "logistic" else "a prediction, in half ranges of the label,"
+        return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, found.error * (known or 1), known)
 
     @abstractmethod
     def check_label(self, declared: Column) -> None:

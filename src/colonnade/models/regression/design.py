@@ -15,14 +15,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import SchemaError, StudyError
+from colonnade.errors import StudyError
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Category, Column, Number, Schema, Table
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.columns import NOWHERE
+from colonnade.tables.dates import source_of
 from colonnade.tables.places import Places
-from colonnade.tables.wording import listed, suggestion
+from colonnade.tables.wording import full_suggestion, listed, suggestion
 
 Matrix = NDArray[np.float64]
 
@@ -38,8 +39,8 @@ def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
         raise StudyError('a regression needs a label, written label="party.column"')
     owner, column = owner_of(label, parties)
     if owner is None or not column:
-        party = label.rpartition(".")[0]
-        hint = suggestion(party, parties) if party else ""
+        party = label.partition(".")[0]
+        hint = suggestion(party, parties) if "." in label else ""
         raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint}")
     return owner, column
 
@@ -58,6 +59,11 @@ def owner_of(name: str, parties: Iterable[str]) -> tuple[str | None, str]:
     return owner, name if owner is None else name[len(owner) + 1 :]
 
 
+def columns_of(schemas: Mapping[str, Schema]) -> list[str]:
+    """All parties' columns, written ``party.column``."""
+    return [f"{party}.{name}" for party, schema in schemas.items() for name in schema.names]
+
+
 @dataclass(frozen=True)
 class Design:
     """A regression's columns: everybody's schema, and who holds the label."""
@@ -71,15 +77,16 @@ class Design:
     def of(cls, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
         """The design, if the label is a column of these schemas; otherwise an error."""
         owner, column = split_label(label, tuple(schemas))
-        try:
-            schemas[owner].require([column])
-        except SchemaError as error:
-            raise StudyError(f"label {label!r}: {error}") from None
+        if column not in schemas[owner].columns:
+            hint = full_suggestion(str(label), columns_of(schemas))
+            hint = hint or f"; its columns are {listed(schemas[owner].names)}"
+            raise StudyError(f"label {label!r}: the schema of {owner} has no column {column!r}{hint}")
         if sum(len(schema.columns) for schema in schemas.values()) < 2:
             raise StudyError("there is no column but the label; a regression needs at least one feature")
         declared = schemas[owner].columns[column]
         if isinstance(declared, Category) and (len(declared.values) < 2 or declared.missing == NOWHERE):
             raise StudyError(f"label {label!r} needs at least two values and one of them for everybody")
+        _refuse_other_parts(schemas[owner], column, label)
         if isinstance(declared, Number) and declared.missing == NOWHERE:
             raise StudyError(f'label {label!r} needs a number for everybody: it cannot have missing = "none"')
         return cls(schemas, owner, column, norm)
@@ -174,6 +181,14 @@ class Design:
             (features if seen < len(found.feature_names) else label).append((width, radius))
             seen += width
         return features, label
+
+
+def _refuse_other_parts(schema: Schema, column: str, label: str | None) -> None:
+    """Raise if a label is read from the same date as a feature, which would give it away."""
+    source = source_of(column, schema.columns[column])
+    others = [name for name, other in schema.columns.items() if name != column and source_of(name, other) == source]
+    if others:
+        raise StudyError(f"label {label!r} is read from the same dates as {listed(others)}; leave these columns out")
 
 
 def label_weight(declared: Column, norm: Norm, constant: int, gamma: int) -> Fraction:

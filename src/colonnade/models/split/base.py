@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any, Self
 
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.outlook import Outlook
 from colonnade.models.parameters import check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import split_label
@@ -83,6 +84,10 @@ class SplitModel(FittedSplit):
     def details(self, task: Task, statement: Statement) -> Details:
         """What a pre-flight says about the chosen way."""
         return choice.way_of(task).details(task, statement)
+
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook | None:
+        """Whether so many people are enough for the chosen way."""
+        return choice.way_of(task).outlook(self, task, rows)
 
     # --- the joint computation
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
+from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, split_label
+from colonnade.models.regression.forecast import WEIGHTS
 from colonnade.models.split import committee, own_training
 from colonnade.models.split.committee import Joint, Published, Task
 from colonnade.models.split.edges import EdgesOptions
@@ -89,6 +91,17 @@ class ByCommittee(Way):
         wide = ", ".join(f"{party} {width}" for party, width in widths.items() if width)
         line = f"numbers of an embedding: {wide}; moments of them are opened once, and no embedding leaves its party"
         return Details(self.name, {"head": {"widths": widths}}, brief=(line,))
+
+    def outlook(self, model: Model, task: Task, rows: int | None) -> Outlook:
+        """How far noise moves a class's predicted share, or a number in half ranges, by a typical embedding.
+
+        Embeddings are taken to have half of the variance that their length allows, and weights the norm 1/2.
+        """
+        joint = joint_of(model, task)
+        moved = task.noise_std / math.sqrt(2) * math.hypot(1 / joint.weight, WEIGHTS)  # two copies off the diagonal
+        scale = moved * math.sqrt(2) * joint.width / joint.length
+        of = "a predicted share of a class" if joint.classes else "a prediction, in half ranges of the label,"
+        return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, scale, rows)
 
     # --- the joint computation
 

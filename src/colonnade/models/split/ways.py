@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.models.federation import Roster
+from colonnade.models.outlook import Outlook
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
 from colonnade.models.split import contract
@@ -177,6 +178,10 @@ class Way(ABC):
     def details(self, task: Any, statement: Statement) -> Details:
         """What a pre-flight says about this way in particular."""
         return Details(self.name)
+
+    def outlook(self, model: Model, task: Any, rows: int | None) -> Outlook | None:
+        """Whether so many people are enough; no figure for most ways."""
+        return None
 
     @abstractmethod
     def default_width(self, model: Model, design: Design, roster: Roster) -> int:

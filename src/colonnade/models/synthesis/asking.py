@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
+from colonnade.models.outlook import ENOUGH_OF_A_MARGINAL, Outlook
 from colonnade.models.planner import Details
 from colonnade.models.synthesis.layout import Layout
 from colonnade.models.synthesis.weights import blocks
@@ -115,6 +116,27 @@ def details(staged: Marginals | StagedMarginals) -> Details:
         before = f"first, counts of the narrow bins of {wide} columns, by which they are merged; charged too"
         return Details("marginals", facts | {"stages": 2}, brief=(before, line))
     return Details("marginals", facts, brief=(line,))
+
+
+def outlook(staged: Marginals | StagedMarginals, rows: int | None) -> Outlook:
+    """How far noise moves a marginal of two columns, in total variation: half of the sum over its cells.
+
+    It is that of what two columns tell together and neither tells alone, on average over the pairs that are asked for;
+    of single columns where no pair is. Counts that are made positive, and fitted, err less.
+    """
+    task = staged.second if isinstance(staged, StagedMarginals) else staged
+    widest = max((len(block.columns) for block in task.asked if len(block.columns) < 3), default=0)
+    moved = [_moved(task, block) for block in task.asked if len(block.columns) == widest]
+    what = "a marginal of two columns" if widest == 2 else "a marginal"
+    scale = math.fsum(moved) / max(1, len(moved))
+    return Outlook.falling(f"{what}, as a share of the people,", ENOUGH_OF_A_MARGINAL, scale, rows)
+
+
+def _moved(task: Marginals, block: Asked) -> float:
+    """Half of the expected sum, over the cells of a block, of what noise adds to them: it is projected as they are."""
+    sizes = [task.sizes[place] for place in block.columns]
+    projected = math.prod(math.sqrt(1 - 1 / size) for size in sizes)
+    return math.sqrt(2 / math.pi) / 2 * math.prod(sizes) * projected * task.deviation(block)
 
 
 def _counted(size: int, count: int) -> str:

@@ -106,7 +106,12 @@ def _arrow(table: Any) -> Any:
         raise DataError("a table to compare is an Arrow table or a data frame")
     if not found.num_columns or len(set(found.column_names)) < found.num_columns:
         raise DataError("a table to compare needs columns, each with a name of its own")
-    return found
+    return pa.table([_dateless(column) for column in found.columns], names=found.column_names)
+
+
+def _dateless(column: Any) -> Any:
+    """Dates as days, so that they are compared as numbers are."""
+    return column.cast(pa.date32()).cast(pa.int32()) if pa.types.is_date(column.type) else column
 
 
 _Cells = list[tuple[Codes, NDArray[np.float64]]]

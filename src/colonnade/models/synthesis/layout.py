@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
-from colonnade.models.regression.design import owner_of
+from colonnade.models.regression.design import columns_of, owner_of
 from colonnade.protocols.marginals.merging import merged_edges
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.bins import Bins
 from colonnade.tables.coding import Coding, ColumnCoding, coding_of, joint_names
+from colonnade.tables.dates import Calendar, Days, source_of
 from colonnade.tables.impossible import Rule
 from colonnade.tables.joint import Box, impossible_codes
-from colonnade.tables.wording import listed, suggestion
+from colonnade.tables.wording import full_suggestion, listed, suggestion
 
-Binning = int | Mapping[str, int | Sequence[float]]
+Binning = int | Mapping[str, int | Sequence[float] | Sequence[str]]
 """How many bins a number has, or their edges: one number for all, or by ``party.column``."""
 Codes = NDArray[np.int64]
 
@@ -39,6 +40,7 @@ class Layout:
     def of(cls, schemas: Mapping[str, Schema], bins: Binning | None) -> Layout:
         """The columns of these schemas, by public rules alone."""
         _check_bins(schemas, bins)
+        _check_dates(schemas)
         layout = cls({party: coded(party, schema, bins) for party, schema in schemas.items()})
         if len(layout.free) < 2:
             raise StudyError("a synthetic table needs at least two columns with two values or bins each")
@@ -82,7 +84,10 @@ class Layout:
         """The number of a column among the free ones, by its name; ``what`` begins the error if there is none."""
         owner, column = owner_of(name, self.codings) if isinstance(name, str) else (None, name)
         if owner is None:
-            raise StudyError(f"{what} names {name!r}, which is not party.column for any of {listed(self.codings)}")
+            hint = full_suggestion(str(name), self.names)
+            raise StudyError(
+                f"{what} names {name!r}, which is not party.column for any of {listed(self.codings)}{hint}"
+            )
         if name not in self.names:
             known = [each.name for each in self.codings[owner].columns]
             raise StudyError(f"{what} names {name!r}, and {owner} has no such column{suggestion(column, known)}")
@@ -128,7 +133,8 @@ class Layout:
         found, heads = [], iter(self.heads)
         for party, coding in self.codings.items():
             own = table.select([next(heads) for _ in coding.columns]).rename_columns([c.name for c in coding.columns])
-            found.append(self.codes(party, read_table(own, coding.schema, id=None)))
+            made = replace(coding, schema=coding.schema.decoded())
+            found.append(Layout({party: made}).codes(party, read_table(own, made.schema, id=None)))
         return np.asfortranarray(np.hstack(found))  # marginals are counted column by column
 
 
@@ -188,7 +194,21 @@ def _check_bins(schemas: Mapping[str, Schema], bins: Any) -> None:
         return
     if not isinstance(bins, Mapping):
         raise StudyError(f'bins must be a number, or a mapping such as {{"bank.age": 20}}, not {bins!r}')
-    known = [f"{party}.{name}" for party, schema in schemas.items() for name in schema.names]
+    known = columns_of(schemas)
     for name in bins:
         if name not in known:
-            raise StudyError(f"bins names {name!r}, which is no column of this study{suggestion(str(name), known)}")
+            hint = full_suggestion(str(name), known)
+            raise StudyError(f"bins names {name!r}, which is no column of this study{hint}")
+
+
+def _check_dates(schemas: Mapping[str, Schema]) -> None:
+    """Refuse the month or weekday of a date whose days are there too: in a made-up table they would contradict it."""
+    for party, schema in schemas.items():
+        columns = schema.columns.items()
+        dated = {source_of(name, column) for name, column in columns if isinstance(column, Days)}
+        parts = [(name, source_of(name, column)) for name, column in columns if isinstance(column, Calendar)]
+        if twice := [name for name, source in parts if source in dated]:
+            raise StudyError(
+                f"a made-up table has the date itself, from which {listed(twice)} of {party} would follow; leave them "
+                "out of the columns of this study"
+            )

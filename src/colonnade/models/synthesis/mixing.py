@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from colonnade.errors import SchemaError, StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
-from colonnade.models.regression.design import owner_of
+from colonnade.models.regression.design import columns_of, owner_of
 from colonnade.privacy.additive import NormalLaw
 from colonnade.protocols.mixture.components import OwnComponents
 from colonnade.protocols.mixture.expectation import Expectation
@@ -31,7 +31,7 @@ from colonnade.protocols.mixture.statistics import OwnStatistics
 from colonnade.protocols.mixture.task import Mixture, Part
 from colonnade.randomness import Stream
 from colonnade.tables import Schema
-from colonnade.tables.wording import suggestion
+from colonnade.tables.wording import full_suggestion
 
 Inference = Literal["expectation", "variational"]
 Sampling = Literal["poisson", "disjoint"]
@@ -164,11 +164,11 @@ def restored(schemas: Mapping[str, Schema], settings: Settings, arrays: Mapping[
 
 
 def _check_families(families: Mapping[str, str], schemas: Mapping[str, Schema]) -> None:
-    known = [f"{party}.{name}" for party, schema in schemas.items() for name in schema.names]
+    known = columns_of(schemas)
     for name in families:
         owner, _ = owner_of(name, schemas)
         if owner is None or name not in known:
-            raise StudyError(f"families names {name!r}, which is no column of this study{suggestion(name, known)}")
+            raise StudyError(f"families names {name!r}, which is no column of this study{full_suggestion(name, known)}")
 
 
 def _public(task: Mixture, what: str) -> Stream:

@@ -20,6 +20,7 @@ from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.newcomers import same_people
+from colonnade.models.outlook import Outlook
 from colonnade.models.parameters import (
     NAMES_LABEL,
     STRICT,
@@ -69,7 +70,7 @@ from colonnade.tables.joint import check_rules, joint_rules
 
 Task = Marginals | StagedMarginals | Mixture | StartedMixture
 Published = NoisyMarginals | Staged | FittedMixture
-_Edges = Annotated[int, STRICT, Ge(1)] | list[float]
+_Edges = Annotated[int, STRICT, Ge(1)] | list[float] | list[str]
 
 
 @dataclass(eq=False, repr=False)
@@ -181,6 +182,10 @@ class Synthesizer(Estimator[Task, Published]):
         if isinstance(task, StartedMixture):
             return beginning.details(task)
         return mixing.details(task) if isinstance(task, Mixture) else asking.details(task)
+
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook | None:
+        """How far noise moves a marginal of two columns; no figure for a mixture that is learned in rounds."""
+        return None if isinstance(task, Mixture | StartedMixture) else asking.outlook(task, rows)
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: marginals are all that is computed together, or weighted sums in rounds."""

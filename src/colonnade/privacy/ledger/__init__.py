@@ -35,6 +35,7 @@ from colonnade.privacy.ledger.file import (
     head,
     is_chained,
     rows,
+    runs_of,
     states_of,
     texts_only,
     times,
@@ -255,6 +256,11 @@ class Ledger:
                 return _entries(base)
             now = self._clock()
             return tuple(entry for when, entry in _dated(base, now) if when > since(days, now))
+
+    def runs_of(self, digest: str) -> tuple[tuple[str, str], ...]:
+        """When each run of the study with this digest was reserved, and the state that it is in now."""
+        with self._file.reading() as base:
+            return tuple(runs_of(base, digest))
 
     def ended_early(self, *, days: float | None = None) -> int:
         """How many studies did not end well, or have not ended: of all, or of those of the last days."""

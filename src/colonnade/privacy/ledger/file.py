@@ -115,6 +115,10 @@ class LedgerFile:
         except UnicodeDecodeError as error:
             raise LedgerError(f"the ledger {self.path} cannot be used: it holds broken text") from error
         except (sqlite3.Error, OSError) as error:
+            if "not a database" in str(error):
+                raise LedgerError(
+                    f"{self.path} is no ledger: name the file that `ledger` says in party.toml, or restore a copy"
+                ) from error
             raise LedgerError(f"the ledger {self.path} cannot be used: {_without_content(str(error))}") from error
 
     def _way_to_read(self) -> str:
@@ -267,6 +271,13 @@ def rows(base: sqlite3.Connection) -> list[tuple[Any, ...]]:
     state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
     columns = f"e.id, e.study, e.digest, e.created, e.events, e.trust, {state}, {known}"
     return base.execute(f"SELECT {columns} FROM entries e ORDER BY e.id").fetchall()  # noqa: S608 - fixed words
+
+
+def runs_of(base: sqlite3.Connection, digest: str) -> list[tuple[str, str]]:
+    """The time and the state now of every entry with this digest, the oldest first."""
+    state = "(SELECT c.state FROM changes c WHERE c.entry = e.id ORDER BY c.id DESC LIMIT 1)"
+    query = f"SELECT e.id, e.created, {state} FROM entries e WHERE e.digest = ? ORDER BY e.id"  # noqa: S608
+    return [texts_only(row)[1:] for row in base.execute(query, (digest,))]
 
 
 def _known(base: sqlite3.Connection) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import NamedTuple
 
 from colonnade.errors import StudyError
+from colonnade.tables.wording import full_suggestion
 
 Monomial = tuple[tuple[str, int], ...]
 """Names and their powers, in the order of the names; the empty one is the constant 1."""
@@ -29,7 +29,6 @@ _MOST_BITS = 512
 _MOST_NESTED = 50
 _LONGEST_NUMBER = 40
 _LARGEST_EXPONENT = 60
-_CLOSE = 0.75
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -110,25 +109,6 @@ def _called(name: str) -> str:
     if re.fullmatch(r"[^\W\d][\w.=]*", name):
         return name
     return f'"{name}"' if "'" in name else f"'{name}'"
-
-
-def _suggestion(name: str, known: Collection[str]) -> str:
-    """``"; did you mean 'bank.age'?"`` if one known name is similar, else nothing."""
-    ranked = max(((_closeness(name, other), other) for other in sorted(known)), default=(0.0, ""))
-    return f"; did you mean {ranked[1]!r}?" if ranked[0] > 0 else ""
-
-
-def _closeness(name: str, other: str) -> float:
-    """How similar two names are; party and column are compared separately, as an equal party alone means little."""
-    party, _, column = name.casefold().rpartition(".")
-    there, _, known = other.casefold().rpartition(".")
-    columns, parties = _ratio(column, known), _ratio(party, there)
-    close = columns >= _CLOSE and (columns == 1 or not party or parties >= _CLOSE)
-    return columns + parties if close else 0.0
-
-
-def _ratio(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other).ratio()
 
 
 def _joined(one: Monomial, other: Monomial) -> Monomial:
@@ -226,7 +206,7 @@ class _Parser:
             return self._number(token)
         if token.kind == "name":
             if token.text not in self.names:
-                known = _suggestion(token.text, self.names) or "; names are party.column, with encoded columns"
+                known = full_suggestion(token.text, self.names) or "; names are party.column, with encoded columns"
                 raise self._wrong(token, f"there is no column {token.text!r}{known}")
             return {((token.text, 1),): Fraction(1)}
         if token.kind == "sign" and token.text == "(":

@@ -1,0 +1,94 @@
+"""What reports say since every party has one: the description, the forecast, the party's own part, and words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from colonnade.models.outlook import Outlook
+from colonnade.report.glossary import WORDS, linked
+from colonnade.report.markup import Html
+
+from .conftest import make_model, make_run, make_statement, rendered
+
+OWN = {
+    "party": "bank",
+    "ledger": "bank/ledger.sqlite",
+    "studies": 2,
+    "totals": {"analyst": 0.7004, "shop+clinic": None},
+    "kept": "kept.json",
+    "keeps": "weights",
+}
+
+
+@pytest.fixture
+def page():
+    """The page of a record with something more in it."""
+    return lambda **more: rendered(make_run() | more, make_statement(), make_model())
+
+
+def test_a_record_without_the_new_facts_has_none_of_the_new_parts(page):
+    text = page()
+    for word in ('id="own"', 'id="enough"', 'id="words"', 'class="about"', 'class="word"', 'class="long"'):
+        assert word not in text
+    assert "the processor time of the same thread" in text
+
+
+def test_the_description_is_shown_and_harmless(page):
+    text = page(description="Who pays? <b>not bold</b>")
+    assert '<p class="about">Who pays? &lt;b&gt;not bold&lt;/b&gt;</p>' in text
+
+
+def test_too_few_people_are_said(page):
+    few = Outlook.falling("a predicted probability", 0.1, 400.0, 1000)
+    text = page(forecast=few.to_dict())
+    assert "With 1,000 people noise alone is expected to move a predicted probability by about 0.4." in text
+    assert "An error of 0.1 takes about 4,000 people." in text
+    assert "There were too few people." in text
+    assert "too few" not in page(forecast=Outlook.falling("it", 0.1, 400.0, 9000).to_dict())
+    assert "How many people there were is not said here." in page(
+        forecast=Outlook.falling("it", 0.1, 4, None).to_dict()
+    )
+
+
+def test_a_party_reads_its_own_part(page):
+    text = page(own=OWN, misfits={"age": 3}, rows_held=3000, ledger_head="ab" * 32, words=True)
+    for said in ("For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.701", "no promise"):
+        assert said in text
+    assert "sent by this party" in text
+
+
+def test_processor_time_of_all_threads(page):
+    run = make_run()
+    people = {name: facts | {"processor_seconds": 123.0} for name, facts in run["parties"].items()}
+    text = page(parties=people, coordinator=run["coordinator"] | {"processor_seconds": 100.0})
+    assert "processor time of all threads" in text
+    assert "2 min 3 s" in text
+
+
+def test_words_are_linked_once_and_explained_where_they_occur(page):
+    text = page(words=True)
+    anchors = re.findall(r'<a class="word" href="#(word-[^"]+)">', text)
+    assert anchors
+    assert len(set(anchors)) == len(anchors)
+    assert sorted(anchors) == sorted(re.findall(r'<dt id="(word-[^"]+)">', text))
+    assert "word-gaussian-transfer" in anchors
+    assert "word-ridge" not in anchors  # no word of this page
+
+
+def test_words_in_names_code_and_pictures_are_left_alone():
+    parts = [Html("<p>ridge_2 my-ridge <code>ridge</code><svg><text>ridge</text></svg></p><p>Ridges, ridge</p>")]
+    (done,), explained = linked(parts)
+    assert done.endswith('</p><p><a class="word" href="#word-ridge">Ridges</a>, ridge</p>')
+    assert done.count("<a ") == 1
+    assert WORDS["ridge"] in explained
+    assert linked([Html("<p>nothing</p>")]) == ([Html("<p>nothing</p>")], None)
+
+
+def test_the_page_of_the_documentation_has_the_same_words():
+    text = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, re.MULTILINE))
+    assert rows == WORDS
+    assert list(WORDS) == sorted(WORDS)
