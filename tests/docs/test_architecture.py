@@ -15,7 +15,7 @@ from colonnade.models import kinds
 from .book import ROOT
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"disk", "errors", "harmless", "lazy", "randomness", "received"}
+GROUND = {"disk", "errors", "harmless", "lazy", "randomness", "received", "versions"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
     **{name: set() for name in GROUND},

@@ -159,7 +159,8 @@ def _play(
     record.note("connected")
     with threadpool_limits(limits=1, user_api="blas"):
         wait = study.content.limits.join
-        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing)
+        aligns = study.aligning is not None
+        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing, aligns=aligns)
     for event in played.revealed:
         record.note("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}
