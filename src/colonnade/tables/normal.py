@@ -131,21 +131,9 @@ _Change = Callable[[str], str]
 _FORMS: dict[str, _Change] = {form: partial(unicodedata.normalize, form) for form in ("NFC", "NFD", "NFKC")}
 _TIME_OF_DAY = "the date has a time of day; keep the day alone, because parties may cut times off differently"
 _DIRECTIVES = re.compile("%.", re.DOTALL)
-_MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
-_WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
+_FIRST_HALF = ("january", "february", "march", "april", "may", "june")
+_MONTHS = (*_FIRST_HALF, "july", "august", "september", "october", "november", "december")
+_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _MONTH_DIGITS = {name[:end]: f"{number:02}" for number, name in enumerate(_MONTHS, 1) for end in (3, None)}
 _WEEKDAY_DIGITS = {name[:end]: str(number) for number, name in enumerate(_WEEKDAYS) for end in (3, None)}
 _NAMED = {"%B": ("%m", _MONTH_DIGITS), "%A": ("%w", _WEEKDAY_DIGITS)}
