@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "audit": GROUND | PILLARS | {"protocols", "models"},
     "study": GROUND | PILLARS | {"protocols", "models"},
     "report": GROUND | PILLARS | {"protocols", "models", "audit"},
-    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "testing", "__version__"},
+    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "testing"},
     "__init__": GROUND | PILLARS | {"models", "study"},
     "__main__": {"cli"},
 }

@@ -63,7 +63,7 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(normal, "_MONTH_DIGITS", {})
             patch.setitem(normal._NAMED, "%b", ("%b", {}))  # names in the language of the machine
-            patch.setattr(normal, "_in_digits", lambda format: format)
+            patch.setattr(normal, "_in_digits", lambda written: written)
             assert anew("dates") != DIGESTS["dates"]
     finally:
         rules._digest.cache_clear()

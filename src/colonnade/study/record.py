@@ -21,6 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from colonnade import versions
 from colonnade.disk import reading
 from colonnade.errors import StorageError, StudyError
 from colonnade.harmless import harmless
@@ -54,6 +55,7 @@ class RunRecord:
             "status": "running",
             "platform": f"Python {platform.python_version()} on {platform.machine()}",
             "processors": os.cpu_count(),
+            "versions": versions.installed(),
         }
         self._write()
 
