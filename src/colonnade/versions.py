@@ -28,7 +28,7 @@ def installed() -> dict[str, str]:
     return found
 
 
-def told() -> str:
+def in_words() -> str:
     """The versions that bear on the rules that participants must have in common, in a few words."""
     found = installed()
     return ", ".join(f"{name} {found[name]}" for name in _TOLD)

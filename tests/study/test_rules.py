@@ -30,7 +30,7 @@ def test_other_rules_are_refused(trial):
     for name in ("coordinator", *study.parties):
         sentence = ended[name].sentence
         assert " and bank do not follow the same rules (how text is compared): " in sentence
-        assert sentence.count(f"has {versions.told()}") == 2
+        assert sentence.count(f"has {versions.in_words()}") == 2
         assert sentence.endswith("install the same versions everywhere")
     for name in study.parties:
         assert ended[name].code == errors.PeerStopped.exit_code

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from colonnade import versions
 from colonnade.cli import audits, groups
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
+from colonnade.versions import installed
 
 app = typer.Typer(
     name="colonnade",
@@ -41,7 +41,7 @@ Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        pour("".join(f"{name} {version}\n" for name, version in versions.installed().items()))
+        pour("".join(f"{name} {version}\n" for name, version in installed().items()))
         raise typer.Exit
 
 

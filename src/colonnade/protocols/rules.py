@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade import versions
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, ResidueSystem, blinding
 from colonnade.privacy.noise.grid import Grid
@@ -26,6 +25,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import digest as digest_of_ids
 from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.tables import rules as cells
+from colonnade.versions import in_words
 
 Told = Mapping[str, str]
 """What a participant tells: the digest of each rule, and its versions."""
@@ -84,7 +84,7 @@ def told_by(name: str, *, aligns: bool) -> Told:
     due: dict[str, Callable[[], Iterator[Any]]] = dict(_EVERYBODY)
     if name != COORDINATOR:
         due |= _OWNERS | (_ALIGNED if aligns else {})
-    return {"rules": " ".join(f"{rule}={_digest(rule, make)}" for rule, make in due.items()), "has": versions.told()}
+    return {"rules": " ".join(f"{rule}={_digest(rule, make)}" for rule, make in due.items()), "has": in_words()}
 
 
 def compare(told: Mapping[str, Told]) -> None:

@@ -21,12 +21,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from colonnade import versions
 from colonnade.disk import reading
 from colonnade.errors import StorageError, StudyError
 from colonnade.harmless import harmless
 from colonnade.models import files
 from colonnade.privacy import Statement
+from colonnade.versions import installed
 
 KEPT = ("kept.json", "kept.npz")
 """What a party keeps for itself, by the kind of model."""
@@ -55,7 +55,7 @@ class RunRecord:
             "status": "running",
             "platform": f"Python {platform.python_version()} on {platform.machine()}",
             "processors": os.cpu_count(),
-            "versions": versions.installed(),
+            "versions": installed(),
         }
         self._write()
 
