@@ -316,7 +316,8 @@ class Federation:
             try:
                 progress = self.progress if name == first else silent
                 place = room.place(name, partners(name, programs, task))
-                outcomes[name] = play(place, task, programs[name], progress, before_sharing=spend)
+                searching = isinstance(task, Aligning)
+                outcomes[name] = play(place, task, programs[name], progress, before_sharing=spend, aligns=searching)
             except BaseException as error:
                 outcomes[name] = error
 

@@ -168,8 +168,16 @@ def _play(
     record.note("connected")
     with threadpool_limits(limits=1, user_api="blas"):
         wait = study.content.limits.join
-        clock = time.process_time  # a participant is a process, whose threads all work for it
-        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing, processor=clock)
+        played = play(
+            place,
+            study.task,
+            program,
+            progress,
+            wait=wait,
+            before_sharing=before_sharing,
+            aligns=study.aligning is not None,
+            processor=time.process_time,  # a participant is a process, whose threads all work for it
+        )
     for event in played.revealed:
         record.note("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}

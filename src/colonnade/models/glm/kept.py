@@ -18,8 +18,9 @@ from colonnade.models import files
 from colonnade.models.estimates import Bars
 from colonnade.models.glm.plan import INTERCEPT
 from colonnade.models.regression.design import Design
+from colonnade.protocols.exchange.last_fit import unblurred
 from colonnade.protocols.exchange.programs import Outcome
-from colonnade.protocols.exchange.sides import KeptWeights, unblurred
+from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.roles import COORDINATOR
