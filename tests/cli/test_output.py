@@ -45,9 +45,10 @@ def book(tmp_path, study):
 
 
 def call(*words, **options):
-    command = [sys.executable, "-m", "colonnade", *map(str, words)]
+    # Without -B a command that may write next to nothing would leave compiled modules cut off for the next one.
+    command = [sys.executable, *(["-B"] if "preexec_fn" in options else []), "-m", "colonnade", *map(str, words)]
     options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, **options)
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=600, **options)
 
 
 def one_sentence(ended, code):

@@ -98,7 +98,7 @@ class Shell:
 
     def finish(self, child: subprocess.Popen[str]) -> tuple[str, str]:
         try:
-            said, complained = child.communicate(timeout=120)
+            said, complained = child.communicate(timeout=1200)
         finally:
             child.kill()
         self.status = child.returncode

@@ -40,7 +40,7 @@ def test_python_blocks_run(page: Path, example: tuple[Path, int], tmp_path: Path
         cwd=example[0],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )
     assert ended.returncode == 0, ended.stderr

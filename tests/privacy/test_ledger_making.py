@@ -93,7 +93,7 @@ def test_on_a_disk_of_any_size_a_ledger_is_whole_or_not_there(tmp_path):
     if not can_mount(tmp_path):
         pytest.skip("nobody but root may mount a disk of a chosen size here")
     command = [*UNSHARE, sys.executable, "-c", SMALL_DISKS, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=True)
     found = json.loads(ended.stdout)
     made = [first == "True" for first, _, _ in found]
     assert made == sorted(made)

@@ -473,9 +473,10 @@ def test_a_result_that_cannot_be_saved_says_so_and_stays_spent(trial):
 
 
 NO_ROOM_FOR_A_REPORT = """
-import resource
+import resource, sys
 from colonnade.cli import main
 
+sys.dont_write_bytecode = True  # or compiled modules would be cut off, and stay so
 resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, 16_000))
 main()
 """

@@ -90,7 +90,7 @@ def test_a_flooding_peer_is_shut_out(identities: dict[str, Identity], tmp_path: 
             assert victim.stdout.readline() == "ready\n"
             with pytest.raises(PeerStopped, match="bank stopped the study"):
                 pour(shop, "bank")
-            said, grown = victim.communicate(timeout=120)[0].splitlines()
+            said, grown = victim.communicate(timeout=1200)[0].splitlines()
         assert said.startswith("shop sends more than this participant gave it room for (")
         assert int(grown) < most
         shop.close()

@@ -89,7 +89,7 @@ def test_an_unsuitable_private_pgm_is_refused_before_anything_is_spent(tmp_path)
     path = [str(tmp_path), *(each for each in sys.path if each)]
     environment = {"PYTHONPATH": ":".join(path), "PATH": ""}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment, timeout=120
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment, timeout=1200
     )
     assert done.stdout.startswith("StudyError private-pgm does not work as it is installed")
 

@@ -231,7 +231,7 @@ def loads_torch(setting: str, program: str) -> str:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
         check=True,
     )
     return ended.stdout.strip()
