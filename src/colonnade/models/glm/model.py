@@ -188,6 +188,8 @@ class GLM(FittedGLM):
         self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
         super().conclude(roster, task, result)
         self.protection_ = protection(self.privacy_)
+        released = result.released
+        self.bar(*((None, None) if released is None else glm_kept.release_bars(released, task, self.design_)))
         return self
 
     def finish(self, result: Outcome | Everyone) -> None:
@@ -206,7 +208,7 @@ class GLM(FittedGLM):
         self._check_fitted()
         lines = [self.in_short]
         if self.release:
-            lines.append(f"  released: {self._strongest(self.coef_[0], self.intercept_[0])}")
+            lines.append(f"  released: {self._strongest(0)}")
         lines.append("each party keeps its own weights, in its kept.json and nowhere else")
         return [*lines, f"all that leaves a party tells about its columns alone, epsilon at most: {self._told()}"]
 

@@ -193,7 +193,14 @@ class Regression(LinearModel[Task, Published]):
         design = self.designed(self.schemas_, self.label_, "l1" if task.laplace else "l2")
         keep = slice(-classes if classes else None, None)
         weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
-        return Reading(design.features, design.labels[keep], design.middles, design.label_middles[keep], float(weight))
+        return Reading(
+            design.features,
+            design.labels[keep],
+            design.middles,
+            design.label_middles[keep],
+            float(weight),
+            design.columns,
+        )
 
     def remember(self, found: Fitted) -> None:
         """Store how the weights were computed: the number of rows, the ridge, and the clipped eigenvalues."""
@@ -215,8 +222,7 @@ class Regression(LinearModel[Task, Published]):
         """The strongest weights, and what the result tells about the columns of each party."""
         self._check_fitted()
         lines = [self.in_short]
-        rows = list(zip(self.row_names, self.coef_, self.intercept_, strict=True))[:3]
-        lines += [f"  {name + ': ' if name else ''}{self._strongest(row, offset)}" for name, row, offset in rows]
+        lines += [f"  {name + ': ' if name else ''}{self._strongest(k)}" for k, name in enumerate(self.row_names[:3])]
         return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {self._told()}"]
 
 

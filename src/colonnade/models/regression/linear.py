@@ -14,7 +14,7 @@ from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Matrix, People
 from colonnade.models.parameters import EpsilonByParty, Label, RowsAtMost
-from colonnade.models.regression import quadratic
+from colonnade.models.regression import error_bars, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
@@ -83,11 +83,15 @@ class LinearRegression(Regression):
         """Least squares from the noisy moments, in the label's unit."""
         assert isinstance(result, NoisyMoments)  # noqa: S101 - for the type checker; there is no other method
         reading, unit, zero = self.reading(result.task), *self._unit()
-        found = quadratic.fit(result, reading, self.ridge, None if self.intercept else -zero / unit)
+        through = None if self.intercept else -zero / unit
+        found = quadratic.fit(result, reading, self.ridge, through)
         self.feature_names_in_ = list(reading.features)
         self.coef_ = unit * found.weights
         self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
         self.remember(found)
+        draws = error_bars.drawn(result, reading, self.ridge, through)
+        offsets = zero + unit * draws.offsets if self.intercept else np.zeros_like(draws.offsets)
+        self.bar(error_bars.bars(self.coef_, unit * draws.weights), error_bars.bars(self.intercept_, offsets))
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit."""

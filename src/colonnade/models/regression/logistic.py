@@ -13,10 +13,11 @@ from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
+from colonnade.models.estimates import Bars
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, RowsAtMost, check_whole
-from colonnade.models.regression import forecast, quadratic
+from colonnade.models.regression import error_bars, forecast, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge, Task
 from colonnade.models.regression.forecast import Forecast
 from colonnade.protocols.gradients.descent import Learned
@@ -214,7 +215,8 @@ class LogisticRegression(Regression):
         The slope changes no prediction: the second class is predicted where the fitted value is above one half.
         """
         reading = self.reading(result.task, _columns(self.design_.declared))
-        found = quadratic.fit(result, reading, self.ridge, None if self.intercept else 0.5)
+        through = None if self.intercept else 0.5
+        found = quadratic.fit(result, reading, self.ridge, through)
         slope = quadratic.TAYLOR
         if self.intercept:
             known = zip(found.label_means, found.solution.spreads, found.solution.agreements, strict=True)
@@ -223,6 +225,12 @@ class LogisticRegression(Regression):
         self.coef_ = slope * found.weights
         self.intercept_ = slope * (found.offsets - 0.5)
         self.remember(found)
+        draws = error_bars.drawn(result, reading, self.ridge, through)
+        slopes = error_bars.slopes(draws, found.label_means) if self.intercept else np.full(len(draws.weights), slope)
+        self.bar(
+            error_bars.bars(self.coef_, slopes[:, None, None] * draws.weights),
+            error_bars.bars(self.intercept_, slopes[:, None] * (draws.offsets - 0.5)),
+        )
 
     def _from_gradients(self, result: Learned) -> None:
         design = self.design_
@@ -230,6 +238,16 @@ class LogisticRegression(Regression):
         self.coef_ = result.slopes
         self.intercept_ = result.offsets - result.slopes @ design.middles
         self.count_ = self.ridge_ = self.clipped_ = None
+        self.bar(*self._gradient_bars(result))
+
+    def _gradient_bars(self, result: Learned) -> tuple[Bars | None, Bars | None]:
+        """Weights as far as noise may have moved them in all rounds; that of the intercept is part of all of them."""
+        if (deviation := result.deviation) is None:
+            return None, None
+        slope, offset = deviation * result.task.scale, deviation * result.task.constant / result.task.gamma
+        moved = math.hypot(offset, slope * float(np.linalg.norm(self.design_.middles)))
+        slopes = Bars.normal(self.coef_, np.full_like(self.coef_, slope))
+        return slopes, Bars.normal(self.intercept_, np.full_like(self.intercept_, moved))
 
     def _classes(self) -> NDArray[Any]:
         declared = self.design_.declared

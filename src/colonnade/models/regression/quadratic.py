@@ -105,17 +105,24 @@ class Reading:
     middles: Vector
     label_middles: Vector
     label_weight: float
+    columns: Sequence[tuple[int, bool]] = ()
+    """For each column of a table, how many features it has, and whether their sum is the same for everybody."""
+
+
+def ordered(published: Release, reading: Reading) -> tuple[Matrix, Matrix]:
+    """Moments of the features, the labels in their own scale, and the constant, in this order; and their deviations."""
+    place = {name: index for index, name in enumerate(published.names)}
+    order = [*(place[name] for name in (*reading.features, *reading.labels)), -1]
+    chosen = np.ix_(order, order)
+    factors = np.ones(len(order))
+    factors[len(reading.features) : -1] = 1 / reading.label_weight
+    return rescaled(published.matrix[chosen], published.deviations[chosen], factors)
 
 
 def fit(published: Release, reading: Reading, ridge: float | str, through: float | None = None) -> Fitted:
     """Weights for encoded columns; with ``through`` they pass through that value of the label where all x are 0."""
-    place = {name: index for index, name in enumerate(published.names)}
-    order = [*(place[name] for name in (*reading.features, *reading.labels)), -1]
-    chosen, constant = np.ix_(order, order), published.constant
-    count, classes = len(reading.features), len(reading.labels)
-    factors = np.ones(len(order))
-    factors[count:-1] = 1 / reading.label_weight
-    matrix, deviations = rescaled(published.matrix[chosen], published.deviations[chosen], factors)
+    constant, count, classes = published.constant, len(reading.features), len(reading.labels)
+    matrix, deviations = ordered(published, reading)
     if through is not None:
         offsets = np.concatenate([reading.middles, reading.label_middles - through])
         matrix, deviations = shifted(matrix, deviations, constant, offsets)
@@ -125,7 +132,23 @@ def fit(published: Release, reading: Reading, ridge: float | str, through: float
     if through is not None:
         return Fitted(found.weights, np.full(classes, through), given.label_means, given.rows, found)
     encoded = found.intercepts + reading.label_middles - found.weights @ reading.middles
-    return Fitted(found.weights, encoded, given.label_means + reading.label_middles, given.rows, found)
+    weights, encoded = balanced(found.weights, encoded, reading.columns)
+    return Fitted(weights, encoded, given.label_means + reading.label_middles, given.rows, found)
+
+
+def balanced(weights: Matrix, offsets: Vector, columns: Sequence[tuple[int, bool]]) -> tuple[Matrix, Vector]:
+    """The same predictions by weights whose sum is 0 for the values of a category, as everybody has one of them.
+
+    Without noise the shortest solution is so; what noise adds to all values alike is moved to the offset.
+    """
+    found, moved, start = weights.copy(), offsets.copy(), 0
+    for size, whole in columns:
+        if whole:
+            common = found[:, start : start + size].mean(axis=1)
+            found[:, start : start + size] -= common[:, None]
+            moved += common
+        start += size
+    return found, moved
 
 
 def problem(
@@ -215,20 +238,24 @@ def steepness(threshold: float, mean: float, spread: float, agreement: float) ->
     y (s - threshold), which follows from the moments, and that of sigmoid(k (s - threshold)) (s - threshold), for which
     s is assumed to be normal. The slope is kept between 1 and 16; the Taylor slope is 4.
     """
-    scores = mean - threshold + spread * _NODES
+    return float(steepnesses(threshold, mean, np.array([spread]), np.array([agreement]))[0])
+
+
+def steepnesses(threshold: float, mean: float, spreads: Vector, agreements: Vector) -> Vector:
+    """The slopes for several spreads and agreements of the scores."""
+    scores = mean - threshold + np.multiply.outer(spreads, _NODES)
     weights = _WEIGHTS / _WEIGHTS.sum()
-    wanted = agreement + mean * (mean - threshold)
+    wanted = agreements + mean * (mean - threshold)
 
-    def excess(k: float) -> float:
+    def short(slopes: Vector) -> NDArray[np.bool_]:
         with np.errstate(over="ignore"):
-            return float(weights @ (scores / (1 + np.exp(-k * scores)))) - wanted
+            reached: Vector = (scores / (1 + np.exp(-slopes[:, None] * scores))) @ weights
+        return reached < wanted
 
-    low, high = _SLOPES
-    if excess(high) <= 0:
-        return high
-    if excess(low) >= 0:
-        return low
+    low, high = (np.full(len(spreads), slope) for slope in _SLOPES)
+    none, never = ~short(low), short(high)
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
-    return low
+        below = short(middle)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(never, _SLOPES[1], np.where(none, _SLOPES[0], low))
