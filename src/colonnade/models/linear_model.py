@@ -264,6 +264,16 @@ class LinearModel(Saved[RunTask, Result]):
         left = len(found) - len(clear)
         return shown + (f"; {left} of {len(found)} columns cannot be told from zero" if left else "")
 
+    @property
+    def in_notebook(self) -> str:
+        """What was learned, with the surest weights where error bars are known."""
+        if self.coef_deviations_ is None:
+            return self.in_short
+        rows = [
+            f"{name}: {self._strongest(k)}" if name else self._strongest(k) for k, name in enumerate(self.row_names)
+        ]
+        return f"{self.in_short}: {'. '.join(rows[:3])}"
+
     def _told(self) -> str:
         """How much can be learned about the columns of each party, as text."""
         return ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in self.protection_.items())
