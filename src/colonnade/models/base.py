@@ -122,9 +122,9 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         return notebook.fitted(type(self).__name__, self.get_params(), self.defaults(), self.in_notebook, self.privacy_)
 
     @property
-    def in_notebook(self) -> str:
-        """What was learned, for the HTML of a notebook."""
-        return self.in_short
+    def in_notebook(self) -> list[str]:
+        """What was learned, in lines for the HTML of a notebook."""
+        return [self.in_short]
 
     @property
     def fitted(self) -> bool:
