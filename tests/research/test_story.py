@@ -40,6 +40,25 @@ def test_on_credit_default_both_sides_gain_and_the_page_says_what_it_takes(commi
     assert at["bank", 5.0] < alone["bureau"] < at["bank", 8.0]
 
 
+def test_the_story_tells_the_committed_figures(committed):
+    found, text = means(committed), (RESULTS.parents[1] / "docs" / "story.md").read_text(encoding="utf-8")
+    for data, title, parties in (
+        ("adult", "Adult", ("bank", "employer")),
+        ("credit-default", "credit default", ("bank", "bureau")),
+    ):
+        for to in parties:
+            keys = [
+                (0.0, ALONE, 0.0),
+                (3.0, OWN, 0.0),
+                *((3.0, LEVELS, e) for e in (1.0, 3.0, 8.0)),
+                (3.0, NOISE, 3.0),
+                (3.0, EXACT, 0.0),
+            ]
+            cells = [f"{found[data, to, *key][0]:.3f}" for key in keys]
+            cells[3] = f"**{cells[3]}**"
+            assert f"| {to} ({title}) | {' | '.join(cells)} |" in text
+
+
 def test_nothing_that_is_heard_makes_scores_worse_than_own_columns(committed):
     found = means(committed)
     for data, to, model, how, epsilon in found:
