@@ -25,11 +25,15 @@ def main(rows: int = 20_000, epsilon: float = 8.0) -> float:
     new = Federation(
         [Party(name, others.arrow[name], schema=others.schemas[name], id="person_id") for name in others.parties]
     )
-    score = model.score(new)  # here all weights are at hand, because all parties are in this process
+    score = model.score(new)  # what the bank would reach by asking; the question is played, and not charged
     print(f"accuracy on {others.rows:,} other people: {score:.3f}")  # noqa: T201
+    best = model.score(new, exact=True)  # by all weights, which only this process holds, and no organisation
+    print(f"and by all weights in one place, as nobody can: {best:.3f}")  # noqa: T201
     answers = model.joint_scores(new, epsilon=epsilon)  # what the bank would really get, noise and all
     right = (answers.predictions == model.true_of(new)).mean()
+    alone = (answers.own_predictions == model.true_of(new)).mean()
     print(f"accuracy of the scores that the bank receives: {right:.3f}, for another epsilon {epsilon:g}")  # noqa: T201
+    print(f"and of its own columns alone: {alone:.3f}")  # noqa: T201
     return score
 
 

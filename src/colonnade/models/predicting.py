@@ -170,19 +170,23 @@ class Deciding(Predicting[RunTask, Result]):
         self._check_fitted()
         if not hasattr(self, "classes_"):
             raise StudyError("only chances of classes are assessed, and this model predicts numbers: use score")
+        if y is None and given.get("encoded"):
+            raise DataError("an encoded matrix has no label: pass y")
+        if y is None:
+            people = self.people(X, labelled=True, **given)
+            return self.assessed(self.true_of(people), self.predict_proba(people), of)
+        return self.assessed(np.asarray(y), self.predict_proba(X, **given), of)
+
+    def assessed(self, true: NDArray[Any], chances: Matrix, of: Any = None) -> Assessment:
+        """How good these chances are for people with these labels."""
         classes = self.classes_.tolist()
         named = [str(each) for each in classes]
         if of is None and len(classes) > 2:
             raise DataError(f"there are {len(classes)} classes, so say which one is meant: {listed(named)}")
         if of is not None and str(of) not in named:
             raise DataError(f"the class that is meant must be one of {listed(named)}")
-        if y is None and given.get("encoded"):
-            raise DataError("an encoded matrix has no label: pass y")
         place = 1 if of is None else named.index(str(of))
-        if y is None:
-            people = self.people(X, labelled=True, **given)
-            return assess(self.true_of(people) == classes[place], self.predict_proba(people)[:, place])
-        return assess(np.asarray(y) == classes[place], self.predict_proba(X, **given)[:, place])
+        return assess(true == classes[place], chances[:, place])
 
     def columns_of(self, scores: Matrix, threshold: float | str | None = None) -> dict[str, Any]:
         """Columns of what scores predict, and of the chances of classes."""

@@ -197,7 +197,10 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
 
     def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
         """Classes: the share predicted. Numbers: the part of the deviance explained, for ``linear`` R^2."""
-        true, predicted = self.compared(X, y, **given)
+        return self.rated(*self.compared(X, y, **given))
+
+    def rated(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
+        """How good predictions are for these labels."""
         if (family := self.family_.name) in CLASSES:
             return glm_metrics.accuracy(true, predicted)
         return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))

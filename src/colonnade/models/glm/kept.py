@@ -18,8 +18,9 @@ from colonnade.models import files
 from colonnade.models.estimates import Bars
 from colonnade.models.glm.plan import INTERCEPT
 from colonnade.models.regression.design import Design
+from colonnade.protocols.exchange.last_fit import unblurred
 from colonnade.protocols.exchange.programs import Outcome
-from colonnade.protocols.exchange.sides import KeptWeights, unblurred
+from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.roles import COORDINATOR
@@ -102,7 +103,7 @@ def content(kept: KeptWeights, columns: tuple[str, ...], model: str) -> bytes:
         "weights": kept.weights.tolist(),
         "factors": dict(kept.factors),
         "expected": {party: weights.tolist() for party, weights in kept.expected.items()},
-    }
+    } | ({"spreads": dict(kept.spreads)} if kept.spreads else {})
     return (json.dumps(plain, indent=1) + "\n").encode()
 
 
@@ -118,18 +119,23 @@ def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model:
         weights = np.array(found["weights"], dtype=np.float64)
         factors = {str(name): float(value) for name, value in found["factors"].items()}
         expected = {str(name): np.array(each, dtype=np.float64) for name, each in found["expected"].items()}
+        spreads = {str(name): float(value) for name, value in found.get("spreads", {}).items()}
         fits = tuple(found["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
     if not fits or any(each.shape != weights.shape for each in expected.values()):
         raise StudyError(f"{path} is damaged: its weights do not belong to the columns of {party}")
-    if not np.isfinite([*weights, *factors.values(), *(weight for each in expected.values() for weight in each)]).all():
+    if not np.isfinite(
+        [*weights, *factors.values(), *spreads.values(), *(weight for each in expected.values() for weight in each)]
+    ).all():
         raise StudyError(f"{path} is damaged: a weight in it is not a finite number")
     others = set(columns) - {active} if party == active else set()
     if set(factors) != others or set(expected) != others:
         due = "one factor for each other party" if party == active else f"no factors, which only {active} has"
         raise StudyError(f"{path} is damaged: it must have {due}")
-    return KeptWeights(party, weights, factors, expected)
+    if not set(spreads) <= others or any(spread < 0 for spread in spreads.values()):
+        raise StudyError(f"{path} is damaged: its spreads are not those of the other parties")
+    return KeptWeights(party, weights, factors, expected, spreads)
 
 
 def _content(path: Path) -> dict[str, Any]:

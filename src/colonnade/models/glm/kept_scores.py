@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
@@ -10,22 +11,24 @@ from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.glm import preflight
-from colonnade.models.glm.fitted import FittedGLM
+from colonnade.models.glm.fitted import FittedGLM, Vector
 from colonnade.models.glm.kept import unit_of
 from colonnade.models.glm.plan import senders
+from colonnade.models.newcomers import Matrix
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, check_whole
 from colonnade.models.planner import Details
-from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.models.scorer import check_columns, features
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
+from colonnade.protocols.exchange.last_fit import blurred
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.kept_scores import programs as exchange_ask
+from colonnade.protocols.kept_scores.answers import Weighed
 from colonnade.protocols.kept_scores.programs import Answers, New
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
 from colonnade.protocols.roles import Coordinator, Owner
@@ -167,14 +170,52 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
         if result is None:
             self.restore({})
             return
-        scores = self.linear(result)
-        self.received(result.new.called, scores, self.scorer.answers(scores))
+        model, found = self.scorer, self.weighed(result)
+        scores, own = (self._unit(each) for each in (found.scores, found.own))
+        flat, flat_own = self.flat(found.scores, found.hidden), self.flat(found.own, found.unheard)
+        classes = getattr(model, "classes_", None)
+        unit, _ = unit_of(model.family_, model.design_)
+        beside = Beside(
+            probabilities=None if classes is None else model.chances(flat),
+            own_scores=own,
+            own_predictions=model.answers(flat_own),
+            own_probabilities=None if classes is None else model.chances(flat_own),
+            deviations=np.full(scores.shape, abs(unit) * math.sqrt(found.hidden)),
+            classes=None if classes is None else classes.tolist(),
+        )
+        self.received(result.new.called, scores, model.answers(flat), beside)
 
-    def linear(self, result: Answers) -> NDArray[np.float64]:
-        """The linear predictors, (rows, 1), by the factors that the party with the label kept."""
+    def weighed(self, result: Answers) -> Weighed:
+        """The family's own scores by the factors that the party with the label kept, and what they leave unknown."""
+        return result.weighed(self.scorer.kept_[result.task.active])
+
+    def linear(self, result: Answers) -> Matrix:
+        """The linear predictors, (rows, 1), that predict what is expected of people of whom not all is known."""
+        found = self.weighed(result)
+        return self.flat(found.scores, found.hidden)
+
+    def flat(self, scores: Vector, hidden: float) -> Matrix:
+        """The linear predictors with the means of scores that are known up to this variance."""
+        return self._unit(blurred(self.scorer.family_, scores, hidden))
+
+    def _unit(self, scores: Vector) -> Matrix:
         unit, zero = unit_of(self.scorer.family_, self.scorer.design_)
-        joint = result.joint(self.scorer.kept_[result.task.active])
-        return zero + unit * joint[:, None]
+        return zero + unit * scores[:, None]
+
+    def played(self, tables: Mapping[str, Table], stream: Stream) -> Matrix:
+        """What a question about these people would let the party with the label predict; nothing is charged.
+
+        Rows of all tables are the same people. It is for evaluation where all weights are in one process.
+        """
+        rows = next(iter(tables.values())).rows
+        model = self.scorer
+        task = self.planned(Roster.of(model.schemas_), rows)
+        new = {}
+        for party in task.owners:
+            table = tables.get(party)
+            held = np.zeros((rows, 0)) if table is None else table.select(features(model, party))
+            new[party] = New([], *model.kept_rows(party, held))
+        return self.linear(exchange_ask.simulate(new, task, stream))
 
 
 def asking(fit: Exchange, rows: int) -> KeptScoresTask:

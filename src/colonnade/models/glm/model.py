@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, Unpack
 
 import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
+from colonnade.models.assessment import Assessment
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.glm import kept as glm_kept, plan as glm_plan, preflight
 from colonnade.models.glm.fitted import FittedGLM
@@ -18,6 +19,7 @@ from colonnade.models.glm.guarantees import Guarantees, protection
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores
 from colonnade.models.glm.plan import Choices, FamilyOptions, Setting
+from colonnade.models.newcomers import Given, Matrix, People
 from colonnade.models.parameters import FINITE, LIMITS_ROWS, STRICT, Count, InFile, Label, Positive, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
@@ -217,6 +219,68 @@ class GLM(FittedGLM):
         return [*lines, f"all that leaves a party tells about its columns alone, epsilon at most: {self._told()}"]
 
     # --- new people
+
+    def score(
+        self,
+        X: People,
+        y: NDArray[Any] | None = None,
+        *,
+        epsilon: float | None = None,
+        exact: bool = False,
+        **given: Unpack[Given],
+    ) -> float:
+        """Classes: the share predicted. Numbers: the part of the deviance explained, for ``linear`` R^2.
+
+        Of released weights it is what everybody who has them reaches. Where parties keep their weights nobody can
+        predict by all of them: it is then what the party with the label would reach by one question about these people
+        (:meth:`joint_scores`) at this ``epsilon``, by default what the fit may have told that party. The question is
+        played in this process with fresh noise, and is not charged. ``exact=True`` predicts by all kept weights without
+        noise, as nobody can.
+        """
+        if self._as_held(exact, given):
+            return super().score(X, y, **given)
+        true, scores = self._played(X, y, epsilon, given)
+        return self.rated(true, self.answers(scores))
+
+    def assess(
+        self,
+        X: People,
+        y: NDArray[Any] | None = None,
+        *,
+        of: Any = None,
+        epsilon: float | None = None,
+        exact: bool = False,
+        **given: Unpack[Given],
+    ) -> Assessment:
+        """How good the chances are for people whose labels the caller has; for kept weights see :meth:`score`."""
+        if self._as_held(exact, given) or not hasattr(self, "classes_"):
+            return super().assess(X, y, of=of, **given)
+        true, scores = self._played(X, y, epsilon, given)
+        return self.assessed(true, self.chances(scores), of)
+
+    def _as_held(self, exact: bool, given: Given) -> bool:
+        """Whether people are predicted by the weights that this process has, without a question."""
+        self._check_fitted()
+        if given.get("encoded") and not (exact or self.has_public_weights):
+            raise StudyError(
+                "no question can be played about an encoded matrix: pass tables, or exact=True to predict by all kept "
+                "weights as nobody can"
+            )
+        return exact or self.has_public_weights
+
+    def _played(
+        self, X: People, y: NDArray[Any] | None, epsilon: float | None, given: Given
+    ) -> tuple[NDArray[Any], Matrix]:
+        """The labels of people, and what a question about them would let the party with the label predict."""
+        people = self.people(X, labelled=y is None, **given)
+        true = self.true_of(people) if y is None else np.asarray(y)
+        active = self.design_.owner
+        asked = self.privacy_.epsilon(active) if epsilon is None else epsilon
+        question = KeptScores(self, epsilon={active: asked}, delta=self.privacy_.delta)
+        scores = question.played(people, Stream.fresh())
+        if true.shape != (len(scores),):
+            raise DataError(f"there are {len(true) if true.ndim else 0} labels for {len(scores)} people")
+        return true, scores
 
     def joint_scores(
         self, people: Federation, *, epsilon: float | Mapping[str, float], delta: float = 1e-5

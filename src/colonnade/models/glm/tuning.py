@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
+from colonnade.protocols.exchange.last_fit import FILLED, clipped_normal
 from colonnade.protocols.exchange.task import RELEASE
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.rows import Block
 
 Vector = NDArray[np.float64]
-_FILLED = 0.3  # mean square of a row, as part of the square of its bound
 _EPOCHS = (1, 2, 3, 4)
 _CLIPS = (0.5, 1.0, 2.0, 3.0)  # in deviations of what is received
 _RIDGES = tuple(10 ** (k / 8 - 4) for k in range(45))
@@ -138,7 +138,7 @@ def _choice(setting: _Setting, block: Block, intercept: float, epochs: int, clip
     """The scores a party would send, direction by direction: how much of them is signal, how much noise."""
     family, rows = setting.family, setting.rows
     sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
-    passed, blurred = _clipped(clip, math.hypot(setting.noise(epochs), family.typical_spread))
+    passed, blurred = clipped_normal(clip, math.hypot(setting.noise(epochs), family.typical_spread))
     bent = family.curvature * sizes + ridge
     signal, noise, seen = np.zeros_like(sizes), np.zeros_like(sizes), 0.0
     norm = math.hypot(block.clip, intercept)
@@ -234,7 +234,7 @@ def _walked(run: Descent, block: Block, epochs: int) -> tuple[float, float, floa
     """The result of gradient steps: the deviation of scores, the norm of weights, and the signal in them."""
     family, clip = run.family, descent_clip(run, epochs)
     sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
-    passed, blurred = _clipped(clip, math.hypot(run.slope_noise(epochs), family.typical_spread))
+    passed, blurred = clipped_normal(clip, math.hypot(run.slope_noise(epochs), family.typical_spread))
     signal, noise = np.zeros_like(sizes), np.zeros_like(sizes)
     for _ in range(min(epochs * -(-run.rows // run.batch), _MOST_STEPS)):
         kept = 1 - run.rate * (run.ridge + passed * family.typical_curvature * sizes)
@@ -263,15 +263,7 @@ def _descended(run: Descent, block: Block, norm: float, ball: float, epochs: int
 def _directions(columns: int, square: float, variance: float) -> tuple[Vector, Vector]:
     """Mean squares of a party's columns along their main directions, and the variance of the score due to each."""
     falling = 1 / np.arange(1.0, columns + 1)
-    return falling * (_FILLED * square / falling.sum()), np.full(columns, variance / columns)
-
-
-def _clipped(clip: float, deviation: float) -> tuple[float, float]:
-    """For normal values that are clipped: the part of a small shift that remains, and their deviation."""
-    cut = clip / deviation
-    inside = math.erf(cut / math.sqrt(2))
-    density = math.exp(-cut * cut / 2) / math.sqrt(2 * math.pi)
-    return inside, deviation * math.sqrt(inside - 2 * cut * density + cut * cut * (1 - inside))
+    return falling * (FILLED * square / falling.sum()), np.full(columns, variance / columns)
 
 
 def rounded(value: float) -> float:

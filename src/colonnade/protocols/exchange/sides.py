@@ -17,23 +17,18 @@ from colonnade.errors import DataError
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.exchange.ball import BallFit
 from colonnade.protocols.exchange.bounds import RECEIVED_CLIP, Side
-from colonnade.protocols.exchange.fits import (
-    Matrix,
-    Objective,
-    Vector,
-    believed,
-    certified_fit,
-    free_fit,
-    sparse_fit,
+from colonnade.protocols.exchange.fits import Matrix, Objective, Vector, believed, certified_fit, free_fit
+from colonnade.protocols.exchange.last_fit import (
+    BELIEF,
+    FILLED,
+    Foreseen,
+    Guess,
+    corrected_fit,
+    estimated_fit,
+    unblurred,
 )
 from colonnade.protocols.exchange.task import Exchange
-from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.rounds import Draw
-
-_BLUR = 0.393  # pi / 8: a logistic curve averaged over normal scores is nearly one of a smaller slope
-_STEEPEST = 0.5
-_FILLED = 0.3  # mean square of a row, as part of the square of its bound: a guess
-_BELIEF = 0.5  # of the expected factor: data may double it, and a party without signal does little harm
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,15 @@ class KeptWeights:
     """One party's own part of the model, which it tells nobody: weights of its centred columns, then the constant.
 
     The active party also has ``factors``, by which it multiplies the scores of each other party, and ``expected``, the
-    weights of its own row with which it predicts those scores before it receives them.
+    weights of its own row with which it predicts those scores before it receives them; ``spreads`` are the variances
+    of the true scores around that. Files of earlier releases have no spreads.
     """
 
     party: str
     weights: Vector
     factors: Mapping[str, float] = field(default_factory=dict)
     expected: Mapping[str, Vector] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
 
 
 class Passive(ABC):
@@ -143,7 +140,7 @@ class _Active:
         kept = self.received.setdefault(party, np.full(len(self.rows), np.nan))
         kept[batch :: self.task.batches] = scores
 
-    def refit(self, ridge: float, *, certified: bool) -> Fit:
+    def refit(self, ridge: float, *, certified: bool = True) -> Fit:
         """Fit own columns and one factor for each party's scores to the labels, given what was received.
 
         A penalty holds each factor near the expected one. Numbers made from a fit may be sent only if it is
@@ -155,44 +152,81 @@ class _Active:
         for place, each in enumerate(heard.values(), start=own):
             spread = max(each.prior / each.factor, 1e-6)
             penalties[place] = max(ridge, 1 / (len(rows) * spread**2))
-            centre[place] = _BELIEF * each.prior / each.factor
+            centre[place] = BELIEF * each.prior / each.factor
         objective = Objective(rows, self.labels, self.family, penalties, centre)
         if certified:
             weights = certified_fit(objective, self.task.active_norm, self.task.slack(self.task.active))
-        elif self.task.l1:
-            sparse = np.where(np.arange(rows.shape[1]) < own - 1, self.task.l1, 0.0)  # no constant, no factors
-            weights = sparse_fit(objective, sparse)
         else:
             weights = free_fit(objective)
         return Fit(weights, rows @ weights, heard)
 
-    def kept(self) -> KeptWeights:
-        """The final model of the active party; it costs no privacy, as it is not sent."""
-        fit = self.refit(_gentle(self), certified=False)
-        return replace(fit.kept(self), expected={party: self._expected(each) for party, each in fit.heard.items()})
+    def guess(self, party: str) -> Guess:
+        """What the variance of a party's scores should be, by what is known without looking at it."""
+        return Guess.by_clip(self.task.side(party).score_clip)
 
-    def _expected(self, heard: ReceivedScores) -> Vector:
-        """The weights of the own row that predict a party's scores best; used where these scores are not received."""
-        gram = self.rows.T @ self.rows / len(self.rows) + _gentle(self) * np.eye(self.rows.shape[1])
-        found = np.linalg.solve(gram, self.rows.T @ heard.column / len(self.rows)) / heard.factor
-        found[-1] += heard.middle / self.task.intercept
-        return np.asarray(found, dtype=np.float64)
+    def kept(self) -> KeptWeights:
+        """The final model of the active party; it costs no privacy, as it is not sent.
+
+        Others fit their scores to lower the loss, so a factor below 0 can only be noise: such scores are left out.
+        """
+        heard = {party: self._foreseen(party) for party in self.task.passives if party in self.received}
+        used, own = dict(heard), self.rows.shape[1]
+        found, moved = self._last_fit(used)
+        while (found[own:] < 0).any():
+            used = {party: each for (party, each), f in zip(used.items(), found[own:], strict=True) if f >= 0}
+            found, moved = self._last_fit(used)
+        weights = found[:own].copy()
+        weights[-1] += moved / self.task.intercept
+        factors = dict.fromkeys(heard, 0.0) | dict(zip(used, found[own:].tolist(), strict=True))
+        expected = {party: each.weights for party, each in heard.items()}
+        return KeptWeights(
+            self.task.active, weights, factors, expected, {party: each.spread for party, each in heard.items()}
+        )
+
+    def _last_fit(self, heard: Mapping[str, Foreseen]) -> tuple[Vector, float]:
+        """Weights of own columns and factors, and how much the constant must be raised."""
+        own, ridge, scores = self.rows.shape[1], _gentle(self), list(heard.values())
+        if self.family.name == "logistic" and not self.task.l1:
+            return corrected_fit(self.rows, self.labels, scores, ridge), 0.0
+        sparse = np.where(np.arange(own + len(heard)) < own - 1, self.task.l1, 0.0)  # no constant, no factors
+        return estimated_fit(self.rows, self.labels, self.family, scores, ridge, sparse if self.task.l1 else None)
+
+    def _foreseen(self, party: str) -> Foreseen:
+        noise = self.task.message_deviation(party) ** 2
+        return Foreseen.of(self.rows, _whole(self.received[party]), noise, self.task.side(party), self.guess(party))
 
 
 class ActiveFit(_Active):
     """The active party of an alternating exchange."""
 
+    def __init__(self, rows: Matrix, labels: Vector, task: Exchange) -> None:
+        super().__init__(rows, labels, task)
+        self._told = np.zeros(len(rows))
+        self._guesses: dict[str, Guess] = {}
+
     def slopes(self, batch: int) -> Vector:
         """The slopes of all rows at the best fit so far."""
-        fit = self.refit(self.side.ridge, certified=True)
-        return self.family.sent(fit.scores, self.labels)
+        self._told = self.family.sent(self.refit(self.side.ridge).scores, self.labels)
+        return self._told
+
+    def hear(self, party: str, batch: int, scores: Vector) -> None:
+        """Keep the received scores, and what the answered slopes tell of how much they grew."""
+        before, noise = self.received.get(party), self.task.message_deviation(party) ** 2
+        step, noisy = (scores, noise) if before is None else (scores - before, 2 * noise)
+        grown = Guess.by_slopes(self._told, step, party, self.task, noisy)
+        self._guesses[party] = grown if before is None else self._guesses[party].plus(grown)
+        super().hear(party, batch, scores)
+
+    def guess(self, party: str) -> Guess:
+        """By the slopes that the party answered."""
+        return self._guesses[party]
 
     def learn(self, following: int | None) -> None:
         """Do nothing: the next fit starts anew."""
 
     def released(self) -> Vector:
         """The weights to be released: of own columns, the constant, and each party's column of scores."""
-        return self.refit(self.task.release_ridge, certified=True).weights
+        return self.refit(self.task.release_ridge).weights
 
     def unfolded(self, weights: Vector) -> KeptWeights:
         """Released weights as a model of the scores themselves, by what was received alone.
@@ -200,7 +234,7 @@ class ActiveFit(_Active):
         The other parties' weights have noise now, so their scores get smaller factors.
         """
         found = Fit(weights, np.zeros(0), _received_scores(self))
-        blurs = {p: _FILLED * (self.task.row_norm(p) * self.task.weights_deviation(p)) ** 2 for p in found.heard}
+        blurs = {p: FILLED * (self.task.row_norm(p) * self.task.weights_deviation(p)) ** 2 for p in found.heard}
         left = [each.signal / (each.signal + blurs[party]) for party, each in found.heard.items()]
         own = len(weights) - len(left)
         return replace(found, weights=np.append(weights[:own], weights[own:] * left)).kept(self)
@@ -274,17 +308,6 @@ class Fit:
         weights *= steepness
         weights[-1] += shift / side.task.intercept
         return KeptWeights(side.task.active, weights, {party: steepness * factor for party, factor in factors.items()})
-
-
-def unblurred(family: Family, hidden: float) -> tuple[float, float]:
-    """The factor and the shift that turn weights fitted to noisy scores into weights for scores without noise.
-
-    ``hidden`` is the variance that the noise hides. Averaged over hidden scores, a logistic curve is flatter and an
-    exponential curve is higher.
-    """
-    if family.name == "logistic":
-        return 1 / math.sqrt(max(1 - _BLUR * hidden, _STEEPEST)), 0.0
-    return (1.0, -hidden / 2) if family.name in ("poisson", "gamma") else (1.0, 0.0)
 
 
 def _whole(received: Vector) -> Vector:

@@ -46,17 +46,34 @@ class Answers:
 
     def joint(self, kept: KeptWeights) -> Vector:
         """The joint scores, by the factors and the expectations that the active party kept."""
-        parts = [kept.factors[name] * self.believed(name, kept.expected[name]) for name in self.received]
-        total: Vector = np.sum([self.new.scores, *parts], axis=0)
-        return total
+        return self.weighed(kept).scores
 
-    def believed(self, name: str, expected: Vector) -> Vector:
-        """An estimate of a party's scores: the expectation from own columns, corrected by the received scores."""
-        foreseen, task = self.new.rows @ expected, self.task
-        news = self.received[name] - foreseen
-        found = believed(news, task.sender(name).score_clip, task.deviation(name) ** 2, task.blur(name) ** 2)
-        corrected: Vector = foreseen + found.middle + found.share * (news - news.mean())
-        return corrected
+    def weighed(self, kept: KeptWeights) -> Weighed:
+        """The joint scores with the variance that is left of what is not known, and both by own columns alone."""
+        scores, own = self.new.scores, self.new.scores
+        hidden = unheard = 0.0
+        for name, factor in kept.factors.items():
+            clip = self.task.sender(name).score_clip
+            foreseen, spread = self.new.rows @ kept.expected[name], kept.spreads.get(name)
+            news = self.received[name] - foreseen
+            # Of rows as long as their bound: a blur taken for less than it is would make answers worse than none.
+            blur = 2 * self.task.blur(name) ** 2
+            found = believed(news, clip, self.task.deviation(name) ** 2, blur, spread)
+            scores = scores + factor * (foreseen + found.middle + found.share * (news - news.mean()))
+            own = own + factor * foreseen
+            hidden += factor**2 * found.signal * (1 - found.share)
+            unheard += factor**2 * ((clip / 2) ** 2 if spread is None else spread)
+        return Weighed(scores, hidden, own, unheard)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Joint scores and what is not known of them, as a variance; then the same by own columns alone."""
+
+    scores: Vector
+    hidden: float
+    own: Vector
+    unheard: float
 
 
 def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
