@@ -52,7 +52,7 @@ def test_a_parameter_of_another_head_is_refused_by_its_name(name, head):
 
 
 def test_the_table_names_every_parameter_that_not_all_heads_have():
-    common = {"label", "delta", "head", "encoders", "width", "rows", "rows_at_most"}
+    common = {"label", "delta", "head", "encoders", "width", "rows", "rows_at_most", "threshold"}
     assert set(choice.BELONGS) == {*SplitClassifier.__dataclass_fields__} - common
     assert set(OTHER) == set(choice.BELONGS)
 
