@@ -66,16 +66,16 @@ def assessed(name: str, runs: int) -> Iterator[_ROW]:
             yield name, epsilon, "all weights", assess(truth, model.predict_proba(new, same_order=True)[:, 1])
             question = KeptScores(model, epsilon=epsilon, rows_at_most=len(other)).simulate(new, people.roster)
             found = question.joint
-            assert found.probabilities is not None and found.own_probabilities is not None  # noqa: S101, PT018
+            assert found.probabilities is not None and found.own_probabilities is not None  # noqa: PT018
             yield name, epsilon, "asked", assess(truth[by_id], found.probabilities[:, 1])
             yield name, epsilon, "own columns", assess(truth[by_id], found.own_probabilities[:, 1])
 
 
 def best(found: Assessment) -> float:
     """The log-loss after the recalibration that these very people would ask for."""
-    odds = np.log(found._probability) - np.log1p(-found._probability)  # noqa: SLF001
+    odds = np.log(found._probability) - np.log1p(-found._probability)
     scores = found.intercept + found.slope * odds
-    return float(np.mean(np.logaddexp(0, scores) - found._truth * scores))  # noqa: SLF001
+    return float(np.mean(np.logaddexp(0, scores) - found._truth * scores))
 
 
 def lines(rows: list[_ROW]) -> Iterator[tuple[str, ...]]:
@@ -101,7 +101,7 @@ def main() -> None:
     rows = [row for name in SETS for row in assessed(name, asked.runs)]
     cells = [HEADS, ("---",) * len(HEADS), *lines(rows)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
-    print(table)  # noqa: T201
+    print(table)
     if asked.write:
         told = " ".join(str(__doc__).partition("Needs")[0].split())
         how = f"Means over {asked.runs} splits; `python benchmarks/glm_calibration.py --write` makes this page."
