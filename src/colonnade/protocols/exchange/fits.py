@@ -24,7 +24,6 @@ AT_ONCE = 4_000_000  # rows times steps: proven steps are taken, needed or not, 
 _MOST_STEPS = 500
 _STILL = 1e-7
 _UNSURE = 0.7  # relative error of the variance that was expected of a party's scores
-_SURER = 0.3  # where an earlier fit told what to expect
 _LEAST = 0.1  # as part of the expected variance: the least variance of scores, and the variance of their mean
 
 
@@ -209,20 +208,16 @@ class Believed:
         return self.signal / (self.signal + self.noise)
 
 
-def believed(
-    received: NDArray[np.float64], clip: float, noise: float, shared: float = 0.0, spread: float | None = None
-) -> Believed:
+def believed(received: NDArray[np.float64], clip: float, noise: float, shared: float = 0.0) -> Believed:
     """An estimate from scores within ``clip``; ``noise`` is the variance on each, ``shared`` that of a common error.
 
-    The variance of scores is expected to be ``spread``, or else their deviation half of their clip; received scores
-    correct that, the more there are. A shared error, such as that of blurred weights, is drawn once for all scores, so
-    averages over scores keep it.
+    The deviation of scores is expected to be half of their clip; received scores correct that, the more there are. A
+    shared error, such as that of blurred weights, is drawn once for all scores, so averages over scores keep it.
     """
-    count, whole = len(received), noise + shared
-    expected, unsure = ((clip / 2) ** 2, _UNSURE) if spread is None else (spread, _SURER)
+    count, expected, whole = len(received), (clip / 2) ** 2, noise + shared
     # Most of a noisy mean is noise, and its error would shift the scores of everybody.
     middle = float(received.mean()) * _LEAST * expected / (_LEAST * expected + noise / count + shared)
     seen = float(received.var()) - whole
-    doubt, error = (unsure * expected) ** 2, 2 * (whole + expected) ** 2 / count + 2 * shared**2
+    doubt, error = (_UNSURE * expected) ** 2, 2 * (whole + expected) ** 2 / count + 2 * shared**2
     signal = max((expected * error + seen * doubt) / (error + doubt), _LEAST * expected)
     return Believed(middle, signal, whole)

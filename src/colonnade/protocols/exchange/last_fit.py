@@ -106,6 +106,11 @@ class Foreseen:
         return self.spread / (self.spread + self.noise)
 
     @property
+    def hidden(self) -> float:
+        """The variance of true scores around the best estimate."""
+        return self.spread * (1 - self.share)
+
+    @property
     def estimated(self) -> Vector:
         """The best estimate of each true score."""
         most = RECEIVED_CLIP * math.sqrt(self.spread + self.noise)
@@ -121,7 +126,7 @@ def corrected_fit(rows: Matrix, labels: Vector, heard: Sequence[Foreseen], ridge
     """The best weights of own rows and factors of true scores for logistic chances, from scores with noise.
 
     The loss of true scores is the mean of log(1 + e^t) - y t. Noise on t leaves the mean of y t as it is, and the first
-    term does not depend on labels: only on how true scores lie around what own columns foretell.
+    term does not depend on labels: only on how true scores lie around the best estimate of them.
     """
     count, own = rows.shape
     penalties, centre = np.full(own + len(heard), ridge), np.zeros(own + len(heard))
@@ -130,8 +135,8 @@ def corrected_fit(rows: Matrix, labels: Vector, heard: Sequence[Foreseen], ridge
         penalties[place] = max(ridge, 1 / (count * expected**2 * each.share))
         centre[place] = BELIEF * each.factor
     along = np.concatenate([rows.T @ labels, [each.received @ labels for each in heard]]) / count
-    spreads = np.array([math.sqrt(each.spread) for each in heard])
-    means = np.column_stack([np.zeros((count, 0)), *(each.mean for each in heard)])
+    spreads = np.array([math.sqrt(each.hidden) for each in heard])
+    means = np.column_stack([np.zeros((count, 0)), *(each.estimated for each in heard)])
     points = _points(len(heard), _LEAN * (1 - 2 * float(labels.mean())))
 
     def loss(weights: Vector) -> float:
@@ -181,8 +186,7 @@ def estimated_fit(
         centre[place] = BELIEF * each.factor
     objective = Objective(columns, labels, family, penalties, centre)
     weights = free_fit(objective) if sparse is None else sparse_fit(objective, sparse)
-    unseen = (each.spread * (1 - each.share) for each in heard)
-    hidden = sum(float(f) ** 2 * each for f, each in zip(weights[own:], unseen, strict=True))
+    hidden = sum(float(f) ** 2 * each.hidden for f, each in zip(weights[own:], heard, strict=True))
     steepness, moved = unblurred(family, hidden)
     return weights * steepness, moved
 
@@ -213,9 +217,11 @@ def _points(parties: int, skewness: float) -> list[tuple[float, Vector]]:
     if parties <= _EXACT:
         every = product((high, low), repeat=parties)
         return [(math.prod(chance if x > 0 else 1 - chance for x in each), np.array(each)) for each in every]
-    drawn = np.where(np.random.default_rng(parties).random((_POINTS, parties)) < chance, high, low)
+    count = max(_POINTS, 4 * parties)
+    drawn = np.where(np.random.default_rng(parties).random((count, parties)) < chance, high, low)
     drawn -= drawn.mean(axis=0)
-    return [(1 / _POINTS, each) for each in drawn / np.maximum(drawn.std(axis=0), 0.1)]
+    apart = np.linalg.solve(np.linalg.cholesky(drawn.T @ drawn / count), drawn.T).T  # as independent as they should be
+    return [(1 / count, each) for each in apart]
 
 
 def clipped_normal(clip: float, deviation: float) -> tuple[float, float]:

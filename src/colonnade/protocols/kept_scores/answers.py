@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.protocols.exchange.fits import believed
+from colonnade.protocols.exchange.last_fit import clipped_normal
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.kept_scores.task import KeptScoresTask
 from colonnade.protocols.messages import own_noise
@@ -18,6 +20,9 @@ from colonnade.randomness import Stream
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_LONGER = 1.5  # of the usual blur: that of rows three quarters as long as their bound
+_DOUBT = 0.1  # relative error of the usual variance of what is received
+_SHIFT = 0.1  # as part of the variance of scores: how far the mean of new people may be from what was foreseen
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,17 @@ class Answers:
             clip = self.task.sender(name).score_clip
             foreseen, spread = self.new.rows @ kept.expected[name], kept.spreads.get(name)
             news = self.received[name] - foreseen
-            # Of rows as long as their bound: a blur taken for less than it is would make answers worse than none.
-            blur = 2 * self.task.blur(name) ** 2
-            found = believed(news, clip, self.task.deviation(name) ** 2, blur, spread)
-            scores = scores + factor * (foreseen + found.middle + found.share * (news - news.mean()))
+            noise, blur = self.task.deviation(name) ** 2, self.task.blur(name) ** 2
+            if spread is None:
+                expected = believed(news, clip, noise, blur)
+                spread, middle, share, left = (clip / 2) ** 2, expected.middle, expected.share, 1 - expected.share
+                left *= expected.signal
+            else:
+                middle, share, left = _weighed_again(news, clip, noise, blur, spread)
+            scores = scores + factor * (foreseen + middle + share * (news - news.mean()))
             own = own + factor * foreseen
-            hidden += factor**2 * found.signal * (1 - found.share)
-            unheard += factor**2 * ((clip / 2) ** 2 if spread is None else spread)
+            hidden += factor**2 * left
+            unheard += factor**2 * spread
         return Weighed(scores, hidden, own, unheard)
 
 
@@ -74,6 +83,21 @@ class Weighed:
     hidden: float
     own: Vector
     unheard: float
+
+
+def _weighed_again(news: Vector, clip: float, noise: float, blur: float, spread: float) -> tuple[float, float, float]:
+    """What is believed of scores around what was foreseen, whose variance the fit told: middle, share, variance left.
+
+    The blur is drawn once for all people, and what is received tells how large it is; ``blur`` is its usual variance.
+    A clip lets only a part of blurred scores through.
+    """
+    passed, clipped = clipped_normal(clip, math.sqrt(spread + _LONGER * blur))
+    usual = noise + clipped**2
+    error, doubt = 2 * usual**2 / len(news), (blur + _DOUBT * usual) ** 2
+    whole = max((float(news.var()) * doubt + usual * error) / (doubt + error), noise + passed * spread)
+    middle = float(news.mean()) * _SHIFT * spread / (_SHIFT * spread + noise / len(news) + blur)
+    share = passed * spread / whole
+    return middle, share, spread * (1 - passed * share)
 
 
 def noised(new: New, name: str, task: KeptScoresTask, stream: Stream) -> Integers:
