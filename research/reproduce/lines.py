@@ -53,5 +53,5 @@ class Ours:
         """What the model that would be published says of the test people."""
         source = chance.stream(self.seed, self.people.name, sorted(map(str, self.parameters.items())), run)
         self.model.simulate(self.people.part(train), self.people.roster, source, task=self.task)
-        found: Matrix = self.model.scores(self.people.features[test])[:, 0]
+        found: Matrix = self.model.scores(self.people.features[test], encoded=True)[:, 0]
         return found

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         SplitRegressor as SplitRegressor,
         SplitScores as SplitScores,
         Synthesizer as Synthesizer,
+        assess as assess,
         cross_validate as cross_validate,
         evaluate_synthetic as evaluate_synthetic,
         joint_scores as joint_scores,
@@ -49,7 +50,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "errors": "ColonnadeError",
         "models": "GLM PCA Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
-        "SplitClassifier SplitRegressor SplitScores Synthesizer cross_validate evaluate_synthetic joint_scores "
+        "SplitClassifier SplitRegressor SplitScores Synthesizer assess cross_validate evaluate_synthetic joint_scores "
         "polynomial_sum",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",

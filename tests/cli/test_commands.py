@@ -49,6 +49,7 @@ def test_help_lists_every_command(colonnade):
         "privacy",
         "quality",
         "plan",
+        "predict",
         "audit",
         "ledger",
         "schema",

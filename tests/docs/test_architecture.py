@@ -45,6 +45,7 @@ REVEALS = {("protocols/roles.py", "def reveal(")} | {
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("protocols/exchange/programs.py", "me.tell("): 3} | {
     ("protocols/kept_scores/programs.py", "me.tell("): 1,
+    ("protocols/levels/programs.py", "me.tell("): 1,
     ("protocols/embeddings/programs.py", "me.tell("): 4,
     ("protocols/adaptive/programs.py", "me.tell("): 2,
 }

@@ -32,6 +32,7 @@ EXPORTED = [
     "Synthesizer",
     "Table",
     "__version__",
+    "assess",
     "category",
     "cross_validate",
     "date",

@@ -77,7 +77,7 @@ def test_with_a_large_epsilon_it_is_nearly_scikit_learns_pca(people, population)
     overlap = np.abs(fitted.components_ @ plain.components_.T)
     np.testing.assert_allclose(np.diag(overlap), 1, atol=2e-2)  # the noise is fresh each time
     np.testing.assert_allclose(fitted.explained_variance_, plain.explained_variance_, rtol=0.03)
-    np.testing.assert_allclose(np.abs(fitted.transform(X)), np.abs(plain.transform(X)), atol=0.4)
+    np.testing.assert_allclose(np.abs(fitted.transform(X, encoded=True)), np.abs(plain.transform(X)), atol=0.4)
 
 
 def test_row_order_and_kind_of_table_do_not_matter(population, tmp_path):
@@ -150,7 +150,7 @@ def test_save_and_load(model, tmp_path, population):
     assert again.get_params() == model.get_params()
     assert str(again.privacy_) == str(model.privacy_)
     X = {name: population.arrow[name] for name in population.parties}
-    np.testing.assert_allclose(again.transform(X), model.transform(X))
+    np.testing.assert_allclose(again.transform(X, id="person_id"), model.transform(X, id="person_id"))
 
 
 def test_a_damaged_or_foreign_model_file_is_refused(model, tmp_path):
@@ -177,15 +177,17 @@ def test_a_stated_epsilon_that_the_events_do_not_prove_is_refused(model, tmp_pat
 def test_parts_add_up_to_the_scores(model, population):
     X = {name: population.arrow[name] for name in population.parties}
     parts = [model.partial(name, X[name]) for name in population.parties]
-    np.testing.assert_allclose(sum(parts), model.transform(X))
+    np.testing.assert_allclose(sum(parts), model.transform(X, same_order=True))
     with pytest.raises(DataError, match="no table of clinic"):
         model.transform({"bank": X["bank"], "shop": X["shop"]})
     with pytest.raises(DataError, match="different numbers of rows"):
-        model.transform({**X, "shop": X["shop"].slice(0, 1)})
+        model.transform({**X, "shop": X["shop"].slice(0, 1)}, same_order=True)
+    with pytest.raises(DataError, match=r"bank and shop do not hold the same people: of .* and 1 rows 1 have the same"):
+        model.transform({**X, "shop": X["shop"].slice(0, 1)}, id="person_id")
     with pytest.raises(DataError, match="knows no party"):
         model.partial("insurer", X["bank"])
     with pytest.raises(DataError, match="columns"):
-        model.transform(np.zeros((3, 2)))
+        model.transform(np.zeros((3, 2)), encoded=True)
 
 
 def test_a_federation_is_matched_on_its_ids_before_it_is_transformed(model, parties, population):
@@ -196,7 +198,7 @@ def test_a_federation_is_matched_on_its_ids_before_it_is_transformed(model, part
     }
     mixed = Federation([Party(n, shuffled[n], schema=schemas[n], id="person_id") for n in schemas])
     np.testing.assert_allclose(model.transform(mixed), model.transform(Federation(parties)))
-    np.testing.assert_allclose(model.transform(mixed), model.transform(joint(population)))
+    np.testing.assert_allclose(model.transform(mixed), model.transform(joint(population), encoded=True))
     fewer = [*parties[:2], Party("clinic", shuffled["clinic"].slice(1), schema=schemas["clinic"], id="person_id")]
     with pytest.raises(StudyError, match="same people"):
         model.transform(Federation(fewer))
@@ -238,7 +240,7 @@ def test_two_parties_take_the_coordinator_as_third_seat(aligned):
     fitted = PCA(n_components=1, epsilon=50.0, rows_at_most=1000).fit(people)
     assert abs(fitted.components_[0, 0]) == pytest.approx(0.74, abs=0.05)
     assert np.isinf(fitted.privacy_.epsilon(Observer.coalition("x", "coordinator")))
-    assert fitted.transform(dict(zip("xy", frames, strict=True))).shape == (400, 1)  # whatever the ids are called
+    assert fitted.transform(dict(zip("xy", frames, strict=True)), id="id").shape == (400, 1)
 
 
 def test_federations_that_make_no_sense(parties):

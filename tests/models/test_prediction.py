@@ -16,7 +16,10 @@ from colonnade.models.prediction import JointPrediction, Scorer, features, joint
 from colonnade.models.regression.linear import LinearRegression
 from colonnade.models.regression.logistic import LogisticRegression
 from colonnade.privacy import parse_budgets
+from colonnade.protocols.levels.task import Levels
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.scores.task import Scores
+from colonnade.testing.seeded import seeded
 
 pd = pytest.importorskip("pandas")
 
@@ -126,9 +129,10 @@ def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary, federat
     for other in ("analyst", "coordinator", "shop", "clinic"):
         assert fitted.privacy_.epsilon(other) == 0
     assert math.isinf(fitted.privacy_.epsilon("bank+shop"))
-    noise = fitted.scores_ - in_the_clear(binary, people)
-    assert np.std(noise) == pytest.approx(task.noise_std, rel=0.1)
     assert task.noise_std > 0.3
+    wrong, alone = (found - in_the_clear(binary, people) for found in (fitted.scores_, fitted.joint.own_scores))
+    assert np.std(wrong) < min(task.noise_std / 2, np.std(alone))
+    assert np.std(wrong) == pytest.approx(float(fitted.joint.deviations.mean()), rel=0.2)
     assert "joint-prediction" in str(fitted.privacy_)
 
 
@@ -149,6 +153,147 @@ def test_more_accomplices_mean_more_noise():
     pairs = JointPrediction(model, to="a", epsilon=1.0).plan(roster)
     assert pairs.noise / alone.noise == pytest.approx(4 / 3, rel=1e-3)
     assert Statement.of(pairs.events, roster.trust, 1e-5).epsilon("a+b") <= 1.0
+
+
+# --- levels, and what stands beside scores
+
+
+@pytest.fixture(scope="module")
+def population_model():
+    """A regression of two parties' columns, of which both matter, and new people with what is true of them."""
+    rng = np.random.default_rng(5)
+    rows, schemas = (
+        6000,
+        {
+            "bank": Schema({**{f"b{k}": number(-3, 3) for k in range(3)}, "paid": flag()}),
+            "shop": Schema({f"s{k}": number(-3, 3) for k in range(3)}),
+        },
+    )
+    bank = rng.normal(0, 1, (rows, 3))
+    shop = 0.5 * bank + rng.normal(0, 0.8, (rows, 3))
+    paid = rng.random(rows) < 1 / (1 + np.exp(-(bank[:, 0] - 0.5 + 1.5 * shop[:, 0] - shop[:, 1])))
+    ids = [f"p{i:05d}" for i in range(rows)]
+    tables = {
+        "bank": pd.DataFrame({"id": ids, **{f"b{k}": bank[:, k] for k in range(3)}, "paid": paid}),
+        "shop": pd.DataFrame({"id": ids, **{f"s{k}": shop[:, k] for k in range(3)}}),
+    }
+
+    def read(part):
+        return {name: read_table(table[part], schemas[name], id="id") for name, table in tables.items()}
+
+    known, new = slice(0, 3000), slice(3000, None)
+    fitted = LogisticRegression(label="bank.paid", epsilon=4.0, method="one-shot")
+    model = fitted.simulate(read(known), Roster.of(schemas), seeded(5))
+    return model, read(new), Roster.of(schemas), paid[new]
+
+
+def area(paid, scores):
+    """The chance that somebody who paid has the larger score."""
+    ranks = np.argsort(np.argsort(scores))
+    return (ranks[paid].mean() - (paid.sum() - 1) / 2) / (~paid).sum()
+
+
+@pytest.mark.parametrize("to", ["bank", "shop"])
+@pytest.mark.parametrize("answers", ["noise", "levels"])
+def test_joint_scores_are_better_than_own_columns_and_know_how_wrong_they_are(population_model, to, answers):
+    """A party's own columns are those of the public model, with what they foretell of the others'."""
+    model, tables, roster, paid = population_model
+    truth, areas = model.scores(tables), []
+    for epsilon in (0.5, 1.0, 3.0, 6.0):
+        asked = JointPrediction(model, to=to, epsilon=epsilon, answers=answers).simulate(
+            tables, roster, stream=seeded(6)
+        )
+        joint = asked.joint
+        wrong, alone = (float(np.mean(np.square(found - truth))) for found in (joint.scores, joint.own_scores))
+        assert wrong < alone * 1.005
+        assert wrong == pytest.approx(float(np.mean(np.square(joint.deviations))), rel=0.3)
+        areas.append(area(paid, joint.scores[:, 0]))
+        own = area(paid, joint.own_scores[:, 0])
+        assert areas[-1] > own - 0.005
+        calibrated = joint.probabilities[:, 1]
+        assert abs(calibrated.mean() - paid.mean()) < 0.05
+        assert np.array_equal(joint.predictions, joint.probabilities.argmax(axis=1).astype(bool))
+    if answers == "levels":
+        assert areas[2] > own + 0.5 * (area(paid, truth[:, 0]) - own)
+        assert asked.joint.own_scores is not None
+
+
+def test_levels_are_chosen_where_they_tell_more(population_model, several, binary):
+    model, _, roster, _ = population_model
+    assert isinstance(JointPrediction(model, to="bank", epsilon=3.0, answers="auto").plan(roster), Levels)
+    assert isinstance(JointPrediction(model, to="bank", epsilon=3.0).plan(roster), Scores)
+    assert isinstance(JointPrediction(several, to="bank", epsilon=3.0, answers="auto").plan(Roster.of(NEW)), Scores)
+    with pytest.raises(StudyError, match='answers = "levels" needs one score a person'):
+        JointPrediction(several, to="bank", epsilon=3.0, answers="levels").plan(Roster.of(NEW))
+    with pytest.raises(StudyError, match='answers = "levels" is a way to spend epsilon'):
+        JointPrediction(binary, to="bank", exact=True, answers="levels").plan(Roster.of(NEW))
+    with pytest.raises(StudyError, match='answers must be "noise", "levels" or "auto", not \'often\''):
+        JointPrediction(binary, to="bank", epsilon=1.0, answers="often").plan(Roster.of(NEW))
+    # A model that published nothing about parts is asked at cuts that follow from its schemas.
+    task = JointPrediction(binary, to="bank", epsilon=2.0, answers="levels").plan(Roster.of(NEW))
+    assert {each.owner for each in task.asked} <= {"shop", "clinic"}
+    assert Statement.of(task.events, task.trust, 1e-5).epsilon("bank") <= 2.0
+
+
+def test_with_little_epsilon_only_those_are_asked_who_matter_most(binary):
+    def asked(epsilon):
+        task = JointPrediction(binary, to="bank", epsilon=epsilon, answers="levels").plan(Roster.of(NEW))
+        return [each.owner for each in task.asked]
+
+    assert len(asked(0.5)) == 1
+    assert asked(12.0) == ["shop", "clinic"]
+
+
+def test_cuts_follow_from_the_model_alone(population_model):
+    model, tables, roster, _ = population_model
+    one = JointPrediction(model, to="bank", epsilon=3.0, answers="levels")
+    task = one.plan(roster)
+    law = model.parts_["shop"]
+    assert np.allclose(
+        np.array(task.asked[0].cuts) / 2**16,
+        law.mean + math.sqrt(law.variance) * np.array([-0.474, 0.474]),
+        atol=0.1 * math.sqrt(law.variance),
+    )
+    found = one.simulate(tables, roster, seeded(1))
+    assert found.plan(roster) == task
+
+
+def test_levels_are_told_in_a_run_saved_and_read_again(population_model, tmp_path, aligned):
+    model, _, _, _ = population_model
+    rng, rows = np.random.default_rng(6), 40
+    ids = [f"n{i:02d}" for i in range(rows)]
+    schemas = {"bank": model.schemas_["bank"].without("paid"), "shop": model.schemas_["shop"]}
+    frames = {
+        name: pd.DataFrame({"id": ids, **{c: rng.normal(0, 1, rows) for c in schema.columns}})
+        for name, schema in schemas.items()
+    }
+    people = aligned(frames, schemas, "id")
+    found = joint_scores(model, people, to="shop", epsilon=3.0)
+    assert found.privacy_.epsilon("shop") <= 3.0
+    assert found.privacy_.epsilon("bank") == found.privacy_.epsilon("analyst") == 0
+    assert "levels-of-scores" in str(found.privacy_)
+    fitted = JointPrediction(model, to="shop", epsilon=3.0, answers="levels").fit(people)
+    again = Estimator.load(fitted.save(tmp_path / "model.json"))
+    assert again.get_params()["answers"] == "levels"
+    for name in (
+        "scores",
+        "predictions",
+        "probabilities",
+        "own_scores",
+        "own_predictions",
+        "own_probabilities",
+        "deviations",
+    ):
+        assert np.array_equal(getattr(again.joint, name), getattr(fitted.joint, name)), name
+    assert again.joint.classes == [False, True]
+    assert "answers" not in JointPrediction(model, to="shop", epsilon=3.0).get_params()
+    kept = Estimator.load(model.save(tmp_path / "fit.json"))
+    assert kept.parts_["bank"].foretells["shop"].offset == model.parts_["bank"].foretells["shop"].offset
+    content = json.loads((tmp_path / "model.json").read_text())
+    content["learned"]["deviations"] = content["learned"]["deviations"][:-1]
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    with pytest.raises(StudyError, match="is damaged"):
+        Estimator.load(tmp_path / "model.json")
 
 
 # --- bounds

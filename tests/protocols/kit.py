@@ -25,6 +25,7 @@ from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
+from colonnade.protocols.levels.task import Levels, Respondent
 from colonnade.protocols.losses.labels import family_for
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.marginals.task import Asked, Coded, Marginals
@@ -249,6 +250,13 @@ def kept_scores_task(*senders: Sender, rows_at_most: int = 100, **changes: Any) 
     found = senders or (Sender("right", 3, 2.0, 1.5, 0.25),)
     trust = Trust(("left", *(sender.owner for sender in found)), (), 0)
     return KeptScoresTask(trust, "left", found, rows_at_most, **changes)
+
+
+def levels_task(**changes: Any) -> Levels:
+    """Levels of two of three others' parts, for ``left``."""
+    asked = (Respondent("mid", (-64, 64)), Respondent("right", (0,)))
+    trust = Trust(("left", "mid", "other", "right"), (), 0)
+    return replace(Levels(trust, "left", asked, gamma=256, rows_at_most=100), **changes)
 
 
 # --- rows for a task

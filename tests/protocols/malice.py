@@ -27,6 +27,7 @@ from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.kept_scores import programs as kept_scores
+from colonnade.protocols.levels import programs as levels
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
@@ -304,6 +305,13 @@ def _scores() -> Scene:
     return Scene(task, kit.programs_of(scores, task, parts))
 
 
+def _levels() -> Scene:
+    task, rng = kit.levels_task(), np.random.default_rng(6)
+    ids = tuple(f"p{i}" for i in range(9))
+    parts = {name: scores.Parts(ids, rng.uniform(-1, 1, (9, 1))) for name in task.owners}
+    return Scene(task, kit.programs_of(levels, task, parts))
+
+
 def _align(owners: tuple[str, ...] = ("a", "b", "c"), known: bytes = b"", **how: Any) -> Scene:
     task = kit.align_task(owners, **how)
     lists = {name: _keys([f"{n}" for n in range(step, 9 + 2 * step)]) for step, name in enumerate(owners)}
@@ -369,6 +377,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "mixture from marginals": _started,
     "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
     "scores": _scores,
+    "levels": _levels,
     "exchange, alternating": lambda: _exchange("alternating"),
     "exchange, gradient": lambda: _exchange("gradient"),
     "exchange that may stop early": lambda: _exchange("gradient", patience=1),

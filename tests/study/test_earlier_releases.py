@@ -198,16 +198,16 @@ def used(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"class": type(model).__name__, "parameters": model.get_params(), "repr": repr(model)}
     found |= {"schemas": {name: schema.digest for name, schema in model.schemas_.items()}, "summary": model.summary()}
     if hasattr(model, "transform"):
-        found["transform"] = model.transform(people).tolist()
+        found["transform"] = model.transform(people, id="person_id").tolist()
     if hasattr(model, "predict"):
-        found["scores"] = model.scores(people).tolist()
-        found["predict"] = model.predict(people).tolist()
+        found["scores"] = model.scores(people, id="person_id").tolist()
+        found["predict"] = model.predict(people, id="person_id").tolist()
     if hasattr(model, "predict") and hasattr(model, "partial"):
         found["parts"] = {name: model.partial(name, people[name]).tolist() for name in model.schemas_}
         if getattr(model, "_released", True) is not None:
             found["export"] = {name: value for name, value in model.to_json().items() if name != "privacy"}
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
-        found["chances"] = model.predict_proba(people).tolist()
+        found["chances"] = model.predict_proba(people, id="person_id").tolist()
     if hasattr(model, "guarantees_"):
         found["digest"] = model.digest
         found["guarantees"] = model.guarantees_.to_dict()

@@ -239,6 +239,39 @@ def test_a_noisy_prediction_is_charged_to_those_who_tell(place, regression):
         strict.check_budget(study)
 
 
+def test_levels_are_told_by_each_party_and_charged_to_those_who_tell(place, regression):
+    plain = place.study("plain", PREDICTION + 'answers = "noise"\n', FOR_BANK)
+    assert plain.content.task.unsaid == {"answers"}
+    assert plain.task == place.study("plain", PREDICTION, FOR_BANK).task
+    study = place.study("levels", PREDICTION + 'answers = "levels"\n', FOR_BANK)
+    assert study.content.task.unsaid == set()
+    assert {event.audience for event in study.events} == {("bank",)}
+    assert study.statement.epsilon("bank") <= 2.0
+    text = show.preflight(preflight(study))
+    assert "levels of each person's score, answered at random to bank: " in text
+    asked = {event.holder for event in study.events}
+    teller = asked.pop()
+    bank, other = (place.allow(name, CAPS) for name in ("bank", teller))
+    assert set(other.charged(study)) == set(study.events)
+    assert Statement.of(bank.charged(study), study.task.trust, 1e-5).epsilon("bank") == 0
+    strict = place.allow(teller, CAPS.replace("party = 3.0", "party = 1.0"))
+    with pytest.raises(BudgetError, match="bank: spent"):
+        strict.check_budget(study)
+    for name in PARTIES:
+        place.allow(name, GENEROUS)
+    models = place.run(study)
+    joint = models["bank"].joint
+    assert set(joint.ids) == place.common()
+    assert joint.probabilities.shape == (len(joint.ids), 2)
+    assert joint.own_scores.shape == joint.deviations.shape == joint.scores.shape
+    assert joint.classes == [False, True]
+    assert models["shop"].learned() == models["clinic"].learned() == {}
+    page = place.report(study)
+    assert "answered at random" in page
+    spent = Ledger(place.folder / teller / "ledger.sqlite").spent(Observer.party("bank"), 1e-5)
+    assert 0 < spent < math.inf
+
+
 def test_exact_answers_need_everybody_elses_word(place, regression):
     study = place.study("exact", PREDICTION + "exact = true\n", "")
     assert isinstance(study.events[0], NonPrivate)

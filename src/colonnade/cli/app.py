@@ -18,7 +18,10 @@ from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
 
-_ORDER = ("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "keys", "ledger")
+_ORDER = (
+    *("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "predict"),
+    *("keys", "ledger"),
+)
 
 
 class _InOrder(TyperGroup):
@@ -166,6 +169,50 @@ def quality(
     from colonnade.cli import quality as command
 
     command.quality(synthetic, real, held_out or [], id=id, label=label, sdmetrics=sdmetrics, page=page, json=json)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.json", help="A fitted model, or scores that we received.")],
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="PARTY=FILE", help="A party's columns of the people; or one FILE with all."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The CSV file to write.")] = Path("predictions.csv"),
+    id: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="COLUMN", help="The column of ids, or PARTY=COLUMN.  [default: person_id]"),
+    ] = None,
+    same_order: Annotated[
+        bool, typer.Option("--same-order", help="No ids: the same row is the same person in every file.")
+    ] = False,
+    threshold: Annotated[
+        str | None, typer.Option("--threshold", help="Predict the second class above this chance, or: balanced.")
+    ] = None,
+    assess: Annotated[bool, typer.Option("--assess", help="The label is in the files: say how good it is.")] = False,
+    of: Annotated[str | None, typer.Option("--class", help="The class to assess, where there are several.")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="Assess, and write a page with curves here.")] = None,
+    kept: Annotated[list[Path] | None, typer.Option("--kept", help="What a party kept of the model.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write predictions, or scores that we received, to a CSV file."""
+    from colonnade.cli import predict as command
+
+    command.predict(
+        model,
+        table or [],
+        kept or [],
+        out=out,
+        id=id or [],
+        same_order=same_order,
+        threshold=threshold,
+        assess=assess,
+        of=of,
+        page=page,
+        force=force,
+        json=json,
+    )
 
 
 @app.command()

@@ -145,7 +145,7 @@ def _people(
         party: read_table(cells, model.schemas_[party], id=id, name=f"the files of {party}")
         for party, cells in joined.items()
     }
-    return same_people(read_in, model.schemas_, id, "an attack"), sizes
+    return same_people(read_in, model.schemas_, id, "an attack", same_order=id is None), sizes
 
 
 def _check_apart(parts: Mapping[str, Sequence[Any]], groups: Sequence[str], id: str) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
+    from colonnade.models.assessment import Assessment as Assessment, assess as assess
     from colonnade.models.base import Estimator as Estimator
     from colonnade.models.federation import Federation as Federation, Party as Party, Roster as Roster
     from colonnade.models.glm.crossval import cross_validate as cross_validate
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
+        "assessment": "Assessment assess",
         "base": "Estimator",
         "federation": "Federation Party Roster",
         "glm.crossval": "cross_validate",

@@ -1,1 +1,212 @@
 """How good probabilities are, where the true labels are known: ranking, calibration, and what a threshold decides."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from colonnade.errors import DataError
+
+Vector = NDArray[np.float64]
+_SMALLEST = 1e-15  # a probability of 0 that turned out wrong costs no more than this one
+_SUREST = 1e-12  # log-odds are finite: those of this chance and of its opposite are the ends
+_BINS, _MOST_POINTS, _MOST_STEPS = 10, 201, 100
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Some people with similar probabilities: their mean probability, and the share of them who have the label."""
+
+    probability: float
+    share: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a threshold makes of probabilities: those above it are predicted. ``None`` where nobody is counted."""
+
+    threshold: float
+    predicted: float
+    accuracy: float
+    balanced_accuracy: float | None
+    precision: float | None
+    recall: float | None
+    specificity: float | None
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How good the probabilities of a label are for people whose labels are known.
+
+    ``auc`` is the chance that somebody with the label has a larger probability than somebody without; a tie counts
+    half. ``slope`` and ``intercept`` are those of the logistic recalibration ``truth ~ sigmoid(intercept + slope *
+    logit(probability))``: 1 and 0 for probabilities that are right, a slope below 1 for those that are too sure.
+    What cannot be computed is ``None``, and ``lacking`` says why.
+    """
+
+    count: int
+    prevalence: float
+    auc: float | None
+    log_loss: float
+    brier: float
+    slope: float | None
+    intercept: float | None
+    lacking: str | None
+    roc: tuple[tuple[float, float], ...]
+    """Points from (0, 0) to (1, 1): the share of people without the label above a threshold, and of those with it."""
+    reliability: tuple[Bin, ...]
+    _truth: NDArray[np.bool_] = field(repr=False, compare=False)
+    _probability: Vector = field(repr=False, compare=False)
+    _weights: Vector = field(repr=False, compare=False)
+
+    def at(self, threshold: float) -> Decision:
+        """What is decided if those whose probability is above this threshold are predicted to have the label."""
+        if not 0 <= threshold <= 1:
+            raise DataError(f"a threshold lies between 0 and 1, and {threshold:g} does not")
+        chosen, truth = self._probability > threshold, self._truth
+        hit, missed = self._share(chosen & truth), self._share(~chosen & truth)
+        alarm, passed = self._share(chosen & ~truth), self._share(~chosen & ~truth)
+        recall, specificity = _part(hit, missed), _part(passed, alarm)
+        both = None if recall is None or specificity is None else (recall + specificity) / 2
+        return Decision(threshold, hit + alarm, hit + passed, both, _part(hit, alarm), recall, specificity)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that was computed, as plain values; nothing about single people."""
+        plain = ("count", "prevalence", "auc", "log_loss", "brier", "slope", "intercept", "lacking")
+        found: dict[str, Any] = {name: getattr(self, name) for name in plain}
+        return found | {
+            "roc": [list(point) for point in self.roc],
+            "reliability": [asdict(b) for b in self.reliability],
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.count:,} people, of whom {self.prevalence:.1%} have the label",
+            f"AUC                {_shown(self.auc)}",
+            f"log-loss           {self.log_loss:.4f}",
+            f"Brier score        {self.brier:.4f}",
+            f"calibration slope  {_shown(self.slope)}",
+            f"      and intercept  {_shown(self.intercept, '+')}",
+        ]
+        return "\n".join(lines + ([f"not computed: {self.lacking}"] if self.lacking else []))
+
+    def _share(self, who: NDArray[np.bool_]) -> float:
+        return float(self._weights[who].sum() / self._weights.sum())
+
+
+def assess(truth: ArrayLike, probability: ArrayLike, weights: ArrayLike | None = None) -> Assessment:
+    """Judge probabilities by the truth: flags of who has the label; ``weights`` say how much each person counts."""
+    known, chance = np.asarray(truth), np.asarray(probability, dtype=np.float64)
+    each = np.ones(chance.shape) if weights is None else np.asarray(weights, dtype=np.float64)
+    _check(known, chance, each)
+    known = known.astype(np.bool_)
+    roc, auc, lacking = _ranking(known, chance, each)
+    intercept = slope = None
+    if lacking is None:
+        line = _recalibrated(known, chance, each)
+        if isinstance(line, str):
+            lacking = line
+        else:
+            intercept, slope = line
+    return Assessment(
+        count=len(known),
+        prevalence=_mean(known, each),
+        auc=auc,
+        log_loss=_mean(-np.log(np.clip(np.where(known, chance, 1 - chance), _SMALLEST, None)), each),
+        brier=_mean((chance - known) ** 2, each),
+        slope=slope,
+        intercept=intercept,
+        lacking=lacking,
+        roc=roc,
+        reliability=_bins(known, chance, each),
+        _truth=known,
+        _probability=chance,
+        _weights=each,
+    )
+
+
+def _check(truth: NDArray[Any], chance: Vector, weights: Vector) -> None:
+    if chance.ndim != 1 or not truth.shape == chance.shape == weights.shape:
+        raise DataError(f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs")
+    if not len(chance):
+        raise DataError("there are no people to assess the probabilities by")
+    if truth.dtype.kind not in "biuf" or not np.isin(truth, (0, 1)).all():
+        raise DataError("the truth is True or False for each person; compare the labels with the class that is meant")
+    if not (np.isfinite(chance).all() and chance.min() >= 0 and chance.max() <= 1):
+        raise DataError("probabilities lie between 0 and 1, and some of these do not")
+    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
+        raise DataError("weights are numbers that are not negative, and not all zero")
+
+
+def _ranking(
+    truth: NDArray[np.bool_], chance: Vector, weights: Vector
+) -> tuple[tuple[tuple[float, float], ...], float | None, str | None]:
+    """The curve of all thresholds, the area under it, and why there is none."""
+    _, place = np.unique(-chance, return_inverse=True)
+    found, alarms = (np.concatenate([[0.0], np.bincount(place, weights * who).cumsum()]) for who in (truth, ~truth))
+    if not (found[-1] and alarms[-1]):
+        return (), None, "everybody has the label" if found[-1] else "nobody has the label"
+    across, up = alarms / alarms[-1], found / found[-1]
+    area = float(np.sum(np.diff(across) * (up[1:] + up[:-1])) / 2)
+    kept = np.unique(np.linspace(0, len(across) - 1, _MOST_POINTS).round().astype(np.intp))
+    return tuple(zip(across[kept].tolist(), up[kept].tolist(), strict=True)), area, None
+
+
+def _recalibrated(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> tuple[float, float] | str:
+    """Intercept and slope of the logistic regression of the truth on log-odds, or why there are none."""
+    counted = weights > 0
+    truth, weights = truth[counted], weights[counted] / weights.sum()
+    sure = np.clip(chance[counted], _SUREST, 1 - _SUREST)
+    odds = np.log(sure / (1 - sure))
+    middle = float(weights @ odds)
+    spread = float(np.sqrt(weights @ (odds - middle) ** 2))
+    if not spread > 1e-9:
+        return "all probabilities are the same, so they have no slope"
+    if odds[truth].min() >= odds[~truth].max() or odds[truth].max() <= odds[~truth].min():
+        return "the probabilities separate all labels, so no slope is large enough"
+    design = np.column_stack([np.ones_like(odds), (odds - middle) / spread])
+    found, loss = np.zeros(2), np.log(2.0)
+    for _ in range(_MOST_STEPS):
+        fitted = 0.5 + 0.5 * np.tanh(design @ found / 2)
+        downhill = design.T @ (weights * (truth - fitted))
+        curvature = (design * (weights * fitted * (1 - fitted))[:, None]).T @ design
+        step = np.linalg.solve(curvature + 1e-15 * np.eye(2), downhill)
+        while (after := _loss(design @ (found + step), truth, weights)) > loss and np.abs(step).max() > 1e-12:
+            step /= 2
+        found, loss = found + step, min(loss, after)
+        if np.abs(step).max() < 1e-10:
+            break
+    slope = float(found[1] / spread)
+    return float(found[0] - slope * middle), slope
+
+
+def _loss(scores: Vector, truth: NDArray[np.bool_], weights: Vector) -> float:
+    return float(weights @ (np.logaddexp(0, scores) - truth * scores))
+
+
+def _bins(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> tuple[Bin, ...]:
+    """People in about ten groups of the same size by their probabilities; equal probabilities stay together."""
+    cuts = np.unique(np.quantile(chance, np.arange(1, _BINS) / _BINS))
+    group = np.searchsorted(cuts, chance, side="left")
+    members = [group == k for k in range(len(cuts) + 1)]
+    return tuple(
+        Bin(_mean(chance[who], weights[who]), _mean(truth[who], weights[who]), int(who.sum()))
+        for who in members
+        if weights[who].sum() > 0
+    )
+
+
+def _mean(values: NDArray[Any], weights: Vector) -> float:
+    return float(np.average(values, weights=weights))
+
+
+def _part(counted: float, others: float) -> float | None:
+    return counted / (counted + others) if counted + others > 0 else None
+
+
+def _shown(value: float | None, sign: str = "") -> str:
+    return "none" if value is None else f"{value:{sign}.3f}"

@@ -8,13 +8,14 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, Unpack
 
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import files, kinds, notebook
+from colonnade.models.assessment import Assessment
 from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.planner import Planner
@@ -23,6 +24,9 @@ from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
+
+if TYPE_CHECKING:
+    from colonnade.models.newcomers import Given
 
 FORMAT = 1
 RunTask = TypeVar("RunTask", bound=Task, default=Any)
@@ -168,6 +172,14 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self
+
+    def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
+        """Who is predicted what, as an Arrow table, for models that predict something about a person."""
+        raise StudyError(f"a {type(self).__name__} predicts nothing about a person")
+
+    def assess(self, X: Any, y: Any = None, *, of: Any = None, **given: Unpack[Given]) -> Assessment:
+        """How good the chances of classes are, for models that have them."""
+        raise StudyError(f"only chances of classes are assessed, and this {type(self).__name__} has none")
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """These parameters as plain values for a file."""

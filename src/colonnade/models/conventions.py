@@ -24,10 +24,13 @@ class Conventions:
     feature_names_in_: list[str]
     many_classes: ClassVar[bool] = False
     """Whether a label of more than two classes can be learned."""
+    later: ClassVar[frozenset[str]]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of the constructor as they are now; ``deep`` changes nothing."""
-        return {name: getattr(self, name) for name in self.defaults()}
+        found = {name: getattr(self, name) for name in self.defaults()}
+        defaults = self.defaults() if self.later else {}
+        return {name: value for name, value in found.items() if name not in self.later or value != defaults[name]}
 
     def set_params(self, **params: Any) -> Self:
         """Replace some parameters; the learned attributes stay until the next fit."""

@@ -44,7 +44,9 @@ _ROWS = (
     _ours("glm", "models.glm.model:GLM", "report.exchange:SECTION", "audit.exchange_messages", "audit.times"),
     _ours("glm-scores", "models.glm.kept_scores:KeptScores", "report.exchange:SCORES", "audit.exchange_messages"),
     _ours("polynomial", "models.polynomial:PolynomialSum", "report.answers:SUMS", "audit.sums"),
-    _ours("prediction", "models.prediction:JointPrediction", "report.answers:PREDICTIONS", "audit.sums"),
+    _ours(
+        "prediction", "models.prediction:JointPrediction", "report.answers:PREDICTIONS", "audit.sums", "audit.levels"
+    ),
     _ours(
         "synthetic",
         "models.synthesis.model:Synthesizer",

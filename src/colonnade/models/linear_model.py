@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self, Unpack
 
-from numpy.typing import NDArray
+import numpy as np
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Result, RunTask
+from colonnade.models.estimates import Bars, Estimate
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix, People, encoded, labels_of, summed, table_of
+from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, table_of
+from colonnade.models.predicting import Predicting
 from colonnade.models.regression.design import Design, without_label
-from colonnade.models.saved import Saved, finite
+from colonnade.models.saved import finite, numbers, plain
 from colonnade.privacy.statement import rounded_up
 from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
 
+ESTIMANDS = {
+    "one-shot": "what the same fit would give without noise and without a ridge that is only there for the noise",
+    "sqm": "what the same rounds over the same batches would give without noise",
+    "alternating": "the weights that the parties held before the noise of the release; the noise of messages, which "
+    "is already in those, is not part of it",
+}
+ESTIMANDS |= {"functional": ESTIMANDS["one-shot"], "gradient": ESTIMANDS["alternating"]}
+"""What intervals are for, by method."""
 
-class LinearModel(Saved[RunTask, Result]):
+
+class LinearModel(Predicting[RunTask, Result]):
     """A model whose scores are a weighted sum of all parties' encoded columns, and an intercept."""
 
     label: str | None
@@ -31,6 +41,16 @@ class LinearModel(Saved[RunTask, Result]):
     method_: str
     ridge_: float | None = None
     protection_: dict[str, float]
+    coef_deviations_: Matrix | None = None
+    coef_low_: Matrix | None = None
+    coef_high_: Matrix | None = None
+    intercept_deviations_: Matrix | None = None
+    intercept_low_: Matrix | None = None
+    intercept_high_: Matrix | None = None
+    barred: ClassVar = tuple(
+        f"{what}_{part}" for what in ("coef", "intercept") for part in ("deviations", "low", "high")
+    )
+    """What noise does to the weights, as files name it; models that an earlier release saved do not have it."""
 
     def fit(self, people: Federation, label: str | None = None) -> Self:
         """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``.
@@ -48,6 +68,29 @@ class LinearModel(Saved[RunTask, Result]):
         """Raise an error unless what was read from a file belongs together."""
         if self.feature_names_in_ != self.design_.features or set(self.protection_) != set(self.schemas_):
             raise ValueError("the model and its columns do not belong together")
+        for name in self.barred:
+            given, value = getattr(self, f"{name}_"), name.partition("_")[0]
+            if (given is None) is not (self.coef_deviations_ is None):
+                raise ValueError("error bars are there for all weights or for none")
+            if given is not None and given.shape != getattr(self, f"{value}_").shape:
+                raise ValueError("weights and their error bars do not belong together")
+
+    def bar(self, coef: Bars | None, intercept: Bars | None) -> None:
+        """Set how far noise may have moved the weights and the intercept; ``None`` if it is not known."""
+        for what, bars in (("coef", coef), ("intercept", intercept)):
+            for part in ("deviations", "low", "high"):
+                setattr(self, f"{what}_{part}_", None if bars is None else getattr(bars, part))
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values; error bars only where they are known."""
+        known = {name: plain(value) for name in self.barred if (value := getattr(self, f"{name}_")) is not None}
+        return super().learned() | known
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        for name in self.barred:
+            setattr(self, f"{name}_", numbers(learned[name]) if name in learned else None)
 
     @property
     def label_(self) -> str | None:
@@ -70,10 +113,6 @@ class LinearModel(Saved[RunTask, Result]):
             raise StudyError(f'label must be a text written "party.column", not {type(label).__name__}')
         return Design.of(schemas, label, norm)
 
-    @abstractmethod
-    def answers(self, scores: Matrix) -> NDArray[Any]:
-        """What scores of shape (rows, classes) predict."""
-
     def linear(self) -> tuple[Matrix, Matrix]:
         """The weights and the intercept that scores are made of."""
         return self.coef_, self.intercept_
@@ -82,6 +121,11 @@ class LinearModel(Saved[RunTask, Result]):
     def has_public_weights(self) -> bool:
         """Whether everybody may see the weights."""
         return True
+
+    @property
+    def estimand(self) -> str:
+        """In words, what the intervals of the weights are for."""
+        return ESTIMANDS.get(self.method_, ESTIMANDS["one-shot"])
 
     @property
     def how_to_score(self) -> str:
@@ -98,23 +142,16 @@ class LinearModel(Saved[RunTask, Result]):
         """The class of each row of ``coef_``; an empty name where there is only one row."""
         return [""]
 
-    def predict(self, X: People) -> NDArray[Any]:
-        """Predictions for people of whom the caller has all columns.
-
-        A federation is matched on its ids, and the answers come in the order of the ids. Of a mapping from party to
-        table, the tables must hold the same people in the same order. Neither needs the label's column. An array is
-        an encoded matrix with the columns of ``feature_names_in_``; of a data frame those are taken by their names.
-        """
-        return self.answers(self.scores(X))
-
-    def scores(self, X: People) -> Matrix:
+    def scores(self, X: People, **given: Unpack[Given]) -> Matrix:
         """The scores, of shape (rows, classes): the sum of the parties' parts and the intercept."""
         self._check_fitted()
-        wanted = [party for party in self.schemas_ if self._feature_schema(party)]
-        if (total := summed(X, wanted, self.partial, "a prediction")) is not None:
-            return total + self.linear()[1]
         slopes, offsets = self.linear()
-        return encoded(X, self.feature_names_in_) @ slopes.T + offsets
+        if given.get("encoded"):
+            return encoded_matrix(X, self.feature_names_in_) @ slopes.T + offsets
+        people = self.people(X, **given)
+        wanted = [party for party in self.schemas_ if self._feature_schema(party)]
+        total: Matrix = np.sum([self.partial(party, people[party]) for party in wanted], axis=0)
+        return total + offsets
 
     def partial(self, party: str, source: Any) -> Matrix:
         """One party's part of the scores, (rows, classes), from its own columns alone, without the intercept."""
@@ -123,19 +160,22 @@ class LinearModel(Saved[RunTask, Result]):
         schema = self._feature_schema(party)
         if schema is None:
             raise DataError(f"{party} holds the label and no other column, so it has no part in the scores")
-        found = Centred(schema, None, self.row_norm)
-        rows = found.features(table_of(source, schema)).matrix() + found.middle
-        start = self.feature_names_in_.index(f"{party}.{found.feature_names[0]}")
-        part: Matrix = rows @ self.linear()[0][:, start : start + len(found.feature_names)].T
+        rows = self.encoded_rows(schema, source)
+        start = self.feature_names_in_.index(f"{party}.{schema.encoded_names[0]}")
+        part: Matrix = rows @ self.linear()[0][:, start : start + rows.shape[1]].T
         return part
 
-    def label_of(self, X: People) -> Matrix:
-        """The encoded label of people, where X has a table with the label column."""
-        self._check_fitted()
-        return labels_of(X, self.schemas_, self.label_)
+    def encoded_rows(self, schema: Schema, source: Any) -> Matrix:
+        """The encoded columns of this schema, clipped as in the fit."""
+        found = Centred(schema, None, self.row_norm)
+        rows: Matrix = found.features(table_of(source, schema)).matrix() + found.middle
+        return rows
 
     def coefficients(self) -> dict[str, dict[str, Any]]:
-        """The weight of each encoded column, by party; with several classes, one weight for each class."""
+        """The weight of each encoded column, by party; with several classes, one weight for each class.
+
+        Each is an :class:`~colonnade.Estimate`: a float with the deviation and the interval that noise gives it.
+        """
         self._check_fitted()
         found: dict[str, dict[str, Any]] = {}
         for party in self.schemas_:
@@ -146,9 +186,17 @@ class LinearModel(Saved[RunTask, Result]):
         return found
 
     def _weight(self, place: int) -> Any:
-        if len(self.coef_) == 1:
-            return float(self.coef_[0, place])
-        return dict(zip(self.row_names, self.coef_[:, place].tolist(), strict=True))
+        found = [self.estimate(row, place) for row in range(len(self.coef_))]
+        return found[0] if len(found) == 1 else dict(zip(self.row_names, found, strict=True))
+
+    def estimate(self, row: int, place: int | None) -> Estimate:
+        """One weight of a row of ``coef_``, or without a place its intercept, with what noise does to it."""
+        what, where = ("intercept", (row,)) if place is None else ("coef", (row, place))
+        value, deviations = (getattr(self, f"{what}_{part}") for part in ("", "deviations_"))
+        if deviations is None:
+            return Estimate(float(value[where]))
+        ends = float(getattr(self, f"{what}_low_")[where]), float(getattr(self, f"{what}_high_")[where])
+        return Estimate(float(value[where]), float(deviations[where]), ends)
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""
@@ -172,6 +220,7 @@ class LinearModel(Saved[RunTask, Result]):
         """
         self._check_fitted()
         classes, schemas = getattr(self, "classes_", None), self.schemas_
+        known = {name: plain(value) for name in self.barred if (value := getattr(self, f"{name}_")) is not None}
         return {
             "format": export.FORMAT,
             "kind": self.kind,
@@ -189,13 +238,20 @@ class LinearModel(Saved[RunTask, Result]):
             "how_to_score": self.how_to_score + export.rarer_rules(schemas.values()),
             "protection": {party: finite(value) for party, value in self.protection_.items()},
             "privacy": self.privacy_.to_dict(),
-        }
+        } | ({"error_bars": known} if known else {})
 
-    def _strongest(self, weights: Matrix, intercept: float) -> str:
-        """The strongest weights of a row of ``coef_`` and its intercept, as text."""
-        first = abs(weights).argsort()[::-1][:8]
-        shown = ", ".join(f"{self.feature_names_in_[i]} {weights[i]:+.2f}" for i in first)
-        return f"{shown}; intercept {intercept:+.2f}"
+    def _strongest(self, row: int) -> str:
+        """The strongest weights of a row of ``coef_`` and its intercept, as text: the surest first.
+
+        Where error bars are known, those that cannot be told from zero are counted and not shown.
+        """
+        found = {name: self.estimate(row, place) for place, name in enumerate(self.feature_names_in_)}
+        clear = found if self.coef_deviations_ is None else {name: each for name, each in found.items() if each.clear}
+        first = sorted(clear, key=lambda name: (clear[name].surely, abs(clear[name])), reverse=True)[:8]
+        parts = [f"{name} {clear[name].text()}" for name in first]
+        shown = f"{', '.join(parts) or 'no column'}; intercept {self.estimate(row, None).text()}"
+        left = len(found) - len(clear)
+        return shown + (f"; {left} of {len(found)} columns cannot be told from zero" if left else "")
 
     def _told(self) -> str:
         """How much can be learned about the columns of each party, as text."""

@@ -1,9 +1,13 @@
-"""New people as a caller passes them: a federation, a table of each party, or one encoded matrix."""
+"""New people as a caller passes them: tables as the parties hold them, or one matrix that is encoded already.
+
+Tables are raw: they are encoded by the model's schemas, and their rows are matched by ids. A matrix of encoded columns
+is taken for one only where the caller says so, because the two cannot be told apart by their names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,37 +16,169 @@ from colonnade.errors import DataError
 from colonnade.models.federation import Federation
 from colonnade.models.regression.design import split_label
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.arrow import pa
+from colonnade.tables.files import read_columns
 from colonnade.tables.wording import listed
 
 Matrix = NDArray[np.float64]
-People = Federation | Mapping[str, Any] | NDArray[np.float64]
+People = Any
+"""A federation, a mapping from party to table, one table with all parties' columns, or an encoded matrix."""
 
 
-def summed(X: People, wanted: Sequence[str], partial: Callable[[str, Any], Matrix], what: str) -> Matrix | None:
-    """The sum of the parts that these parties' tables give; ``None`` where X is an encoded matrix."""
+class Given(TypedDict, total=False):
+    """How people are given to a model: by what their rows are matched, or that they are an encoded matrix."""
+
+    id: str | Mapping[str, str] | None
+    same_order: bool
+    encoded: bool
+
+
+class SamePeople(dict[str, Table]):
+    """Tables of several parties in which the same row is the same person."""
+
+    @property
+    def ids(self) -> list[str] | None:
+        """Who the rows are, as the first party calls them; ``None`` where nobody said."""
+        first = next(iter(self.values()))
+        return list(first.own_ids) if first.named else None
+
+
+def gathered(
+    X: People,
+    wanted: Mapping[str, Schema],
+    schemas: Mapping[str, Schema],
+    what: str,
+    *,
+    id: str | Mapping[str, str] | None = None,
+    same_order: bool = False,
+    encoded: bool = False,
+) -> SamePeople:
+    """The tables of the wanted columns, with the same people in each row; ``what`` needs them, in words."""
+    if encoded:
+        raise DataError(f"encoded=True is for one matrix of encoded columns, and {what} takes tables here")
+    if not isinstance(X, Mapping | Federation):
+        return _from_one(X, wanted, schemas, id)
     tables = X.tables() if isinstance(X, Federation) else X
-    if not isinstance(tables, Mapping):
-        return None
     if missing := [party for party in wanted if party not in tables]:
         raise DataError(f"no table of {', '.join(missing)}; {what} needs one of each party")
-    parts = [partial(party, tables[party]) for party in wanted]
-    if len({len(part) for part in parts}) > 1:
-        raise DataError(f"the tables have different numbers of rows; {what} needs the same people in each")
-    total: Matrix = np.sum(parts, axis=0)
-    return total
+    if isinstance(X, Federation | SamePeople):
+        return SamePeople({party: table_of(tables[party], schema) for party, schema in wanted.items()})
+    return same_people(tables, wanted, id, what, same_order=same_order)
 
 
-def encoded(source: Any, names: Sequence[str]) -> Matrix:
+def same_people(
+    given: Mapping[str, Any],
+    schemas: Mapping[str, Schema],
+    id: str | Mapping[str, str] | None,
+    what: str,
+    *,
+    same_order: bool = False,
+) -> SamePeople:
+    """The tables of some parties with the same people in each row, in the order of the first one that was given.
+
+    Rows are matched where each table names its people: by the column ``id``, or because it was read with ids. Tables
+    that do not are refused, unless the caller says that they are in the same order.
+    """
+    column = id if isinstance(id, Mapping) else dict.fromkeys(schemas, id)
+    tables = SamePeople(
+        {party: table_of(given[party], schemas[party], column.get(party)) for party in given if party in schemas}
+    )
+    first, *others = tables
+    if not others:
+        return tables
+    if same_order and id is None:
+        if len({table.rows for table in tables.values()}) > 1:
+            raise DataError(f"the tables have different numbers of rows; {what} needs the same people in each")
+        return tables
+    if nameless := [party for party, table in tables.items() if not table.named]:
+        raise DataError(
+            f"nothing says who the rows of {listed(nameless)} are: name the column of ids with id=, or say "
+            "same_order=True if the same row is the same person in every table"
+        )
+    for party in others:
+        tables[party] = _matched(tables, first, party)
+    return tables
+
+
+def _matched(tables: Mapping[str, Table], first: str, party: str) -> Table:
+    """A party's table in the order of the first one; an error unless both hold the same people."""
+    one, other = tables[first], tables[party]
+    wanted = list(one.ids)
+    if other.ids == wanted:
+        return other
+    common = len(set(wanted) & set(other.ids))
+    if common < one.rows or common < other.rows:
+        raise DataError(
+            f"{first} and {party} do not hold the same people: of {one.rows:,} and {other.rows:,} rows {common:,} have "
+            "the same ids, so give tables of the same people"
+        )
+    return other.take(wanted)
+
+
+def _from_one(
+    X: Any, wanted: Mapping[str, Schema], schemas: Mapping[str, Schema], id: str | Mapping[str, str] | None
+) -> SamePeople:
+    """The parties' tables out of one table that has all their columns."""
+    if not hasattr(X, "columns") and not isinstance(X, pa.RecordBatch):
+        raise DataError(
+            f"nothing says what the columns of this {type(X).__name__} are: pass tables as the parties hold them (a "
+            "Federation, a mapping from party to table, or one data frame), or say encoded=True if it is an encoded "
+            "matrix with the columns of feature_names_in_"
+        )
+    if isinstance(id, Mapping):
+        raise DataError("one table has one column of ids, so name it by id= as a text")
+    naming = [] if id is None else [id]
+    sources: dict[str, dict[str, str]] = {}
+
+    def choose(there: Sequence[str]) -> Sequence[str]:
+        sources.update(_sources(set(there), wanted, schemas))
+        return [*naming, *dict.fromkeys(source for columns in sources.values() for source in columns.values())]
+
+    read = read_columns(X, "the table", choose)
+    found = SamePeople()
+    for party, columns in sources.items():
+        cells = pa.table({name: read[source] for name, source in [*((n, n) for n in naming), *columns.items()]})
+        found[party] = read_table(cells, wanted[party], id=id, name=f"the columns of {party}")
+    return found
+
+
+def _sources(there: set[str], wanted: Mapping[str, Schema], schemas: Mapping[str, Schema]) -> dict[str, dict[str, str]]:
+    """Under which name one table has each wanted column: ``party.column``, or the column if only one party has it."""
+    taken: dict[str, str] = {}
+    lacking: list[str] = []
+    found: dict[str, dict[str, str]] = {party: {} for party in wanted}
+    for party, schema in wanted.items():
+        for name in schema.names:
+            full = f"{party}.{name}"
+            source = full if full in there else name
+            if source not in there:
+                lacking.append(full)
+                continue
+            holders = [full] if source == full else [f"{p}.{name}" for p, s in schemas.items() if name in s.columns]
+            if len(holders) > 1 or source in taken:
+                several = holders if len(holders) > 1 else [taken[source], full]
+                raise DataError(f"the column {source!r} could be {' or '.join(several)}: pass a table of each party")
+            taken[source], found[party][name] = full, source
+    if lacking:
+        encoded = {f"{party}.{name}" for party, schema in wanted.items() for name in schema.encoded_names}
+        hint = "; if these are encoded columns, say encoded=True" if encoded <= there else ""
+        raise DataError(
+            f"the table has no column {listed(lacking)}; in one table of all parties a column is named party.column, "
+            f"or as its party names it if no other party has one of that name{hint}"
+        )
+    return found
+
+
+def encoded_matrix(source: Any, names: Sequence[str]) -> Matrix:
     """The matrix of these encoded columns; columns with names, as in a data frame, are chosen by name."""
+    if isinstance(source, Federation | Mapping):
+        raise DataError("encoded=True is for one matrix of encoded columns; tables are encoded by the model itself")
     try:
         if hasattr(source, "columns"):
             source = np.column_stack([np.asarray(source[name]) for name in _named(source, names)])
         found: Matrix = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(
-            "these are no people to predict: pass a Federation, a mapping from party to table, or an encoded matrix of "
-            "numbers"
-        ) from None
+        raise DataError("with encoded=True people are one matrix of numbers, and this is none") from None
     if found.ndim != 2 or found.shape[1] != len(names):
         raise DataError(f"an encoded matrix has rows of {len(names)} columns; this array has shape {found.shape}")
     if not np.isfinite(found).all():
@@ -56,7 +192,7 @@ def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
     if missing := [name for name in names if name not in there]:
         raise DataError(
             f"the encoded matrix has no column {listed(missing)}; its columns are named as in feature_names_in_, and "
-            "tables as the parties hold them are passed in a mapping from party to table"
+            "tables as the parties hold them are passed without encoded=True"
         )
     return names
 
@@ -76,22 +212,7 @@ def table_of(source: Any, schema: Schema, id: str | None = None) -> Table:
 def labels_of(X: People, schemas: Mapping[str, Schema], label: str | None) -> Matrix:
     """The encoded label of people, where X has a table with the label column."""
     owner, column = split_label(label, tuple(schemas))
-    tables = X.tables() if isinstance(X, Federation) else X
-    if not isinstance(tables, Mapping) or owner not in tables:
+    if isinstance(X, Mapping | Federation) and owner not in (X.parties if isinstance(X, Federation) else X):
         raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner}")
-    return table_of(tables[owner], schemas[owner].select([column])).column(column)
-
-
-def same_people(given: Mapping[str, Any], schemas: Mapping[str, Schema], id: str | None, what: str) -> dict[str, Table]:
-    """The tables of some parties with the same people in each row, in the order of the first one.
-
-    Rows are matched where each table names its people: by the column ``id``, or because it was read with ids.
-    """
-    tables = {party: table_of(given[party], schema, id) for party, schema in schemas.items()}
-    first = next(iter(tables.values()))
-    if any(table.rows != first.rows for table in tables.values()):
-        raise DataError(f"the tables have different numbers of rows; {what} needs the same people in each")
-    if id is None and not all(isinstance(given[party], Table) for party in schemas):
-        return tables
-    wanted = list(first.ids)
-    return {party: table if list(table.ids) == wanted else table.take(wanted) for party, table in tables.items()}
+    wanted = {owner: schemas[owner].select([column])}
+    return gathered(X, wanted, schemas, "a comparison")[owner].column(column)

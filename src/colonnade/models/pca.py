@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, DataError, StudyError
+from colonnade.errors import CapacityError, StudyError
+from colonnade.models.component_errors import errors, mean_deviations, not_apart
+from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Roster
-from colonnade.models.newcomers import Matrix, People, summed, table_of
+from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
 from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
 from colonnade.models.parameters import Count, RowsAtMost, check_whole
 from colonnade.models.planner import Details
-from colonnade.models.saved import Saved, numbers, size, texts
+from colonnade.models.saved import Saved, numbers, plain, size, texts
 from colonnade.privacy import Budget, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.search import NoisyProducts
@@ -75,6 +77,18 @@ class PCA(Saved[Task, Published]):
         "count": size,
         "noise_std": size,
     }
+    saved_errors: ClassVar = {
+        "components_deviations": numbers,
+        "components_low": numbers,
+        "components_high": numbers,
+        "explained_variance_deviations": numbers,
+        "explained_variance_low": numbers,
+        "explained_variance_high": numbers,
+        "mean_deviations": numbers,
+        "angles": numbers,
+        "together": numbers,
+    }
+    """What noise leaves unknown; models that an earlier release saved do not have it, and it is ``None`` there."""
 
     n_components: Count = 2
     _: KW_ONLY
@@ -193,6 +207,28 @@ class PCA(Saved[Task, Published]):
         self.mean_ = result.means if self.center else np.zeros(len(task.names))
         self.count_ = result.count
         self.noise_std_ = task.noise_std
+        self._finish_errors(result)
+
+    def _finish_errors(self, result: Published) -> None:
+        found = errors(result, self.components_, self.explained_variance_, center=bool(self.center))
+        self.components_deviations_ = found.deviations
+        self.components_low_, self.components_high_ = found.low, found.high
+        self.explained_variance_deviations_ = found.variances
+        self.explained_variance_low_, self.explained_variance_high_ = found.variances_low, found.variances_high
+        self.mean_deviations_ = mean_deviations(result) if self.center else np.zeros(len(self.mean_))
+        self.angles_ = found.angles
+        self.together_ = np.array([found.first, found.last], dtype=np.float64).T
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values, errors only if they are known."""
+        known = {name: plain(value) for name in self.saved_errors if (value := getattr(self, f"{name}_")) is not None}
+        return super().learned() | known
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        for name, read in self.saved_errors.items():
+            setattr(self, f"{name}_", read(learned[name]) if name in learned else None)
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
@@ -200,24 +236,26 @@ class PCA(Saved[Task, Published]):
         count, width = len(self.components_), len(names)
         shapes = {"components": (count, width), "mean": (width,)}
         shapes |= dict.fromkeys(("explained_variance", "explained_variance_ratio"), (count,))
+        if self.components_deviations_ is not None:
+            shapes |= dict.fromkeys(("components_deviations", "components_low", "components_high"), (count, width))
+            ends = ("explained_variance_deviations", "explained_variance_low", "explained_variance_high", "angles")
+            shapes |= dict.fromkeys(ends, (count,)) | {"mean_deviations": (width,), "together": (count, 2)}
         if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
             raise ValueError("components and columns do not belong together")
 
-    def transform(self, X: People) -> Matrix:
-        """Scores of new rows.
+    def transform(self, X: People, **given: Unpack[Given]) -> Matrix:
+        """Scores of new rows, of whom the caller has all columns; one party computes its part with :meth:`partial`.
 
-        A federation is matched on its ids, and the scores come in the order of the ids. In a mapping from party to
-        table, all tables must hold the same people in the same order: nothing is matched. An array is an encoded
-        matrix. The caller has all columns; one party alone computes its part with :meth:`partial`.
+        X is raw: a federation, a mapping from party to table, or one table with all parties' columns. The rows of a
+        mapping are matched by the column ``id``, in the order of the first table, or with ``same_order=True`` stay as
+        they are. With ``encoded=True`` X is a matrix that is encoded already.
         """
         self._check_fitted()
-        if (total := summed(X, list(self.schemas_), self.partial, "transform")) is not None:
-            return total
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.mean_):
-            raise DataError(f"an encoded matrix has rows of {len(self.mean_)} columns; this array has shape {X.shape}")
-        scores: Matrix = (X - self.mean_) @ self.components_.T
-        return scores
+        if given.get("encoded"):
+            scores: Matrix = (encoded_matrix(X, self.feature_names_in_) - self.mean_) @ self.components_.T
+            return scores
+        people = gathered(X, self.schemas_, self.schemas_, "transform", **given)
+        return np.asarray(np.sum([self.partial(party, people[party]) for party in self.schemas_], axis=0))
 
     def partial(self, party: str, source: Any) -> NDArray[np.float64]:
         """One party's part of the scores, from its own columns alone; the parts of all parties add up to the scores."""
@@ -230,6 +268,50 @@ class PCA(Saved[Task, Published]):
         part: Matrix = (rows - self.mean_[span]) @ self.components_[:, span].T
         return part
 
+    # --- how far noise may have moved it
+
+    def loadings(self, component: int) -> dict[str, Estimate]:
+        """The loadings of one component, counted from 1, by column, each with its deviation and its interval."""
+        self._check_fitted()
+        check_whole("component", component, 1, len(self.components_))
+        own = self.components_[component - 1]
+        if self.components_deviations_ is None:
+            return {name: Estimate(value) for name, value in zip(self.feature_names_in_, own, strict=True)}
+        rows = (own, *(each[component - 1] for each in self._loading_errors()))
+        found = zip(self.feature_names_in_, *rows, strict=True)
+        return {name: Estimate(value, deviation, (low, high)) for name, value, deviation, low, high in found}
+
+    def variances(self) -> list[Estimate]:
+        """The variance of each component, with its deviation and its interval."""
+        self._check_fitted()
+        if self.explained_variance_deviations_ is None:
+            return [Estimate(value) for value in self.explained_variance_]
+        ends = (self.explained_variance_deviations_, self.explained_variance_low_, self.explained_variance_high_)
+        found = zip(self.explained_variance_, *ends, strict=True)
+        return [Estimate(value, deviation, (low, high)) for value, deviation, low, high in found]
+
+    def means(self) -> dict[str, Estimate]:
+        """The mean of each column, with its deviation and its interval; zeros where no means were subtracted."""
+        self._check_fitted()
+        known = self.mean_deviations_ if self.mean_deviations_ is not None else [None] * len(self.mean_)
+        found = zip(self.feature_names_in_, self.mean_, known, strict=True)
+        return {name: Estimate(value, deviation) for name, value, deviation in found}
+
+    def _loading_errors(self) -> tuple[Matrix, Matrix, Matrix]:
+        return self.components_deviations_, self.components_low_, self.components_high_
+
+    @property
+    def clear(self) -> list[bool] | None:
+        """For each component, whether it can be told apart from all others; ``None`` if that is not known."""
+        return None if self.together_ is None else [bool(first == last) for first, last in self.together_]
+
+    def unclear(self) -> list[str]:
+        """Sentences about the components that cannot be told apart."""
+        if self.together_ is None:
+            return []
+        spans = dict.fromkeys((int(first) + 1, int(last) + 1) for first, last in self.together_ if first != last)
+        return [not_apart(first, last, len(self.components_)) for first, last in spans]
+
     @property
     def in_short(self) -> str:
         """What was learned, in one line."""
@@ -241,11 +323,27 @@ class PCA(Saved[Task, Published]):
         self._check_fitted()
         ratios = ", ".join(f"{ratio:.3f}" for ratio in self.explained_variance_ratio_)
         lines = [f"explained variance of the {self.n_components} components: {ratios}"]
-        for index, component in enumerate(self.components_[:3]):
-            strongest = abs(component).argsort()[::-1][:4]
-            loadings = ", ".join(f"{self.feature_names_in_[i]} {component[i]:+.2f}" for i in strongest)
-            lines.append(f"  component {index + 1}: {loadings}")
-        return lines
+        if (clear := self.clear) is not None:
+            lines.append(f"{sum(clear)} of {len(clear)} components are clear of the noise")
+        for index in range(min(3, len(self.components_))):
+            found = self.loadings(index + 1)
+            strongest = sorted(found, key=lambda name: (-_surely(found[name]), -abs(found[name])))[:4]
+            loadings = ", ".join(f"{name} {_shown(found[name])}" for name in strongest)
+            lines.append(f"  component {index + 1}{_within(self.angles_, index)}: {loadings}")
+        return lines + [f"  {text}" for text in self.unclear()]
+
+
+def _surely(loading: Estimate) -> float:
+    """How large a loading is at least, as far as is known."""
+    return max(0.0, loading.low, -loading.high) if loading.deviation is not None else 0.0
+
+
+def _shown(loading: Estimate) -> str:
+    return f"{loading:+.2f}" + (f" ± {loading.deviation:.2f}" if loading.deviation is not None else "")
+
+
+def _within(angles: Matrix | None, index: int) -> str:
+    return "" if angles is None or angles[index] >= 90 else f" (within {math.ceil(angles[index])} degrees)"
 
 
 def top_eigenvectors(matrix: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

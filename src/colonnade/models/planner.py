@@ -53,6 +53,8 @@ class Planner(ABC, Generic[AnyTask]):
     """The classes of the tasks that it plans."""
     shares: ClassVar[bool] = True
     """Whether the task computes on shares; only then are a committee and a hidden alignment possible."""
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that came later: with their defaults they are not written, so files and studies stay as they were."""
     why_not_run: ClassVar[str | None] = None
     """Why such studies cannot be run, as the end of a sentence that begins with the study; ``None``: they can."""
 

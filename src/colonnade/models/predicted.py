@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Generic, Self
+from typing import Annotated, Any, Generic, Self, Unpack
 
 import numpy as np
 from annotated_types import MinLen
@@ -15,10 +15,12 @@ from typing_extensions import TypeVar
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
+from colonnade.models.newcomers import Given
 from colonnade.models.parameters import InFile
 from colonnade.models.saved import numbers, texts
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import unspoken
+from colonnade.tables.arrow import pa
 
 FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
 """In a study file the public model is given by its path."""
@@ -28,12 +30,62 @@ Scored = TypeVar("Scored", default=Any)
 
 @dataclass(frozen=True)
 class JointScores:
-    """What the entitled party received: for each id a row of scores and a prediction; and what they cost."""
+    """What the entitled party received: for each id a row of scores and a prediction; and what they cost.
+
+    Beside them stand, where they are known, the deviations of the scores, the chance of each of ``classes``, and what
+    the party's own columns alone would have told.
+    """
 
     ids: list[str]
     scores: NDArray[np.float64]
     predictions: NDArray[Any]
     privacy_: Statement
+    probabilities: NDArray[np.float64] | None = None
+    own_scores: NDArray[np.float64] | None = None
+    own_predictions: NDArray[Any] | None = None
+    own_probabilities: NDArray[np.float64] | None = None
+    deviations: NDArray[np.float64] | None = None
+    classes: list[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the answers; each is ``None`` where it is not known, and in files of earlier releases."""
+
+    probabilities: NDArray[np.float64] | None = None
+    own_scores: NDArray[np.float64] | None = None
+    own_predictions: NDArray[Any] | None = None
+    own_probabilities: NDArray[np.float64] | None = None
+    deviations: NDArray[np.float64] | None = None
+    classes: list[Any] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """What is known, as plain values."""
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in known.items()
+            if value is not None
+        }
+
+    @classmethod
+    def read(cls, learned: Mapping[str, Any], shape: tuple[int, ...]) -> Beside:
+        """The same from plain values; an error unless they belong to scores of this shape."""
+        found: dict[str, Any] = {
+            name: numbers(learned[name])
+            for name in ("probabilities", "own_scores", "own_probabilities", "deviations")
+            if name in learned
+        }
+        if "own_predictions" in learned:
+            found["own_predictions"] = _predicted(learned["own_predictions"])
+        if "classes" in learned:
+            found["classes"] = _predicted(learned["classes"]).tolist()
+        chances = (shape[0], len(found.get("classes", ())))
+        wanted = {"own_scores": shape, "deviations": shape, "own_predictions": shape[:1]}
+        wanted |= dict.fromkeys(("probabilities", "own_probabilities"), chances)
+        if any(found[name].shape != size for name, size in wanted.items() if name in found):
+            raise ValueError("the scores and what stands beside them do not belong together")
+        return cls(**found)
 
 
 class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
@@ -45,6 +97,7 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
     ids_: list[str] | None
     scores_: NDArray[np.float64] | None
     predictions_: NDArray[Any] | None
+    beside_: Beside
 
     @property
     @abstractmethod
@@ -63,16 +116,43 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
             self._read = self.model, self.checked(found)
         return self._read[1]
 
-    def received(self, ids: Sequence[str], scores: NDArray[np.float64], predictions: NDArray[Any]) -> None:
-        """Store the answers; only the entitled party has any."""
+    def received(
+        self,
+        ids: Sequence[str],
+        scores: NDArray[np.float64],
+        predictions: NDArray[Any],
+        beside: Beside | None = None,
+    ) -> None:
+        """Store the answers and what stands beside them; only the entitled party has any."""
         self.ids_, self.scores_, self.predictions_ = list(ids), scores, np.asarray(predictions)
+        self.beside_ = beside or Beside()
 
     @property
     def joint(self) -> JointScores:
         """The answers that this party received; an error if it received none."""
         if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
             raise StudyError("the scores are with the party that received them, and this is not its copy")
-        return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_)
+        beside = {field.name: getattr(self.beside_, field.name) for field in fields(Beside)}
+        return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_, **beside)
+
+    def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
+        """The answers as an Arrow table: ids, predictions, and what stands beside them; nobody's columns are needed.
+
+        With a threshold, the second of two classes is predicted where its chance is above it.
+        """
+        if X is not None:
+            raise StudyError("these are scores that were received: nothing is computed from tables")
+        joint = self.joint
+        columns: dict[str, Any] = {"id": joint.ids, "prediction": joint.predictions}
+        if threshold is not None:
+            columns["prediction"] = _decided(joint, threshold)
+        columns |= by_class("probability", joint.probabilities, joint.classes)
+        columns |= by_class("score", joint.scores, joint.classes) | by_class(
+            "deviation", joint.deviations, joint.classes
+        )
+        own = {} if joint.own_predictions is None else {"own_prediction": joint.own_predictions}
+        columns |= own | by_class("own_probability", joint.own_probabilities, joint.classes)
+        return pa.table(columns | by_class("own_score", joint.own_scores, joint.classes))
 
     @property
     def in_short(self) -> str:
@@ -83,19 +163,19 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
         """Ids, scores and predictions as plain values; empty if this party received none."""
         if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
             return {}
-        return {"ids": self.ids_, "scores": self.scores_.tolist(), "predictions": self.predictions_.tolist()}
+        answers = {"ids": self.ids_, "scores": self.scores_.tolist(), "predictions": self.predictions_.tolist()}
+        return answers | self.beside_.plain()
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         self.ids_ = self.scores_ = self.predictions_ = None
+        self.beside_ = Beside()
         if learned:
-            ids, scores, predictions = texts(learned["ids"]), numbers(learned["scores"]), learned["predictions"]
-            if not _are_classes(predictions):
-                numbers(predictions)  # an error unless they are finite
-            found = np.array(predictions)
+            ids, scores = texts(learned["ids"]), numbers(learned["scores"])
+            found = _predicted(learned["predictions"])
             if scores.ndim != 2 or not (len(ids),) == scores.shape[:1] == found.shape:
                 raise ValueError("ids, scores and predictions do not belong together")
-            self.received(ids, scores, found)
+            self.received(ids, scores, found, Beside.read(learned, scores.shape))
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
@@ -118,6 +198,31 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
     def __sklearn_clone__(self) -> Self:
         """A copy that is not fitted; both questions share the same fitted model."""
         return type(self)(**self.get_params())
+
+
+def _predicted(values: Any) -> NDArray[Any]:
+    """Predictions from plain values: classes, or finite numbers."""
+    if not _are_classes(values):
+        numbers(values)  # an error unless they are finite
+    return np.array(values)
+
+
+def by_class(name: str, values: NDArray[np.float64] | None, classes: Sequence[Any] | None) -> dict[str, Any]:
+    """Values of shape (people, columns) as one column of this name, as one for each class, or as none."""
+    if values is None:
+        return {}
+    if values.shape[1] == 1:
+        return {name: values[:, 0]}
+    called = classes if classes is not None and len(classes) == values.shape[1] else range(1, values.shape[1] + 1)
+    said = [str(one).lower() if isinstance(one, bool) else str(one) for one in called]
+    return {f"{name}_{one}": values[:, place] for place, one in enumerate(said)}
+
+
+def _decided(joint: JointScores, threshold: float | str) -> list[Any]:
+    chances, classes = joint.probabilities, joint.classes
+    if chances is None or classes is None or len(classes) != 2 or not isinstance(threshold, int | float):
+        raise StudyError("a threshold is a number, for chances of two classes, and these scores have none")
+    return [classes[chance > threshold] for chance in chances[:, 1]]
 
 
 def _are_classes(predictions: Any) -> bool:

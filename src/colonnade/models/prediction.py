@@ -2,59 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from fractions import Fraction
+from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
+from colonnade.models.beliefs import Belief, Law, chances, of_law
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.hearing import Heard, chosen_levels, heard_of, law_of
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
-from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.planner import Details
+from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.scorer import Scorer, check_columns, digest, features, part_of
+from colonnade.privacy import Budget, Statement
 from colonnade.privacy.calibrate import with_least_noise
+from colonnade.protocols.levels import programs as levels
+from colonnade.protocols.levels.task import Levels
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.scores import programs as scores
-from colonnade.protocols.scores.programs import OpenedScores, Parts
+from colonnade.protocols.scores.programs import Parts
 from colonnade.protocols.scores.task import Part, Scores
 from colonnade.randomness import Stream
-from colonnade.tables import Schema, Table
-from colonnade.tables.columns import NOWHERE, Category, Column, Number
-
-_Ends = tuple[Fraction, Fraction]
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """What a fitted model must have: public linear weights, each party's part of the scores, and what scores predict.
-
-    ``coef_`` has a row for each class and a column for each of ``feature_names_in_`` ("party.column" or
-    "party.column=value"), for encoded values. The parts of all parties and ``intercept_`` add up to the scores.
-    """
-
-    schemas_: dict[str, Schema]
-    feature_names_in_: list[str]
-    coef_: NDArray[np.float64]
-    intercept_: NDArray[np.float64]
-
-    def partial(self, party: str, source: Any) -> NDArray[np.float64]:
-        """One party's part of the scores, (rows, classes), of a table that need not have the label; no intercept."""
-
-    def answers(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        """What scores of shape (rows, classes) predict."""
+from colonnade.tables import Table
 
 
 @dataclass(eq=False, repr=False)
-class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
-    """Scores of new people under a published model, summed on shares and opened to one party.
+class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
+    """Scores of new people under a published model, told to one party.
+
+    Parts are summed on shares and opened with noise or without it, or each other party tells a level of its own part,
+    answered at random. What is heard is weighed against what the entitled party's own columns foretell.
 
     Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged, also one about the same people: the
     costs add up.
@@ -65,13 +48,16 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
         exact: give ``to`` the exact scores; no epsilon against it is then finite.
         epsilon: instead, add the least noise under which ``to`` (or a mapping of observers) learns at most this much
             about any one person's columns held by others.
-        delta: the delta of that promise.
+        delta: the delta of that promise; levels need none.
+        answers: how ``epsilon`` is spent: ``"noise"`` on the sum, ``"levels"`` answered at random, which tell far more
+            of a person where there is one score, or ``"auto"``, the one that is expected to leave less unknown.
         gamma: scores are whole multiples of ``1 / gamma``.
         rows_at_most: a public limit on the number of people.
     """
 
     kind = "prediction"
-    tasks = (Scores,)
+    tasks = (Scores, Levels)
+    later = frozenset({"answers"})
 
     model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL, NAMES_MODEL] = None
     _: KW_ONLY
@@ -81,14 +67,15 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
     delta: float = 1e-5
     gamma: Count = 2**16
     rows_at_most: RowsAtMost = 2**20
+    answers: Literal["noise", "levels", "auto"] = "noise"
 
     @property
     def recipient(self) -> str:
         """The party that alone receives the answers."""
         return self.to
 
-    def plan(self, roster: Roster) -> Scores:
-        """Bounds from the public weights and schemas; the least noise that meets the budgets, or none."""
+    def plan(self, roster: Roster) -> Scores | Levels:
+        """Bounds or cuts from the public model and schemas; the least noise that meets the budgets, or none."""
         roster.require_known_members("joint prediction")
         if (self.epsilon is None) != (self.exact is True):
             raise StudyError(
@@ -108,29 +95,74 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
             names=tuple(self.scorer.feature_names_in_),
             model=digest(self.scorer),
         )
-        return draft if self.epsilon is None else self._noised(draft, self.epsilon)
+        if self.answers not in ("noise", "levels", "auto"):
+            raise StudyError(f'answers must be "noise", "levels" or "auto", not {self.answers!r}')
+        if self.epsilon is None:
+            if self.answers == "levels":
+                raise StudyError('answers = "levels" is a way to spend epsilon: give epsilon instead of exact = true')
+            return draft
+        return self._priced(draft, budgets_against(self.to, self.epsilon, self.delta, draft.trust))
 
-    def _noised(self, draft: Scores, epsilon: float | Mapping[str, float]) -> Scores:
-        budgets = budgets_against(self.to, epsilon, self.delta, draft.trust)
+    def _priced(self, draft: Scores, budgets: Sequence[Budget]) -> Scores | Levels:
+        """The task by the chosen answers, with the least noise that meets the budgets."""
+        laws = {part.owner: self._law(part) for part in draft.dealt}
+        asking = None
+        if self.answers != "noise":
+            asking = chosen_levels(draft, laws, budgets)
+            if asking is None and self.answers == "levels":
+                raise StudyError(
+                    'answers = "levels" needs one score a person, and another party whose columns have weights: use '
+                    'answers = "noise"'
+                )
+            if asking is not None and self.answers == "levels":
+                return asking
         parts = draft.additive.parts
-        return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
+        noised = with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
+        if asking is None:
+            return noised
+        spread = sum(float(law.variance[0]) for law in laws.values())
+        unasked = sum(float(law.variance[0]) for name, law in laws.items() if asking.part(name) is None)
+        blur = noised.noise_std**2
+        return asking if asking.noise_std**2 + unasked <= spread * blur / (spread + blur) else noised
 
-    def owner(self, me: Owner, table: Table, task: Scores) -> OpenedScores | None:
-        """An owner's program: its own part of the scores, and then the sum."""
+    def _law(self, part: Part) -> Law:
+        """The public law of a party's part, never wider than it can be."""
+        found, widest = law_of(self.scorer, part.owner), np.array(part.widths) / self.gamma / 2
+        return Law(found.mean, np.minimum(found.variance, np.square(widest)), found.doubt)
+
+    def owner(self, me: Owner, table: Table, task: Scores | Levels) -> Heard | None:
+        """An owner's program: its own part of the scores, and then what the others' are told to be."""
         if digest(self.scorer) != task.model:
             raise StudyError(
                 "the model is not the one that the study was planned with; use the file that all agreed on"
             )
-        return scores.owner(me, self._parts(me.name, table, task), task)
+        parts = self._parts(me.name, table)
+        told = levels.owner(me, parts, task) if isinstance(task, Levels) else scores.owner(me, parts, task)
+        return None if told is None else Heard(told, self._foreseen(table, task))
 
-    def coordinator(self, me: Coordinator, task: Scores) -> None:
+    def coordinator(self, me: Coordinator, task: Scores | Levels) -> None:
         """The coordinator's program."""
-        scores.coordinator(me, task)
+        if isinstance(task, Levels):
+            levels.coordinator(me, task)
+        else:
+            scores.coordinator(me, task)
 
-    def outcome(self, outcomes: Mapping[str, Any], task: Scores) -> OpenedScores | None:
+    def outcome(self, outcomes: Mapping[str, Any], task: Scores | Levels) -> Heard | None:
         """What the party ``to`` received, where all participants run in one process."""
-        received: OpenedScores | None = outcomes[task.to]
+        received: Heard | None = outcomes[task.to]
         return received
+
+    def details(self, task: Scores | Levels, statement: Statement) -> Details:
+        """How levels are answered, where they are."""
+        if not isinstance(task, Levels):
+            return Details()
+        keep = [float(task.odds / (task.odds + each.levels - 1)) for each in task.asked]
+        how = [
+            f"{each.owner} one of {each.levels}, the true one with probability {p:.3f}"
+            for each, p in zip(task.asked, keep, strict=True)
+        ]
+        lines = (f"levels of each person's score, answered at random to {task.to}: {'; '.join(how)}",)
+        return Details("levels", {"levels": {each.owner: each.levels for each in task.asked}}, brief=lines)
 
     def checked(self, model: Any) -> Scorer:
         """This model, if it is a fitted one with finite public weights."""
@@ -153,25 +185,54 @@ class JointPrediction(Predicted[Scores, OpenedScores | None, Scorer]):
             return 'has no weights, its parties keep them: ask for scores with kind = "glm-scores"'
         return None if isinstance(model, Scorer) else "is no linear or logistic regression"
 
-    def simulated(self, tables: Mapping[str, Table], task: Scores, stream: Stream) -> OpenedScores:
+    def simulated(self, tables: Mapping[str, Table], task: Scores | Levels, stream: Stream) -> Heard:
         """What the entitled party would receive about these tables."""
-        parts = {party: self._parts(party, table, task) for party, table in tables.items()}
-        return scores.simulate(parts, task, stream)
+        parts = {party: self._parts(party, table) for party, table in tables.items()}
+        simulate = (
+            levels.simulate(parts, task, stream) if isinstance(task, Levels) else scores.simulate(parts, task, stream)
+        )
+        return Heard(simulate, self._foreseen(tables[task.to], task))
 
-    def finish(self, result: OpenedScores | None) -> None:
-        """Add the intercept and compute the predictions, if this participant received scores."""
+    def finish(self, result: Heard | None) -> None:
+        """Weigh what was heard against what own columns foretell, if this participant received anything."""
         if result is None:
             self.restore({})
             return
-        scores = result.scores + np.atleast_1d(self.scorer.intercept_)
-        self.received(result.ids, scores, self.scorer.answers(scores))
+        told, own = result.told, result.told.own + np.atleast_1d(self.scorer.intercept_)
+        before = reduce(Belief.plus, result.foreseen.values())
+        after = heard_of(result)
+        found, alone = own + after.mean, own + before.mean
+        classes = getattr(self.scorer, "classes_", None)
+        beside = Beside(
+            probabilities=None if classes is None else chances(found, after.variance),
+            own_scores=alone,
+            own_predictions=self.scorer.answers(alone),
+            own_probabilities=None if classes is None else chances(alone, before.variance),
+            deviations=np.sqrt(after.variance),
+            classes=None if classes is None else np.asarray(classes).tolist(),
+        )
+        self.received(told.ids, found, self.scorer.answers(found), beside)
 
-    def _parts(self, party: str, table: Table, task: Scores) -> Parts:
+    def _parts(self, party: str, table: Table) -> Parts:
         ordered, used = table.sorted_by_id(), features(self.scorer, party)
         if not used:
-            return Parts(ordered.ids, np.zeros((ordered.rows, task.classes)), ordered.own_ids)
+            return Parts(ordered.ids, np.zeros((ordered.rows, len(np.atleast_2d(self.scorer.coef_)))), ordered.own_ids)
         values = np.asarray(self.scorer.partial(party, ordered.select(used)), dtype=np.float64)
         return Parts(ordered.ids, values, ordered.own_ids)
+
+    def _foreseen(self, table: Table, task: Scores | Levels) -> dict[str, Belief]:
+        """What the entitled party's own columns foretell of the others' parts, or else their public laws."""
+        ordered, used = table.sorted_by_id(), features(self.scorer, task.to)
+        foresee = getattr(self.scorer, "foresee", None)
+        known = foresee(task.to, ordered.select(used)) if foresee is not None and used else {}
+        found = {}
+        for owner in task.owners:
+            if owner in known:
+                mean, variance = known[owner]
+                found[owner] = Belief(mean[:, None], np.full((ordered.rows, 1), variance))
+            elif owner != task.to:
+                found[owner] = of_law(self._law(part_of(self.scorer, owner, self.gamma)), ordered.rows)
+        return found
 
 
 def joint_scores(
@@ -184,73 +245,17 @@ def joint_scores(
     exact: bool = False,
     gamma: int = 2**16,
     rows_at_most: int = 2**20,
+    answers: Literal["noise", "levels", "auto"] = "auto",
 ) -> JointScores:
     """Scores of new people under a fitted model, as the party ``to`` receives them; see :class:`JointPrediction`."""
     question = JointPrediction(
-        model, to=to, exact=exact, epsilon=epsilon, delta=delta, gamma=gamma, rows_at_most=rows_at_most
+        model,
+        to=to,
+        exact=exact,
+        epsilon=epsilon,
+        delta=delta,
+        gamma=gamma,
+        rows_at_most=rows_at_most,
+        answers=answers,
     )
     return question.fit(people).joint
-
-
-def features(scorer: Scorer, party: str) -> tuple[str, ...]:
-    """The columns of a party that have weights; the label has none."""
-    schema = scorer.schemas_.get(party)
-    known = set(scorer.feature_names_in_)
-    columns = schema.columns.items() if schema else ()
-    return tuple(name for name, column in columns if f"{party}.{name}{column.parts[0]}" in known)
-
-
-def part_of(scorer: Scorer, party: str, gamma: int) -> Part:
-    """The least and the largest whole number that a party's part of each score can be, for any row."""
-    used = features(scorer, party)
-    schema = scorer.schemas_[party].select(used) if used else None
-    place = {name: index for index, name in enumerate(scorer.feature_names_in_)}
-    shrinks = schema is not None and schema.clip < schema.max_norm  # rows that are too long are scaled down
-    ends: list[_Ends] = []
-    for weights in np.atleast_2d(scorer.coef_).tolist():
-        low = high = Fraction(0)
-        for name, column in schema.columns.items() if schema else ():
-            exact = [Fraction(weights[place[f"{party}.{name}{part}"]]) for part in column.parts]
-            least, most = _ends(column, exact, shrinks)
-            low, high = low + least, high + most
-        ends.append((low, high))
-    return Part(
-        party, tuple(math.floor(gamma * low) for low, _ in ends), tuple(math.ceil(gamma * high) for _, high in ends)
-    )
-
-
-def _ends(column: Column, weights: Sequence[Fraction], shrinks: bool) -> _Ends:
-    """The least and the largest that one encoded column adds to a score."""
-    if isinstance(column, Category):
-        reached = [*weights, *([Fraction(0)] if shrinks or column.missing == NOWHERE else [])]
-        return min(reached), max(reached)
-    weight, *marked = weights  # a number that may be missing has a second weight, for that case alone
-    signed = isinstance(column, Number) and column.scale == "signed"
-    reached = [weight, -weight if signed else Fraction(0), *marked]
-    return min(reached), max(reached)
-
-
-def digest(scorer: Scorer) -> str:
-    """SHA-256 of the weights and of what they apply to, down to the last bit."""
-    content = [
-        {name: schema.digest for name, schema in scorer.schemas_.items()},
-        list(scorer.feature_names_in_),
-        [[float(weight).hex() for weight in row] for row in np.atleast_2d(scorer.coef_).tolist()],
-        [float(value).hex() for value in np.atleast_1d(scorer.intercept_).tolist()],
-    ]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def check_columns(scorer: Scorer, roster: Roster) -> None:
-    """Raise an error unless every party with weights takes part, with the columns that the model was fitted with."""
-    for party, schema in scorer.schemas_.items():
-        used = features(scorer, party)
-        if not used:
-            continue
-        if party not in roster.schemas:
-            raise StudyError(f"the model has weights for columns of {party}, which takes no part in the prediction")
-        given = roster.schemas[party]
-        if missing := [name for name in used if name not in given.columns]:
-            raise StudyError(f"the model needs the column {missing[0]} of {party}, which its schema does not have")
-        if given.select(used) != schema.select(used):
-            raise StudyError(f"the schema of {party} describes its columns otherwise than the model was fitted with")

@@ -32,6 +32,11 @@ class OnShares(Task):
 
     @property
     @abstractmethod
+    def law(self) -> Law:
+        """The law of the noise, which owners add up."""
+
+    @property
+    @abstractmethod
     def event(self) -> Event:
         """What is opened, in all rounds together."""
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee
@@ -20,6 +20,10 @@ from colonnade.privacy.events import Event
 from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.cost import BASE_MEMORY, WORD, Cells, Load, seconds_on_wire, seconds_per_cell
 from colonnade.protocols.roles import COORDINATOR
+
+Response = Literal["randomised-response"]
+RESPONSE: Final = "randomised-response"
+"""In place of a law of noise, where answers are true or another one."""
 
 
 class Revealing(ABC):
@@ -109,7 +113,7 @@ class Task(Playable, Priced):
 
     @property
     @abstractmethod
-    def law(self) -> Law:
+    def law(self) -> Law | Response:
         """The law of the noise."""
 
     @property

@@ -35,7 +35,18 @@ def counts(model: Predicted, run: Run, owners: Sequence[str]) -> Html:
         f"{to} was told the {how} scores of {how_many}. They are in the model.json of {to} and nowhere else: this "
         "report and everybody else's files hold none of them."
     )
-    return join(tag("h2", "The result"), tag("p", text))
+    return join(tag("h2", "The result"), tag("p", text), *_levels(run))
+
+
+def _levels(run: Run) -> list[Html]:
+    """How the levels of scores were answered, where they were."""
+    levels, odds = run.get("task", {}).get("levels"), number(run.get("task", {}).get("odds"))
+    if not levels or odds is None:
+        return []
+    rows = [(owner, f"{count}", f"{odds / (odds + count - 1):.3f}") for owner, count in levels.items()]
+    caption = "For each person a party told one level of its part of the score, answered at random."
+    heads = ("Party", "Levels", "Probability of the true one")
+    return [table(heads, rows, caption=caption, numeric=(1, 2))]
 
 
 def _plain(value: float) -> str:

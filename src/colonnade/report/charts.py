@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from colonnade.models.estimates import Estimate
 from colonnade.models.regression.design import owner_of
-from colonnade.report import words
 from colonnade.report.canvas import LINE, extent, frame, rect, rule, wrap, write
 from colonnade.report.markup import Html, join, tag
 from colonnade.report.words import signed
@@ -104,7 +104,10 @@ def stacks(key: str, width: int, items: Sequence[Stack], *, title: str, descript
 def heat(
     key: str, width: int, groups: Sequence[Group], columns: Sequence[str], *, title: str, description: str
 ) -> Html:
-    """A table of signed numbers on colours, by group; the larger a number, the stronger its colour."""
+    """A table of signed numbers on colours, by group; the larger a number, the stronger its colour.
+
+    An :class:`Estimate` is shown with its deviation where there is room, and grey where it cannot be told from zero.
+    """
     names = [name for group in groups for name, _ in group.rows]
     gutter, beside = _gutter(names, width)
     most = max((abs(v) for group in groups for _, row in group.rows for v in row), default=0.0) or 1.0
@@ -125,8 +128,11 @@ def heat(
                 x = gutter + k * step
                 body.append(rect(x + 1, y, step - 2, 21, "cell", fill_opacity=0.35))
                 look = "pos" if value > 0 else "neg"
-                body.append(rect(x + 1, y, step - 2, 21, look, fill_opacity=0.6 * abs(value) / most))
-                body.append(write(x + step / 2, y + 15, signed(value), "mid tiny"))
+                if not unclear(value):
+                    body.append(rect(x + 1, y, step - 2, 21, look, fill_opacity=0.6 * abs(value) / most))
+                text = with_deviation(value)
+                text = text if extent(text) < step else signed(value)
+                body.append(write(x + step / 2, y + 15, text, "mid tiny unclear" if unclear(value) else "mid tiny"))
             y += 23 if beside else 27
         y += 8
     return frame(key, title, description, width, y, *body)
@@ -135,10 +141,14 @@ def heat(
 def balance(
     key: str, width: int, groups: Sequence[Group], columns: Sequence[str], *, title: str, description: str
 ) -> Html:
-    """One bar for each row, by group: to the right for a positive number, to the left for a negative one."""
+    """One bar for each row, by group: to the right for a positive number, to the left for a negative one.
+
+    An :class:`Estimate` has a line for its interval, and is grey where it cannot be told from zero.
+    """
     gutter, beside = _gutter([name for group in groups for name, _ in group.rows], width)
-    most = max((abs(v) for group in groups for _, row in group.rows for v in row[:1]), default=0.0) or 1.0
-    room = max((extent(signed(v)) for group in groups for _, row in group.rows for v in row[:1]), default=0.0) + _GAP
+    values = [value for group in groups for _, row in group.rows for value in row[:1]]
+    most = max((abs(end) for value in values for end in _ends(value)), default=0.0) or 1.0
+    room = max((extent(with_deviation(value)) for value in values), default=0.0) + _GAP
     zero = gutter + (width - gutter) / 2
     scale = max(10.0, zero - gutter - room) / most
     y, body = 0.0, []
@@ -150,18 +160,37 @@ def balance(
         top = y
         for name, row in group.rows:
             label, y = _label(name, gutter if beside else width, y, beside)
-            length = abs(row[0]) * scale
-            left = row[0] < 0
-            body += [
-                label,
-                rect(zero - length if left else zero, y, max(length, 1.0), 18, "neg" if left else "pos", rx=2),
-            ]
-            at = zero - length - 6 if left else zero + length + 6
-            body.append(write(at, y + 14, signed(row[0]), "end tiny" if left else "tiny"))
+            length, (low, high) = abs(row[0]) * scale, (scale * end for end in _ends(row[0]))
+            left, grey = row[0] < 0, unclear(row[0])
+            look = "cell" if grey else "neg" if left else "pos"
+            body += [label, rect(zero - length if left else zero, y, max(length, 1.0), 18, look, rx=2)]
+            if high > low:
+                body += [rule(zero + low, y + 9, zero + high, y + 9, "error")]
+                body += [rule(zero + end, y + 5, zero + end, y + 13, "error") for end in (low, high)]
+            at = zero + min(low, -length) - 6 if left else zero + max(high, length) + 6
+            words = f"{'end ' if left else ''}tiny{' unclear' if grey else ''}"
+            body.append(write(at, y + 14, with_deviation(row[0]), words))
             y += 24 if beside else 28
         body.append(rule(zero, top - 2, zero, y - 2, "axis"))
         y += 8
     return frame(key, title, description, width, y, *body)
+
+
+def _ends(value: float) -> tuple[float, float]:
+    """The ends of a number's interval; the number itself if none is known."""
+    known = isinstance(value, Estimate) and value.deviation is not None
+    return (value.low, value.high) if isinstance(value, Estimate) and known else (value, value)
+
+
+def unclear(value: float) -> bool:
+    """Whether a number is known not to be told from zero."""
+    return isinstance(value, Estimate) and value.deviation is not None and not value.clear
+
+
+def with_deviation(value: float) -> str:
+    """A signed number with its deviation, if that is known."""
+    deviation = value.deviation if isinstance(value, Estimate) else None
+    return signed(value) + (f" ± {deviation:.2f}" if deviation is not None else "")
 
 
 def _gutter(labels: Sequence[str], width: int) -> tuple[float, bool]:
@@ -199,9 +228,12 @@ def _hatch(key: str) -> Html:
 def grouped(
     names: Sequence[str], rows: Sequence[Sequence[float]], owners: Sequence[str], most: int
 ) -> tuple[list[Group], int]:
-    """The ``most`` columns with the largest numbers, grouped by party, and how many they are."""
-    strength = [max((abs(row[k]) for row in rows), default=0.0) for k in range(len(names))]
-    order = sorted(range(len(names)), key=lambda k: (-strength[k], k))[:most]
+    """The ``most`` columns with the largest numbers, grouped by party, and how many they are.
+
+    First come those that are surely large: an :class:`Estimate` counts as much as the end of its interval next to zero.
+    """
+    strength = [max(((_surely(row[k]), abs(row[k])) for row in rows), default=(0.0, 0.0)) for k in range(len(names))]
+    order = sorted(range(len(names)), key=lambda k: (-strength[k][0], -strength[k][1], k))[:most]
     members: dict[str, list[tuple[str, Sequence[float]]]] = {}
     for k in order:
         owner, column = owner_of(names[k], owners)
@@ -210,10 +242,16 @@ def grouped(
     return [Group(name or "columns", members[name]) for name in ranked], len(order)
 
 
+def _surely(value: float) -> float:
+    return value.surely if isinstance(value, Estimate) else 0.0
+
+
+def _said(value: float) -> str:
+    return with_deviation(value) + (" (not told from zero)" if unclear(value) else "")
+
+
 def spoken(groups: Sequence[Group]) -> str:
     """The groups as text, for a screen reader."""
     return "; ".join(
-        f"{group.heading}, {name}: {', '.join(words.signed(value) for value in row)}"
-        for group in groups
-        for name, row in group.rows
+        f"{group.heading}, {name}: {', '.join(map(_said, row))}" for group in groups for name, row in group.rows
     )

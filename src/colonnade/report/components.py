@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from colonnade.models.estimates import Estimate
 from colonnade.report import charts
 from colonnade.report.canvas import figure
 from colonnade.report.charts import Bar, grouped, spoken
-from colonnade.report.markup import Html, join, tag
+from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, percent
 
@@ -26,12 +27,41 @@ def title(model: PCA, columns: int) -> str:
 
 def components(model: PCA, run: Run, owners: Sequence[str]) -> Html:
     """Explained variance and loadings."""
-    rows = [[float(value) for value in row] for row in model.components_]
+    kept = len(model.components_)
+    rows = [list(model.loadings(k + 1).values()) for k in range(min(kept, _MOST_COMPONENTS))]
     return join(
         tag("h2", "The result"),
         _variance(model),
-        _loadings(model.feature_names_in_, rows[:_MOST_COMPONENTS], owners, len(rows)),
+        _loadings(model.feature_names_in_, rows, owners, kept),
+        _apart(model),
     )
+
+
+def _apart(model: PCA) -> Html | None:
+    """Which components the noise leaves apart from others, and how far it may have turned them."""
+    if (clear := model.clear) is None:
+        return None
+    found = [
+        [f"component {k + 1}", _interval(each), f"{math.ceil(model.angles_[k])}°" if clear[k] else "any"]
+        for k, each in enumerate(model.variances())
+    ]
+    told = "; ".join(model.unclear())
+    return join(
+        tag("h3", "What the noise leaves unknown"),
+        tag("p", f"{sum(clear)} of {counted(len(clear), 'component')} can be told apart from all others."),
+        tag("p", f"{told[0].upper()}{told[1:]}.") if told else None,
+        table(
+            ["component", "variance, and where it may lie", "turned by at most"],
+            found,
+            caption="95 of 100 runs leave the result without noise within these intervals and angles.",
+            numeric=(1, 2),
+            marks=["" if each else "unclear" for each in clear],
+        ),
+    )
+
+
+def _interval(value: Estimate) -> str:
+    return f"{value:.3g} ({value.low:.3g} to {value.high:.3g})"
 
 
 def noise_edge(noise_std: float, columns: int, count: float) -> float:
@@ -94,12 +124,15 @@ def _above(above: int, of: int) -> str:
     )
 
 
-def _loadings(names: list[str], components: list[list[float]], owners: Sequence[str], kept: int) -> Html:
+def _loadings(names: list[str], components: list[list[Estimate]], owners: Sequence[str], kept: int) -> Html:
     groups, count = grouped(names, components, owners, _MOST_COLUMNS)
     word = "component" if len(components) < 4 else "comp."
     heads = [f"{word} {k + 1}" for k in range(len(components))]
     text = spoken(groups)
+    known = any(value.deviation is not None for row in components for value in row)
     caption = "Blue with + and orange with \N{MINUS SIGN} pull in opposite directions; stronger is larger."
+    if known:
+        caption += " After ±, the deviation that noise gives a number; grey ones cannot be told from zero."
     if count < len(names):
         caption += f" The {count} strongest of {len(names)} columns are shown; the others are in model.json."
     if kept > len(components):

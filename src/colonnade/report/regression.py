@@ -13,6 +13,7 @@ from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number
 
 if TYPE_CHECKING:
+    from colonnade.models.estimates import Estimate
     from colonnade.models.linear_model import LinearModel
     from colonnade.models.regression.base import Regression
 
@@ -47,12 +48,12 @@ def _lead(model: Regression) -> Html:
 
 
 def _facts(model: Regression, task: Mapping[str, Any]) -> Html | None:
-    intercepts = [f"{float(value):+.3f}".replace("-", "\N{MINUS SIGN}") for value in model.intercept_]
+    intercepts = [model.estimate(row, None).text(3) for row in range(len(model.intercept_))]
     ridge, noise = number(model.ridge_), number(task.get("noise_std"))
     steps, batch = number(task.get("rounds")), number(task.get("batch"))
     found = [
         ("Method", model.method_),
-        ("Intercept", ", ".join(intercepts)),
+        ("Intercept", ", ".join(intercepts).replace("-", "\N{MINUS SIGN}")),
         ("Ridge", None if ridge is None else f"{ridge:.4g}"),
         ("Noise", None if noise is None else f"{task.get('law', 'noise')}, deviation {noise:.4g}"),
         ("Rounds", None if steps is None else f"{steps:,.0f}"),
@@ -63,13 +64,16 @@ def _facts(model: Regression, task: Mapping[str, Any]) -> Html | None:
 
 def coefficients(model: LinearModel, owners: Sequence[str]) -> Html:
     """The published weights of encoded columns, by party; a row for each class."""
-    names, rows = model.feature_names_in_, [[float(value) for value in row] for row in model.coef_]
+    names = model.feature_names_in_
+    rows = [[model.estimate(row, place) for place in range(len(names))] for row in range(len(model.coef_))]
     shown = rows[:_MOST_CLASSES]
     groups, count = grouped(names, shown, owners, _MOST_COLUMNS)
     heads = model.row_names[: len(shown)]
     draw = charts.balance if len(rows) == 1 else charts.heat
     title = "Coefficients of the columns, by party"
     caption = "Blue with + raises the score, orange with \N{MINUS SIGN} lowers it, for one step of the encoded column."
+    if model.coef_deviations_ is not None:
+        caption += f" {_explained(model, rows)}"
     if count < len(names):
         caption += f" The {count} strongest of {len(names)} columns are shown; the others are in model.json."
     if len(shown) < len(rows):
@@ -82,6 +86,16 @@ def coefficients(model: LinearModel, owners: Sequence[str]) -> Html:
             lambda key, width: draw(key, width, groups, heads, title=title, description=text),
             caption,
         ),
+    )
+
+
+def _explained(model: LinearModel, rows: Sequence[Sequence[Estimate]]) -> str:
+    """What the error bars are, in words, and how many weights they leave in doubt."""
+    doubtful, all_of_them = sum(not value.clear for row in rows for value in row), len(rows) * len(rows[0])
+    line = "a thin line is its 95 % interval for " if len(rows) == 1 else "95 % intervals, in model.json, are for "
+    return (
+        f"After ±, the deviation that noise gives a number; {line}{model.estimand}. Grey ones cannot be told from "
+        f"zero: {doubtful:,} of {all_of_them:,}."
     )
 
 

@@ -25,10 +25,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Curve:
-    """A named curve of points from (0, 0) to (1, 1)."""
+    """A named curve of points in the unit square; ``marked`` puts a dot on each of them."""
 
     name: str
     points: Sequence[tuple[float, float]]
+    marked: bool = False
 
 
 def matrices(
@@ -63,16 +64,26 @@ def matrices(
     return frame(key, title, description, width, y, *body)
 
 
-def curves(key: str, width: int, items: Sequence[Curve], *, x: str, y: str, title: str, description: str) -> Html:
-    """Curves in a unit square, above the diagonal of guessing."""
+def curves(
+    key: str,
+    width: int,
+    items: Sequence[Curve],
+    *,
+    x: str,
+    y: str,
+    title: str,
+    description: str,
+    diagonal: str = "guessing",
+) -> Html:
+    """Curves in a unit square, and its diagonal."""
     marks = [(mark, f"{mark:g}") for mark in _MARKS]
-    return _square(key, width, [(item.name, item.points) for item in items], marks, x, y, title, description)
+    return _square(key, width, items, marks, x, y, title, description, diagonal)
 
 
 def rare_curves(key: str, width: int, items: Sequence[Curve], *, x: str, y: str, title: str, description: str) -> Html:
     """The same on logarithmic scales of three decades, where rare false alarms can be seen."""
     marks = [(1 + power / _DECADES, f"{10.0**power:g}") for power in range(-_DECADES, 1)]
-    lines = [(item.name, [(_logarithmic(a), _logarithmic(b)) for a, b in _seen(item.points)]) for item in items]
+    lines = [Curve(item.name, [(_logarithmic(a), _logarithmic(b)) for a, b in _seen(item.points)]) for item in items]
     return _square(key, width, lines, marks, x, y, title, description)
 
 
@@ -89,12 +100,13 @@ def _logarithmic(rate: float) -> float:
 def _square(
     key: str,
     width: int,
-    lines: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    lines: Sequence[Curve],
     marks: Sequence[tuple[float, str]],
     x: str,
     y: str,
     title: str,
     description: str,
+    diagonal: str = "guessing",
 ) -> Html:
     side = min(_SIDE, width - 60)
     left, top = 44.0, 10.0
@@ -108,15 +120,17 @@ def _square(
         body += [rule(left, up, left + side, up, "grid"), write(left - 6, up + 4, said, "end dim tiny")]
         body += [write(across, top + side + 16, said, "mid dim tiny")]
     body.append(rule(*at((0, 0)), *at((1, 1)), "ceiling"))
-    for place, (_, points) in enumerate(lines):
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in map(at, points))
+    for place, line in enumerate(lines):
+        spots = list(map(at, line.points))
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in spots)
         body.append(tag("polyline", points=path, class_=f"s{place}", fill="none", stroke_width=2.5))
+        body += [tag("circle", cx=a, cy=b, r=4.0, class_=f"f{place}") for a, b in spots if line.marked]
     body.append(write(left, top + side + 36, f"across: {x}", "dim tiny"))
     body.append(write(left, top + side + 54, f"upwards: {y}", "dim tiny"))
     beside = width > 600
     start = (left + side + 24, top + 16.0) if beside else (left, top + side + 78)
     below = 0.0
-    for place, text in enumerate([*(name for name, _ in lines), "guessing"]):
+    for place, text in enumerate([*(line.name for line in lines), diagonal]):
         look = "ceiling" if place == len(lines) else f"s{place}"
         parts = wrap(text, width - start[0] - 30)
         body.append(rule(start[0], start[1] + below - 4, start[0] + 20, start[1] + below - 4, look))

@@ -11,7 +11,7 @@ from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.planner import Planner
-from colonnade.models.prediction import features
+from colonnade.models.scorer import features
 from colonnade.tables import Schema
 
 

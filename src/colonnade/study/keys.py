@@ -56,6 +56,12 @@ class TaskKeys(Part):
         return self.model_dump(exclude={"kind"})
 
     @property
+    def unsaid(self) -> set[str]:
+        """Keys that came later and have their defaults: a study without them is the study that it was."""
+        fields, given = type(self).model_fields, self.parameters_given
+        return {key for key in kinds.load(self.kind).later if key in fields and given[key] == fields[key].default}
+
+    @property
     def parties_named(self) -> dict[str, tuple[str, ...]]:
         """For each key whose value names parties, the parties that it names."""
         marked = ((key, self.parameters_given[key]) for key in _marked(self.kind, NAMES_PARTIES))

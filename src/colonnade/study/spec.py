@@ -211,6 +211,7 @@ class Study:
         if not self.content.trial:
             del agreed["trial"]
         agreed["limits"] = self.content.limits.agreed
+        agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:
             agreed["model"] = digest_of(self.model_file)

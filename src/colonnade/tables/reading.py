@@ -86,7 +86,7 @@ def read_table(
         ids = pa.array(np.asarray(numbers)).cast(pa.large_string())
     else:
         ids = checked_ids(named[id], Place(said, id, numbers))
-    return Table(cells, ids, declared, source=said, misfits=misfits)
+    return Table(cells, ids, declared, source=said, misfits=misfits, named=id is not None)
 
 
 @dataclass(frozen=True)

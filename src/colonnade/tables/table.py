@@ -30,7 +30,8 @@ class Table:
 
     An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``places`` are the
     slots of the rows after an alignment that tells nobody who matched. ``misfits`` says what becomes of cells that the
-    schema has no place for: they are an error, or are mapped by public rules and counted in the report.
+    schema has no place for: they are an error, or are mapped by public rules and counted in the report. ``named`` says
+    whether the ids are those of people; without a column of ids they are the numbers of the rows.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class Table:
         common: pa.LargeStringArray | None = None,
         places: Places | None = None,
         misfits: Misfits = "refuse",
+        named: bool = True,
     ) -> None:
         self.schema = schema
+        self.named = named
         self.misfits = misfits
         self.source = source
         self.keys = keys
@@ -216,6 +219,7 @@ class Table:
             common=common,
             places=places,
             misfits=self.misfits,
+            named=self.named or common is not None,
         )
 
 

@@ -23,6 +23,7 @@ from colonnade.audit.exchange_messages import NewScores, Transcript
 from colonnade.audit.features import Features
 from colonnade.audit.functional import Coefficients
 from colonnade.audit.gradients import OpenedGradients
+from colonnade.audit.levels import ToldLevels
 from colonnade.audit.marginals import Cells, Codes
 from colonnade.audit.mixture import CountFraction, OpenedSums
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
@@ -31,12 +32,14 @@ from colonnade.audit.sums import Weighed
 from colonnade.audit.times import StepsTaken
 from colonnade.privacy import Event, Observer
 from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.noise.response import randomised_response
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     PoissonSampled,
     Repeated,
     SkellamRelease,
 )
+from colonnade.protocols.levels.task import Respondent
 from colonnade.randomness import Stream
 from colonnade.testing import split
 
@@ -117,6 +120,23 @@ class _TrueLabels(Labels):
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
         return self.compare(np.full(count, self.labels[neighbour], dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class _LikelierLevels(ToldLevels):
+    """The true level is answered as if its odds were 5 % larger."""
+
+    def told(self, asked: Respondent, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
+        level = np.full(count, asked.levels - 1 if neighbour else 0)
+        return randomised_response(level, asked.levels, self.task.odds * Fraction(105, 100), stream)
+
+
+@dataclass(frozen=True)
+class _CutsFromThePeople(ToldLevels):
+    """There are two people, and parts are cut at the mean of both: so the answer about the other one changes, too."""
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
+        return super().__call__(neighbour, count, stream) - super().__call__(1 - neighbour, count, stream)
 
 
 @dataclass(frozen=True)
@@ -334,6 +354,10 @@ register_twin("functional", "coalition", FM_TO_ONE, FM_KNOWN)
 
 register_twin("polynomial", "analyst", ONE_OWNER, in_sampler(Weighed, one_owner))
 register_twin("polynomial", "party", TO_PARTY, as_analyst)
+LIKELIER = in_sampler(ToldLevels, lambda sampler: _LikelierLevels(sampler.task, sampler.observer))
+FROM_PEOPLE = in_sampler(ToldLevels, lambda sampler: _CutsFromThePeople(sampler.task, sampler.observer))
+register_twin("prediction-levels", "party", "odds that are 5 % too large", LIKELIER)
+register_twin("prediction-levels", "party", "cuts that depend on the people asked about", FROM_PEOPLE)
 register_twin("prediction", "party", ONE_OWNER, in_sampler(Weighed, one_owner))
 
 EVERY_EPOCH = "all epochs charged as one"

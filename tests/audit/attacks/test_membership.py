@@ -43,7 +43,7 @@ def people(rows, width=16, label='[columns.ill]\ntype = "flag"\n'):
         "shop": pa.table({name: columns[name] for name in rest} | {"ill": ill}),
     }
     schemas = {"bank": schema(half), "shop": schema(rest, label)}
-    return same_people(given, schemas, None, "a test"), Roster.of(schemas)
+    return same_people(given, schemas, None, "a test", same_order=True), Roster.of(schemas)
 
 
 def first(pool, rows):

@@ -55,7 +55,7 @@ def cells(rows, seed=0):
 
 def people(rows, seed=0):
     given = cells(rows, seed)
-    return same_people(dict.fromkeys(COLUMNS, given), schemas(), None, "a test")
+    return same_people(dict.fromkeys(COLUMNS, given), schemas(), None, "a test", same_order=True)
 
 
 def fitted(stream, head, rows=150, **more):

@@ -498,7 +498,7 @@ def test_released_weights_serve_everybody(released, people, tmp_path):
     parts = sum(released.partial(name, tables[name]) for name in tables) + released.intercept_
     assert parts == pytest.approx(released.scores(tables))
     encoded = np.hstack([tables["left"].select(["a", "b"]).matrix(), tables["right"].matrix()])
-    assert released.scores(encoded) == pytest.approx(released.scores(tables))
+    assert released.scores(encoded, encoded=True) == pytest.approx(released.scores(tables))
     noisy = JointPrediction(again, to="left", epsilon=5.0).fit(group)
     assert noisy.scores_ is not None
 

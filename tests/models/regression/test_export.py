@@ -40,10 +40,10 @@ def test_two_classes_become_a_logistic_regression(made, stream):
     model = simulated(LogisticRegression(epsilon=5.0, label=made.label), made, stream)
     plain, x = model.to_sklearn(), encoded(model, made)
     assert isinstance(plain, linear_model.LogisticRegression)
-    np.testing.assert_array_equal(plain.predict(x), model.predict(x))
+    np.testing.assert_array_equal(plain.predict(x), model.predict(x, encoded=True))
     np.testing.assert_array_equal(plain.predict(x), model.predict(made.tables()))
-    np.testing.assert_allclose(plain.predict_proba(x), model.predict_proba(x), atol=1e-12)
-    np.testing.assert_allclose(plain.decision_function(x), model.decision_function(x))
+    np.testing.assert_allclose(plain.predict_proba(x), model.predict_proba(x, encoded=True), atol=1e-12)
+    np.testing.assert_allclose(plain.decision_function(x), model.decision_function(x, encoded=True))
     assert plain.score(x, made.table("bank").column("default")[:, 0] > 0.5) == model.score(made.tables())
     assert plain.n_features_in_ == x.shape[1]
     assert plain.feature_names_in_[0] == "bank.age"
@@ -54,9 +54,9 @@ def test_several_classes_become_one_against_the_rest(made, stream):
     model = simulated(LogisticRegression(epsilon=5.0, label="bank.work", method="one-shot"), made, stream)
     plain, x = model.to_sklearn(), encoded(model, made)
     assert isinstance(plain, OneVsRestClassifier)
-    np.testing.assert_array_equal(plain.predict(x), model.predict(x))
-    np.testing.assert_allclose(plain.predict_proba(x), model.predict_proba(x), atol=1e-12)
-    np.testing.assert_allclose(plain.decision_function(x), model.decision_function(x))
+    np.testing.assert_array_equal(plain.predict(x), model.predict(x, encoded=True))
+    np.testing.assert_allclose(plain.predict_proba(x), model.predict_proba(x, encoded=True), atol=1e-12)
+    np.testing.assert_allclose(plain.decision_function(x), model.decision_function(x, encoded=True))
     assert plain.classes_.tolist() == model.classes_.tolist()
 
 
@@ -65,14 +65,14 @@ def test_numbers_become_a_linear_regression(made, stream, ridge, kind):
     model = simulated(LinearRegression(epsilon=5.0, label="clinic.systolic", ridge=ridge), made, stream)
     plain, x = model.to_sklearn(), encoded(model, made)
     assert isinstance(plain, kind)
-    np.testing.assert_allclose(plain.predict(x), model.predict(x))
+    np.testing.assert_allclose(plain.predict(x), model.predict(x, encoded=True))
 
 
 def test_a_logarithmic_label_is_transformed_back(made, stream):
     model = simulated(LinearRegression(epsilon=5.0, label="bank.balance"), made, stream)
     plain, x = model.to_sklearn(), encoded(model, made)
     assert isinstance(plain, TransformedTargetRegressor)
-    np.testing.assert_allclose(plain.predict(x), model.predict(x))
+    np.testing.assert_allclose(plain.predict(x), model.predict(x, encoded=True))
     np.testing.assert_allclose(plain.predict(x), model.predict(made.tables()))
 
 

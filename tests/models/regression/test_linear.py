@@ -132,7 +132,8 @@ def test_predictions_need_no_label_column(model, people):
     new = {"left": frames["left"].drop(columns="y"), "right": frames["right"].set_index("id").loc[frames["left"].id]}
     new["right"] = new["right"].reset_index()
     without = {"left": schemas["left"].without(["y"]), "right": schemas["right"]}
-    by_table = model.predict(new)
+    by_table = model.predict(new, id="id")
+    np.testing.assert_array_equal(model.predict(new, same_order=True), by_table)
     assert np.corrcoef(by_table, frames["left"]["y"])[0, 1] > 0.95
     by_parts = sum(model.partial(name, new[name]) for name in new)[:, 0] + model.intercept_[0]
     np.testing.assert_allclose(by_parts, by_table)
@@ -189,7 +190,7 @@ def test_a_party_may_hold_the_label_alone(aligned):
     order = people.tables()["court"].own_ids
     ordered = {name: frame.set_index("id").loc[order].reset_index() for name, frame in frames.items()}
     np.testing.assert_allclose(
-        fitted.predict({name: ordered[name] for name in ("left", "right")}), fitted.predict(people)
+        fitted.predict({name: ordered[name] for name in ("left", "right")}, id="id"), fitted.predict(people)
     )
     assert fitted.label_ == "court.y"
     assert fitted.get_params()["label"] is None
@@ -246,21 +247,23 @@ def test_bad_people_are_named(model):
     with pytest.raises(DataError, match="no table of right"):
         model.predict({"left": frames["left"]})
     with pytest.raises(DataError, match="different numbers of rows"):
-        model.predict({"left": frames["left"], "right": frames["right"][:5]})
+        model.predict({"left": frames["left"], "right": frames["right"][:5]}, same_order=True)
     with pytest.raises(DataError, match="rows of 4 columns"):
-        model.predict(np.zeros((3, 7)))
+        model.predict(np.zeros((3, 7)), encoded=True)
     with pytest.raises(DataError, match="knows no party"):
         model.partial("shop", frames["left"])
     with pytest.raises(DataError, match="pass y"):
-        model.score(np.zeros((3, 4)))
+        model.score(np.zeros((3, 4)), encoded=True)
+    with pytest.raises(DataError, match="2 labels for 3 people"):
+        model.score(np.zeros((3, 4)), np.zeros(2), encoded=True)
     other = read_table(frames["left"], Schema({"a": number(-2, 2), "b": number(-1, 1)}), id="id")
     with pytest.raises(DataError, match="another schema"):
         model.partial("left", other)
     with pytest.raises(DataError, match="no column 'b'"):
         model.partial("left", read_table(frames["left"], schemas["left"].select(["a"]), id="id"))
     with pytest.raises(StudyError, match="not fitted"):
-        LinearRegression(epsilon=1.0, label="left.y").predict(np.zeros((3, 4)))
-    assert model.score(np.zeros((3, 4)), y=np.array([20.0, 21.0, 19.0])) <= 0.0
+        LinearRegression(epsilon=1.0, label="left.y").predict(np.zeros((3, 4)), encoded=True)
+    assert model.score(np.zeros((3, 4)), y=np.array([20.0, 21.0, 19.0]), encoded=True) <= 0.0
 
 
 def test_columns_of_an_encoded_frame_are_taken_by_name(model, people):
@@ -269,15 +272,17 @@ def test_columns_of_an_encoded_frame_are_taken_by_name(model, people):
     x = encoded(people)[:50]
     frame = pd.DataFrame(x, columns=model.feature_names_in_)
     turned = frame[frame.columns[::-1]].assign(other="text")
-    want = model.predict(x)
-    np.testing.assert_array_equal(model.predict(turned), want)
-    np.testing.assert_array_equal(model.scores(pa.table(turned)), model.scores(x))
+    want = model.predict(x, encoded=True)
+    np.testing.assert_array_equal(model.predict(turned, encoded=True), want)
+    np.testing.assert_array_equal(model.scores(pa.table(turned), encoded=True), model.scores(x, encoded=True))
     with pytest.raises(DataError, match=r"has no column 'left.b', 'right.c'; its columns"):
-        model.predict(frame.drop(columns=["left.b", "right.c"]))
+        model.predict(frame.drop(columns=["left.b", "right.c"]), encoded=True)
     with pytest.raises(DataError, match="has no column"):
-        model.predict(pd.DataFrame(x))
+        model.predict(pd.DataFrame(x), encoded=True)
     with pytest.raises(DataError, match="rows of 4 columns"):
-        model.predict(pd.concat([frame, frame], axis=1))
+        model.predict(pd.concat([frame, frame], axis=1), encoded=True)
+    with pytest.raises(DataError, match="for one matrix"):
+        model.predict(people, encoded=True)
 
 
 @pytest.mark.parametrize("hole", [np.nan, np.inf])
@@ -286,13 +291,18 @@ def test_an_encoded_matrix_is_finite(model, hole):
     x[1, 2] = hole
     for given in (x, pd.DataFrame(x, columns=model.feature_names_in_)):
         with pytest.raises(DataError, match="finite numbers only"):
-            model.predict(given)
+            model.predict(given, encoded=True)
 
 
-@pytest.mark.parametrize("given", ["abc", None, [["secret"] * 4], [[1.0], [1.0, 2.0]], object()])
-def test_what_is_no_matrix_is_a_data_error_without_data(model, given):
-    with pytest.raises(DataError, match=r"these are no people|rows of 4 columns") as found:
-        model.predict(given)
+@pytest.mark.parametrize("given", ["abc", None, [["secret"] * 4], [[1.0], [1.0, 2.0]], object(), np.zeros((3, 4))])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_what_is_no_table_and_no_matrix_is_a_data_error_without_data(model, given, encoded):
+    if encoded and isinstance(given, np.ndarray):
+        assert len(model.predict(given, encoded=True)) == 3
+        return
+    said = r"one matrix of numbers|rows of 4 columns" if encoded else r"nothing says what the columns .* encoded=True"
+    with pytest.raises(DataError, match=said) as found:
+        model.predict(given, encoded=encoded)
     assert "secret" not in str(found.value)
 
 

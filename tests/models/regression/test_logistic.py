@@ -307,8 +307,8 @@ def test_bad_budgets_are_named(people, population):
 def test_scores_of_arrays_need_their_labels(model):
     x = np.zeros((4, len(model.feature_names_in_)))
     with pytest.raises(DataError, match="pass y"):
-        model.score(x)
-    assert model.score(x, y=np.zeros(4, dtype=bool)) in (0.0, 1.0)
+        model.score(x, encoded=True)
+    assert model.score(x, y=np.zeros(4, dtype=bool), encoded=True) in (0.0, 1.0)
 
 
 @pytest.mark.parametrize("method", ["one-shot", "sqm"])

@@ -157,15 +157,28 @@ def test_noise_that_drowns_everything_gives_a_dull_model():
         assert np.abs(found.label_means).max() <= 1
 
 
-def test_steepness_is_that_of_a_logistic_curve():
-    """Scores that are normal, labels that follow a logistic curve in them: its slope is found again."""
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.7])
+def test_steepness_is_that_of_a_logistic_curve(share):
+    """Scores that are normal within each class: the slope is that of a logistic regression through the threshold."""
     rng = np.random.default_rng(5)
-    scores = 0.5 + 0.2 * rng.standard_normal(400_000)
-    labels = rng.random(len(scores)) < 1 / (1 + np.exp(-7.0 * (scores - 0.5)))
-    agreement = np.mean((scores - 0.5) * labels)
-    assert steepness(0.5, 0.5, 0.2, float(agreement)) == pytest.approx(7.0, rel=0.02)
+    labels = rng.random(400_000) < share
+    scores = share + 0.35 * (labels - share) + 0.15 * rng.standard_normal(len(labels))
+    centred = scores - scores.mean()
+    found = steepness(0.5, float(labels.mean()), float(scores.std()), float(np.mean(centred * labels)))
+    slope = 1.0
+    for _ in range(50):  # Newton's steps of that regression
+        chances = 1 / (1 + np.exp(-slope * (scores - 0.5)))
+        slope += np.sum((labels - chances) * (scores - 0.5)) / np.sum(chances * (1 - chances) * (scores - 0.5) ** 2)
+    assert found == pytest.approx(slope, rel=0.02)
+    if share == 0.5:
+        assert found == pytest.approx(0.35 / 0.15**2, rel=0.02)  # by Bayes' rule
+
+
+def test_steepness_stays_within_its_limits():
     assert steepness(0.5, 0.5, 0.1, 10.0) == 16.0
     assert steepness(0.5, 0.5, 0.1, -10.0) == 1.0
+    assert 1.0 <= steepness(0.5, -0.3, 0.1, 0.01) <= 16.0
+    assert 1.0 <= steepness(0.5, 0.2, 0.0, 0.0) <= 16.0
 
 
 @pytest.mark.parametrize("ridge", [-1, True, math.inf, math.nan, "much", None])

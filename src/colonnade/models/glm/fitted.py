@@ -6,31 +6,32 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, StudyError
+from colonnade.errors import StudyError
 from colonnade.models.glm import export as glm_export, kept as glm_kept, metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.newcomers import Matrix, People, table_of
+from colonnade.models.newcomers import Given, Matrix, People, table_of
+from colonnade.models.predicting import Deciding
 from colonnade.models.regression.design import Design
 from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
 from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import NAMES, Family, family_for
-from colonnade.tables import Category, Number, decode_number
+from colonnade.tables import Number, decode_number
 from colonnade.tables.centred import Centred
 
 CLASSES = ("logistic", "svm")
 Vector = NDArray[np.float64]
 
 
-class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
+class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Outcome | Everyone]):
     """A fitted generalised linear model: its weights, predictions and promises."""
 
     keeps = "weights"
@@ -165,8 +166,7 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         """The two classes; numbers have none."""
         if not hasattr(self, "schemas_") or self.family_.name not in CLASSES:
             raise AttributeError("classes_")
-        declared = self.design_.declared
-        return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
+        return super().classes_
 
     def own_scores(self, scores: Matrix) -> Vector:
         """The family's own scores of linear predictors of shape (rows, 1)."""
@@ -174,33 +174,30 @@ class FittedGLM(LinearModel[Exchange, Outcome | Everyone]):
         found: Vector = (np.asarray(scores, dtype=np.float64)[:, 0] - zero) / unit
         return found
 
-    def answers(self, scores: Matrix) -> NDArray[Any]:
-        """The likelier class, or the expected label in its unit, within its bounds."""
-        own = self.own_scores(scores)
+    def answers(self, scores: Matrix, threshold: float | str | None = None) -> NDArray[Any]:
+        """The class that the threshold chooses, or the expected label in its unit, within its bounds."""
         if self.family_.name in CLASSES:
-            answers: NDArray[Any] = self.classes_[(own > 0).astype(np.intp)]
-            return answers
-        return self.family_.mean(own)
+            return super().answers(scores, threshold)
+        if threshold is not None:
+            raise StudyError("a threshold is for classes, and this model predicts numbers")
+        return self.family_.mean(self.own_scores(scores))
 
-    def decision_function(self, X: People) -> Vector:
+    def decision_function(self, X: People, **given: Unpack[Given]) -> Vector:
         """The linear predictor of each person."""
-        found: Vector = self.scores(X)[:, 0]
+        found: Vector = self.scores(X, **given)[:, 0]
         return found
 
-    def predict_proba(self, X: People) -> Matrix:
+    def chances(self, scores: Matrix) -> Matrix:
         """The chance of each of the two classes."""
         self._check_fitted()
         if (family := self.family_).name not in CLASSES:
             raise StudyError(f"the {family.name} family predicts numbers, not chances of classes: use predict")
-        chance = family.mean(self.own_scores(self.scores(X)))
+        chance = family.mean(self.own_scores(scores))
         return np.column_stack([1 - chance, chance])
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
         """Classes: the share predicted. Numbers: the part of the deviance explained, for ``linear`` R^2."""
-        true = self.true_of(X) if y is None else np.asarray(y)
-        predicted = self.predict(X)
-        if len(true) != len(predicted):
-            raise DataError(f"there are {len(true)} labels for {len(predicted)} people")
+        true, predicted = self.compared(X, y, **given)
         if (family := self.family_.name) in CLASSES:
             return glm_metrics.accuracy(true, predicted)
         return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.models import files
+from colonnade.models.estimates import Bars
 from colonnade.models.glm.plan import INTERCEPT
 from colonnade.models.regression.design import Design
 from colonnade.protocols.exchange.programs import Outcome
-from colonnade.protocols.exchange.sides import KeptWeights
+from colonnade.protocols.exchange.sides import KeptWeights, unblurred
 from colonnade.protocols.exchange.task import Exchange
 from colonnade.protocols.losses.labels import Family
 from colonnade.protocols.roles import COORDINATOR
@@ -64,6 +66,22 @@ def combined(kept: Mapping[str, KeptWeights], family: Family, design: Design) ->
     unit, zero = unit_of(family, design)
     offset = zero + unit * (constant - float(weights @ design.middles))
     return unit * weights[None, :], np.array([offset])
+
+
+def release_bars(released: Mapping[str, KeptWeights], task: Exchange, design: Design) -> tuple[Bars, Bars]:
+    """How far the noise of the release moved weights and intercept; noise within messages is not in it.
+
+    Other parties' weights are taken times their released factors. The weights of the party with the label were
+    stretched after their noise was drawn; how far only that party knows, so the most that is possible is taken.
+    """
+    stretch = unblurred(task.family, math.inf)[0] if task.method == "alternating" else 1.0
+    factors = {**released[design.owner].factors, design.owner: stretch}
+    noise = {party: abs(factors[party]) * task.weights_deviation(party) for party in design.schemas}
+    columns = [np.full(len(released[party].weights) - 1, noise[party]) for party in design.schemas]
+    slopes, (weights, offset) = np.concatenate(columns), combined(released, task.family, design)
+    unit = abs(unit_of(task.family, design)[0])
+    moved = math.hypot(INTERCEPT * math.hypot(*noise.values()), float(np.linalg.norm(slopes * design.middles)))
+    return Bars.normal(weights, unit * slopes[None, :]), Bars.normal(offset, np.array([unit * moved]))
 
 
 def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -> Path:

@@ -21,7 +21,7 @@ from colonnade.models.glm.plan import senders
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
-from colonnade.models.prediction import check_columns, features
+from colonnade.models.scorer import check_columns, features
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
 from colonnade.protocols.exchange.task import Exchange

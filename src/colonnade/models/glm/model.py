@@ -22,6 +22,7 @@ from colonnade.models.outlook import Outlook
 from colonnade.models.parameters import FINITE, LIMITS_ROWS, STRICT, Count, InFile, Label, Positive, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
+from colonnade.models.predicting import Threshold, check_threshold
 from colonnade.models.regression.design import split_label
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.exchange import programs as exchange
@@ -69,6 +70,7 @@ class GLM(FittedGLM):
         patience: stop when the noised slopes got no smaller for so many epochs; what is charged is the same.
         release: publish all weights with noise, at extra cost.
         family_options: ``reach``, ``clip`` or ``region`` of the family.
+        threshold: of two classes the second is predicted where its chance is above this.
     """
 
     kind = "glm"
@@ -93,6 +95,7 @@ class GLM(FittedGLM):
     patience: Count | None = None
     release: Annotated[bool, STRICT] = False
     family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None
+    threshold: Threshold = 0.5
 
     # --- planning
 
@@ -117,6 +120,7 @@ class GLM(FittedGLM):
         """The public setting: who holds which columns, the family, and the number of rows."""
         roster.require_known_members("a generalised linear model over messages")
         check_whole("rows", rows, 1, _MOST_ROWS)
+        check_threshold(self.threshold, released=False)
         design = self.design(roster.schemas)
         trust = Trust(tuple(roster.schemas), (), 0)
         return Setting(design.feature_blocks, design.owner, self.family_of(design), trust, int(rows))
@@ -196,6 +200,8 @@ class GLM(FittedGLM):
         self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
         super().conclude(roster, task, result)
         self.protection_ = protection(self.privacy_)
+        released = result.released
+        self.bar(*((None, None) if released is None else glm_kept.release_bars(released, task, self.design_)))
         return self
 
     def finish(self, result: Outcome | Everyone) -> None:
@@ -214,7 +220,7 @@ class GLM(FittedGLM):
         self._check_fitted()
         lines = [self.in_short]
         if self.release:
-            lines.append(f"  released: {self._strongest(self.coef_[0], self.intercept_[0])}")
+            lines.append(f"  released: {self._strongest(0)}")
         lines.append("each party keeps its own weights, in its kept.json and nowhere else")
         return [*lines, f"all that leaves a party tells about its columns alone, epsilon at most: {self._told()}"]
 

@@ -19,6 +19,7 @@ from colonnade.models.parameters import FINITE, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.regression.forecast import expected
+from colonnade.models.regression.parts import PartLaw, part_laws, plain_laws, read_laws
 from colonnade.models.regression.quadratic import Fitted, Reading, check_ridge
 from colonnade.models.saved import epsilons, numbers, size, size_if_any, texts, word
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
@@ -72,6 +73,8 @@ class Regression(LinearModel[Task, Published]):
     noise_std_: float
     count_: float | None = None
     clipped_: int | None = None
+    parts_: dict[str, PartLaw] | None = None
+    """How each party's part of a score is spread; not in models of gradients, several classes, or earlier releases."""
 
     # --- the joint computation
 
@@ -204,11 +207,29 @@ class Regression(LinearModel[Task, Published]):
         design = self.designed(self.schemas_, self.label_, "l1" if task.laplace else "l2")
         keep = slice(-classes if classes else None, None)
         weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
-        return Reading(design.features, design.labels[keep], design.middles, design.label_middles[keep], float(weight))
+        return Reading(
+            design.features,
+            design.labels[keep],
+            design.middles,
+            design.label_middles[keep],
+            float(weight),
+            design.columns,
+        )
 
-    def remember(self, found: Fitted) -> None:
-        """Store how the weights were computed: the number of rows, the ridge, and the clipped eigenvalues."""
+    def remember(self, found: Fitted, published: NoisyMoments, reading: Reading) -> None:
+        """Store how the weights were computed: rows, ridge, clipped eigenvalues; and the parts of scores."""
+        self.parts_ = part_laws(published, reading, self.coef_, tuple(self.schemas_))
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
+
+    def foresee(self, party: str, source: Any) -> dict[str, tuple[Matrix, float]]:
+        """What one party's columns foretell of each other party's part of a score, and the variance that is left."""
+        self._check_fitted()
+        self._check_party(party)
+        schema, laws = self._feature_schema(party), self.parts_
+        if schema is None or laws is None:
+            return {}
+        rows = self.encoded_rows(schema, source)
+        return {name: (each.of(rows), each.variance) for name, each in laws[party].foretells.items()}
 
     @property
     def in_short(self) -> str:
@@ -216,9 +237,15 @@ class Regression(LinearModel[Task, Published]):
         columns = f"{self.n_features_in_} columns"
         return f"{self.kind} regression of {self.label_} on {columns}, by {self.method_}"
 
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values; parts of scores only where something is known about them."""
+        parts = plain_laws(self.parts_)
+        return super().learned() | ({} if parts is None else {"parts": parts})
+
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         super().restore(learned)
+        self.parts_ = read_laws(learned.get("parts"))
         if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
             raise ValueError("weights and names do not belong together")
 
@@ -226,8 +253,7 @@ class Regression(LinearModel[Task, Published]):
         """The strongest weights, and what the result tells about the columns of each party."""
         self._check_fitted()
         lines = [self.in_short]
-        rows = list(zip(self.row_names, self.coef_, self.intercept_, strict=True))[:3]
-        lines += [f"  {name + ': ' if name else ''}{self._strongest(row, offset)}" for name, row, offset in rows]
+        lines += [f"  {name + ': ' if name else ''}{self._strongest(k)}" for k, name in enumerate(self.row_names[:3])]
         return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {self._told()}"]
 
 

@@ -106,6 +106,22 @@ class Design:
         return [f"{party}.{name}" for party in self.schemas for name in self.centred(party).feature_names]
 
     @property
+    def columns(self) -> list[tuple[int, bool]]:
+        """For each feature of a table, how many encoded ones it has, and whether their sum is the same for everybody.
+
+        It is for the values of a category; a row that is scaled down keeps it only where values are centred.
+        """
+        found = []
+        for party in self.schemas:
+            schema, centred = self.schemas[party], self.centred(party)
+            scaled = self.norm == "l1" and schema.clip < schema.max_norm
+            for name, column in schema.columns.items():
+                if name != centred.label:
+                    whole = isinstance(column, Category) and column.missing != NOWHERE and not scaled
+                    found.append((len(column.parts), whole))
+        return found
+
+    @property
     def labels(self) -> list[str]:
         """The encoded columns of the label."""
         return [f"{self.owner}.{name}" for name in self.centred(self.owner).label_names]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import numpy as np
 from annotated_types import Ge
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.newcomers import Matrix, People
+from colonnade.models.newcomers import Given, Matrix, People
 from colonnade.models.parameters import EpsilonByParty, Label, RowsAtMost
-from colonnade.models.regression import quadratic
+from colonnade.models.regression import error_bars, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
@@ -83,23 +83,31 @@ class LinearRegression(Regression):
         """Least squares from the noisy moments, in the label's unit."""
         assert isinstance(result, NoisyMoments)  # noqa: S101 - for the type checker; there is no other method
         reading, unit, zero = self.reading(result.task), *self._unit()
-        found = quadratic.fit(result, reading, self.ridge, None if self.intercept else -zero / unit)
+        through = None if self.intercept else -zero / unit
+        found = quadratic.fit(result, reading, self.ridge, through)
         self.feature_names_in_ = list(reading.features)
         self.coef_ = unit * found.weights
         self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
-        self.remember(found)
+        self.remember(found, result, reading)
+        draws = error_bars.drawn(result, reading, self.ridge, through)
+        offsets = zero + unit * draws.offsets if self.intercept else np.zeros_like(draws.offsets)
+        self.bar(error_bars.bars(self.coef_, unit * draws.weights), error_bars.bars(self.intercept_, offsets))
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit."""
         values: Matrix = np.asarray(scores, dtype=np.float64)[:, 0]
         return np.expm1(values) if self._declared.transform == "log1p" else values
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
         """R^2, the share of the label's variance that is predicted; ``y`` only where the label is not in X."""
-        true = decode_number(self.label_of(X)[:, 0], self._declared) if y is None else np.asarray(y, dtype=np.float64)
-        wrong = np.sum(np.square(true - self.predict(X)))
-        total = np.sum(np.square(true - true.mean()))
+        true, predicted = self.compared(X, y, **given)
+        true = true.astype(np.float64)
+        wrong, total = np.sum(np.square(true - predicted)), np.sum(np.square(true - true.mean()))
         return 1.0 - float(wrong / total) if total > 0 else 0.0
+
+    def true_of(self, X: People) -> NDArray[Any]:
+        """The labels of people in their unit, where X has a table with the label column."""
+        return decode_number(self.label_of(X)[:, 0], self._declared)
 
     @property
     def _declared(self) -> Number:

@@ -6,19 +6,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
+from colonnade.models.estimates import Bars
 from colonnade.models.federation import Roster
-from colonnade.models.newcomers import Matrix, People
+from colonnade.models.newcomers import Given, Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, RowsAtMost, check_whole
-from colonnade.models.regression import forecast, quadratic
+from colonnade.models.predicting import Deciding, Threshold, check_threshold, shares_of
+from colonnade.models.regression import error_bars, forecast, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge, Task
 from colonnade.models.regression.forecast import Forecast
+from colonnade.models.saved import numbers
 from colonnade.protocols.gradients.descent import Learned
 from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments.published import NoisyMoments
@@ -34,7 +37,7 @@ _MOST_ROUNDS = 1_000_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(Regression):
+class LogisticRegression(Deciding[Task, Published], Regression):
     """Differentially private logistic regression over vertically partitioned columns.
 
     The label is a flag or a category. For a category with more than two values, each value is learned against the
@@ -62,6 +65,8 @@ class LogisticRegression(Regression):
         intercept: without one, scores are 0 where all encoded columns are. Not for "sqm".
         gamma: the scale of the integer grid; 4096 for second moments, 1024 and 128 for gradients of degree 1 and 3.
         rows_at_most: a public limit on the number of rows.
+        threshold: the second of two classes is predicted where its chance is above this; ``"balanced"`` takes the
+            released share of that class (not for "sqm"). It changes no chance and costs nothing.
     """
 
     kind = "logistic"
@@ -85,6 +90,7 @@ class LogisticRegression(Regression):
     intercept: bool = True
     gamma: Annotated[int, Ge(2)] | None = None
     rows_at_most: RowsAtMost = 2**24
+    threshold: Threshold = 0.5
 
     @property
     def _estimator_type(self) -> str:
@@ -96,6 +102,8 @@ class LogisticRegression(Regression):
         """The task of the chosen method, with the least noise that meets the budgets."""
         if self.method not in METHODS:
             raise StudyError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
+        classes = _columns(self.design(roster.schemas).declared)
+        check_threshold(self.threshold, max(2, classes), released=self.method != "sqm" and self.intercept)
         if self.method == "auto":
             self.forecast_ = self.forecast(roster)
             return self.forecast_[0].task
@@ -108,7 +116,8 @@ class LogisticRegression(Regression):
         docs/regression.md.
         """
         methods = ["one-shot", "functional"]
-        if self.rows is not None and self.epsilon_by_party is None and self.intercept and not roster.hidden:
+        possible = self.intercept and not roster.hidden and self.threshold != "balanced"
+        if possible and self.rows is not None and self.epsilon_by_party is None:
             methods.append("sqm")
         design = self.design(roster.schemas)
         columns = len(design.features)
@@ -206,7 +215,6 @@ class LogisticRegression(Regression):
             self._from_moments(result)
         else:
             self._from_gradients(result)
-        self.classes_ = self._classes()
 
     def _from_moments(self, result: NoisyMoments) -> None:
         """Least squares on the labels 0 and 1, as in Taylor's expansion; then a slope for probabilities.
@@ -214,31 +222,51 @@ class LogisticRegression(Regression):
         The slope changes no prediction: the second class is predicted where the fitted value is above one half.
         """
         reading = self.reading(result.task, _columns(self.design_.declared))
-        found = quadratic.fit(result, reading, self.ridge, None if self.intercept else 0.5)
+        through = None if self.intercept else 0.5
+        found = quadratic.fit(result, reading, self.ridge, through)
         slope = quadratic.TAYLOR
         if self.intercept:
             known = zip(found.label_means, found.solution.spreads, found.solution.agreements, strict=True)
             slope = math.fsum(quadratic.steepness(0.5, *map(float, each)) for each in known) / len(found.weights)
+        self.shares_ = shares_of(found.label_means) if self.intercept else None
         self.feature_names_in_ = list(reading.features)
         self.coef_ = slope * found.weights
         self.intercept_ = slope * (found.offsets - 0.5)
-        self.remember(found)
+        self.remember(found, result, reading)
+        draws = error_bars.drawn(result, reading, self.ridge, through)
+        slopes = error_bars.slopes(draws, found.label_means) if self.intercept else np.full(len(draws.weights), slope)
+        self.bar(
+            error_bars.bars(self.coef_, slopes[:, None, None] * draws.weights),
+            error_bars.bars(self.intercept_, slopes[:, None] * (draws.offsets - 0.5)),
+        )
 
     def _from_gradients(self, result: Learned) -> None:
         design = self.design_
         self.feature_names_in_ = design.features
         self.coef_ = result.slopes
         self.intercept_ = result.offsets - result.slopes @ design.middles
-        self.count_ = self.ridge_ = self.clipped_ = None
+        self.count_ = self.ridge_ = self.clipped_ = self.shares_ = self.parts_ = None
+        self.bar(*self._gradient_bars(result))
 
-    def _classes(self) -> NDArray[Any]:
-        declared = self.design_.declared
-        return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
+    def _gradient_bars(self, result: Learned) -> tuple[Bars | None, Bars | None]:
+        """Weights as far as noise may have moved them in all rounds; that of the intercept is part of all of them."""
+        if (deviation := result.deviation) is None:
+            return None, None
+        slope, offset = deviation * result.task.scale, deviation * result.task.constant / result.task.gamma
+        moved = math.hypot(offset, slope * float(np.linalg.norm(self.design_.middles)))
+        slopes = Bars.normal(self.coef_, np.full_like(self.coef_, slope))
+        return slopes, Bars.normal(self.intercept_, np.full_like(self.intercept_, moved))
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values; models of earlier releases have no shares."""
+        return super().learned() | ({} if self.shares_ is None else {"shares": self.shares_.tolist()})
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values."""
         super().restore(learned)
-        self.classes_ = self._classes()
+        self.shares_ = numbers(learned["shares"]) if "shares" in learned else None
+        if self.shares_ is not None and self.shares_.shape != self.classes_.shape:
+            raise ValueError("shares and classes do not belong together")
         if len(self.coef_) != (1 if len(self.classes_) == 2 else len(self.classes_)):
             raise ValueError("weights and classes do not belong together")
 
@@ -247,33 +275,25 @@ class LogisticRegression(Regression):
         """The classes, where each of them has a row of ``coef_``."""
         return [str(name) for name in self.classes_] if len(self.coef_) > 1 else [""]
 
-    def answers(self, scores: Matrix) -> NDArray[Any]:
-        """The class with the largest score."""
-        scores = np.asarray(scores, dtype=np.float64)
-        chosen = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        answers: NDArray[Any] = self.classes_[chosen]
-        return answers
-
-    def decision_function(self, X: People) -> Matrix:
+    def decision_function(self, X: People, **given: Unpack[Given]) -> Matrix:
         """Scores: log-odds of the second class, or a column for each class."""
-        scores = self.scores(X)
+        scores = self.scores(X, **given)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict_proba(self, X: People) -> Matrix:
+    def chances(self, scores: Matrix) -> Matrix:
         """The chance of each class; with several classes, their chances are divided by their sum."""
-        scores = self.scores(X)
-        chances: Matrix = 0.5 + 0.5 * np.tanh(scores / 2)
-        if chances.shape[1] == 1:
-            return np.hstack([1 - chances, chances])
-        chances /= np.maximum(chances.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        return chances
+        found: Matrix = 0.5 + 0.5 * np.tanh(np.asarray(scores, dtype=np.float64) / 2)
+        if found.shape[1] == 1:
+            return np.hstack([1 - found, found])
+        return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
         """The share of people whose class is predicted; ``y`` only where the label is not in X."""
-        true = self._true(X) if y is None else np.asarray(y)
-        return float(np.mean(true == self.predict(X)))
+        true, predicted = self.compared(X, y, **given)
+        return float(np.mean(true == predicted))
 
-    def _true(self, X: People) -> NDArray[Any]:
+    def true_of(self, X: People) -> NDArray[Any]:
+        """The classes of people, where X has a table with the label column."""
         encoded = self.label_of(X)
         chosen = encoded[:, 0].astype(np.intp) if encoded.shape[1] == 1 else encoded.argmax(axis=1)
         true: NDArray[Any] = self.classes_[chosen]

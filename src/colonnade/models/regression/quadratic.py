@@ -28,6 +28,8 @@ Matrix = NDArray[np.float64]
 
 TAYLOR = 4.0  # log-odds of a probability p are about 4 (p - 1/2)
 _SLOPES = (1.0, 16.0)
+_RAREST = 1e-3  # no class is taken for rarer, whatever noise made of its share
+_MOST_BETWEEN = 0.9  # of the deviation of scores at most so much lies between the classes
 _MOST_STRETCH = 2.0
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 
@@ -105,17 +107,24 @@ class Reading:
     middles: Vector
     label_middles: Vector
     label_weight: float
+    columns: Sequence[tuple[int, bool]] = ()
+    """For each column of a table, how many features it has, and whether their sum is the same for everybody."""
+
+
+def ordered(published: Release, reading: Reading) -> tuple[Matrix, Matrix]:
+    """Moments of the features, the labels in their own scale, and the constant, in this order; and their deviations."""
+    place = {name: index for index, name in enumerate(published.names)}
+    order = [*(place[name] for name in (*reading.features, *reading.labels)), -1]
+    chosen = np.ix_(order, order)
+    factors = np.ones(len(order))
+    factors[len(reading.features) : -1] = 1 / reading.label_weight
+    return rescaled(published.matrix[chosen], published.deviations[chosen], factors)
 
 
 def fit(published: Release, reading: Reading, ridge: float | str, through: float | None = None) -> Fitted:
     """Weights for encoded columns; with ``through`` they pass through that value of the label where all x are 0."""
-    place = {name: index for index, name in enumerate(published.names)}
-    order = [*(place[name] for name in (*reading.features, *reading.labels)), -1]
-    chosen, constant = np.ix_(order, order), published.constant
-    count, classes = len(reading.features), len(reading.labels)
-    factors = np.ones(len(order))
-    factors[count:-1] = 1 / reading.label_weight
-    matrix, deviations = rescaled(published.matrix[chosen], published.deviations[chosen], factors)
+    constant, count, classes = published.constant, len(reading.features), len(reading.labels)
+    matrix, deviations = ordered(published, reading)
     if through is not None:
         offsets = np.concatenate([reading.middles, reading.label_middles - through])
         matrix, deviations = shifted(matrix, deviations, constant, offsets)
@@ -213,22 +222,32 @@ def steepness(threshold: float, mean: float, spread: float, agreement: float) ->
 
     The score equation of a logistic regression on s alone, with the threshold fixed, needs the mean of
     y (s - threshold), which follows from the moments, and that of sigmoid(k (s - threshold)) (s - threshold), for which
-    s is assumed to be normal. The slope is kept between 1 and 16; the Taylor slope is 4.
+    s is assumed to be normal within each of the two classes, around means and with a deviation that follow from the
+    moments, too. The slope is kept between 1 and 16; the Taylor slope is 4.
     """
-    scores = mean - threshold + spread * _NODES
-    weights = _WEIGHTS / _WEIGHTS.sum()
-    wanted = agreement + mean * (mean - threshold)
+    return float(steepnesses(threshold, mean, np.array([spread]), np.array([agreement]))[0])
 
-    def excess(k: float) -> float:
+
+def steepnesses(threshold: float, mean: float, spreads: Vector, agreements: Vector) -> Vector:
+    """The slopes for several spreads and agreements of the scores."""
+    rarer = min(max(mean, _RAREST), 1 - _RAREST)
+    classes = math.sqrt(rarer * (1 - rarer))
+    between = np.clip(agreements / classes, 0, _MOST_BETWEEN * spreads)
+    within = np.sqrt(np.square(spreads) - np.square(between))
+    means = [mean - rarer / classes * between, mean + (1 - rarer) / classes * between]
+    scores = np.hstack([each[:, None] + np.multiply.outer(within, _NODES) - threshold for each in means])
+    weights = np.concatenate([(1 - rarer) * _WEIGHTS, rarer * _WEIGHTS]) / _WEIGHTS.sum()
+    wanted = agreements + mean * (mean - threshold)
+
+    def short(slopes: Vector) -> NDArray[np.bool_]:
         with np.errstate(over="ignore"):
-            return float(weights @ (scores / (1 + np.exp(-k * scores)))) - wanted
+            reached: Vector = (scores / (1 + np.exp(-slopes[:, None] * scores))) @ weights
+        return reached < wanted
 
-    low, high = _SLOPES
-    if excess(high) <= 0:
-        return high
-    if excess(low) >= 0:
-        return low
+    low, high = (np.full(len(spreads), slope) for slope in _SLOPES)
+    none, never = ~short(low), short(high)
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
-    return low
+        below = short(middle)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(never, _SLOPES[1], np.where(none, _SLOPES[0], low))

@@ -7,7 +7,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.models import files
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix, People, labels_of, table_of
+from colonnade.models.newcomers import Given, Matrix, People, table_of
+from colonnade.models.predicting import Predicting
 from colonnade.models.regression.design import Design, without_label
-from colonnade.models.saved import Saved, facts, numbers, size, texts, word
+from colonnade.models.saved import facts, numbers, size, texts, word
 from colonnade.models.split import alone, choice, given, kept as split_kept
 from colonnade.models.split.contract import worse
 from colonnade.models.split.encoders import Encoder, runs_code
@@ -27,7 +28,7 @@ from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred
 
 
-class FittedSplit(Saved[Task, Learned]):
+class FittedSplit(Predicting[Task, Learned]):
     """A head over embeddings, and of the encoders those that are in this process."""
 
     keeps = "encoder"
@@ -203,31 +204,11 @@ class FittedSplit(Saved[Task, Learned]):
 
     # --- predictions
 
-    @abstractmethod
-    def answers(self, scores: Matrix) -> NDArray[Any]:
-        """What scores of shape (rows, outputs) predict."""
-
-    def predict(self, X: People) -> NDArray[Any]:
-        """Predictions for people of whom the caller has all columns, and all parties' encoders.
-
-        A federation is matched on its ids. Of a mapping from party to table, the tables must hold the same people in
-        the same order. Neither needs the label's column.
-        """
-        return self.answers(self.scores(X))
-
-    def scores(self, X: People) -> Matrix:
-        """The scores, (rows, outputs)."""
-        self._check_fitted()
-        tables = X.tables() if isinstance(X, Federation) else X
-        if not isinstance(tables, Mapping):
-            raise DataError("these are no people to predict: pass a Federation, or a mapping from party to table")
+    def scores(self, X: People, **given: Unpack[Given]) -> Matrix:
+        """The scores, (rows, outputs); all parties' encoders must be in this process."""
+        people = self.people(X, **given)
         wanted = [party for party in self.schemas_ if self.feature_schema(party) is not None]
-        if missing := [party for party in wanted if party not in tables]:
-            raise DataError(f"no table of {', '.join(missing)}; a prediction needs one of each party")
-        parts = {party: self.embedded(party, tables[party]) for party in wanted}
-        if len({len(part) for part in parts.values()}) > 1:
-            raise DataError("the tables have different numbers of rows; a prediction needs the same people in each")
-        return choice.named(self.head_).scores(self, parts)
+        return choice.named(self.head_).scores(self, {party: self.embedded(party, people[party]) for party in wanted})
 
     def embedded(self, party: str, source: Any) -> Matrix:
         """One party's embeddings as the head takes them; the party's encoder must be in this process."""
@@ -268,16 +249,12 @@ class FittedSplit(Saved[Task, Learned]):
         return self.score_of(self.true_of({active: own[1]}), self.answers(scores))
 
     @abstractmethod
-    def true_of(self, X: People) -> NDArray[Any]:
-        """The labels of people, where X has a table with the label column."""
-
-    @abstractmethod
     def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
         """How good predictions are: the share that is right, or the part of the variance that is explained."""
 
-    def score(self, X: People, y: NDArray[Any] | None = None) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
         """How good predictions are: the share that is right, or R^2; ``y`` only where the label is not in X."""
-        return self.score_of(self.true_of(X) if y is None else np.asarray(y), self.predict(X))
+        return self.score_of(*self.compared(X, y, **given))
 
     def encoder_kind(self, party: str) -> str:
         """The kind of a party's encoder, as everybody may know it; empty where the party has nothing to encode."""
@@ -292,11 +269,6 @@ class FittedSplit(Saved[Task, Learned]):
     def feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""
         return without_label(self.schemas_, self.label_, party)
-
-    def label_of(self, X: People) -> Matrix:
-        """The encoded label of people, where X has a table with the label column."""
-        self._check_fitted()
-        return labels_of(X, self.schemas_, self.label_)
 
     # --- as text
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.newcomers import Matrix, People
+from colonnade.models.newcomers import Given, Matrix, People
 from colonnade.models.parameters import (
     NAMES_PARTIES,
     SETS_PRICE,
@@ -22,13 +22,16 @@ from colonnade.models.parameters import (
     Positive,
     RowsAtMost,
 )
+from colonnade.models.predicting import Deciding, Threshold, check_threshold
 from colonnade.models.split.base import SplitModel
 from colonnade.models.split.given import no_code
+from colonnade.models.split.ways import Learned
 from colonnade.protocols.adaptive.task import Adaptive
 from colonnade.protocols.directions.task import Directions
 from colonnade.protocols.embeddings.task import Embeddings
 from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.task import Task
 from colonnade.tables import Category, Column, Number, decode_number
 
 _InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, Checked(no_code)], None)
@@ -37,7 +40,7 @@ Head = Literal["auto", "committee", "embeddings", "published"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SplitClassifier(SplitModel):
+class SplitClassifier(Deciding[Task, Learned], SplitModel):
     """A classifier over embeddings of columns that nobody holds together.
 
     Each party maps its columns to an embedding by an encoder of its own, which never leaves it. The head is learned
@@ -78,6 +81,7 @@ class SplitClassifier(SplitModel):
             ``beta``, ``confidence``, ``apart``, ``rule``.
         head_module: a torch module that becomes the head, from all embeddings to one score a class; not for a
             committee, and not in a study file.
+        threshold: the second of two classes is predicted where its chance is above this.
     """
 
     kind = "split-classifier"
@@ -104,6 +108,7 @@ class SplitClassifier(SplitModel):
     adjust: Annotated[bool, STRICT] = True
     constants: Annotated[Mapping[str, Any] | None, InFile(dict[str, Any] | None, None)] = None
     head_module: Annotated[Any, InFile(None, None)] = None
+    threshold: Threshold = 0.5
 
     @property
     def _estimator_type(self) -> str:
@@ -116,30 +121,18 @@ class SplitClassifier(SplitModel):
                 f'label {self.label!r} is a number; use SplitRegressor (kind = "split-regressor" in a study file), or '
                 "make it a flag or category"
             )
+        classes = len(declared.values) if isinstance(declared, Category) else 2
+        check_threshold(self.threshold, classes, released=False)
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The classes, in the order of the scores."""
-        if not hasattr(self, "schemas_"):
-            raise AttributeError("classes_")
-        declared = self.design_.declared
-        return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
-
-    def answers(self, scores: Matrix) -> NDArray[Any]:
-        """The class with the largest score."""
-        found: NDArray[Any] = self.classes_[np.asarray(scores, dtype=np.float64).argmax(axis=1)]
-        return found
-
-    def decision_function(self, X: People) -> Matrix:
+    def decision_function(self, X: People, **given: Unpack[Given]) -> Matrix:
         """Scores: of two classes how much the second leads, else a column for each class."""
-        scores = self.scores(X)
+        scores = self.scores(X, **given)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict_proba(self, X: People) -> Matrix:
+    def chances(self, scores: Matrix) -> Matrix:
         """Chances of the classes, by the scores as log-odds; of a head that was fitted by squares they are rough."""
-        scores = self.scores(X)
-        chances: Matrix = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+        found = np.exp(np.asarray(scores, dtype=np.float64) - np.max(scores, axis=1, keepdims=True))
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def true_of(self, X: People) -> NDArray[Any]:
         """The classes of people, where X has a table with the label column."""

@@ -12,7 +12,7 @@ from colonnade.errors import StudyError
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
 from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
-from colonnade.models.prediction import check_columns, features
+from colonnade.models.scorer import check_columns, features
 from colonnade.models.split import asked
 from colonnade.models.split.asked import Told
 from colonnade.models.split.base import SplitModel

@@ -355,12 +355,14 @@ class Synthesizer(Estimator[Task, Published]):
         size = min(MOST_ROWS, max(1, round(self.count_)))
         return [each.drawn(size, 0) for each in (self.population_, *self.population_.again(int(tables) - 1))]
 
-    def log_likelihood(self, people: Federation | Mapping[str, Any], *, id: str | None = None) -> NDArray[np.float64]:
+    def log_likelihood(
+        self, people: Federation | Mapping[str, Any], *, id: str | None = None, same_order: bool = False
+    ) -> NDArray[np.float64]:
         """The logarithm of the chance of each person's codes, for people whose columns lie in one place.
 
         People of a federation come in the order of their ids, compared as text. People of a mapping from party to table
-        come in the order of the first party's table. With ``id``, the name of the id column, and for tables that were
-        read with ids, other tables are put into that order; otherwise the k-th row of each table must be one person.
+        come in the order of the first table. With ``id``, the name of the id column, and for tables that were read with
+        ids, other tables are put into that order; ``same_order=True`` says that the k-th row of each is one person.
         """
         self._check_fitted()
         given = people.tables() if isinstance(people, Federation) else people
@@ -368,7 +370,8 @@ class Synthesizer(Estimator[Task, Published]):
             raise DataError("log_likelihood takes a Federation, or a mapping from each party to its table")
         if missing := [party for party in self.schemas_ if party not in given]:
             raise DataError(f"no table of {', '.join(missing)}; log_likelihood needs one of each party")
-        return self.population_.log_likelihood(same_people(given, self.schemas_, id, "log_likelihood"))
+        found = same_people(given, self.schemas_, id, "log_likelihood", same_order=same_order)
+        return self.population_.log_likelihood(found)
 
     # --- for people
 

@@ -129,6 +129,18 @@ class NoisyProducts:
             squared -= max(0.0, float(self.means @ self.means) - added)
         return max(0.0, squared)
 
+    @property
+    def deviation(self) -> float:
+        """The deviation of the noise on an entry of X'X q for a direction q of length one, as directions were asked."""
+        lengths = np.linalg.norm(np.hstack(self.asked).astype(np.float64), axis=0)
+        return self.task.noise_std * self.task.reach / float(np.sqrt(np.mean(lengths[lengths > 0] ** 2)))
+
+    def spectrum(self) -> tuple[Matrix, Matrix]:
+        """The variances within all directions that were asked, in rising order, and the directions as columns."""
+        inside, _, basis = self._centred()
+        values, vectors = np.linalg.eigh(inside)
+        return values / self.count, (basis @ vectors)[:-1]
+
     def components(self, count: int) -> tuple[Matrix, Matrix]:
         """The largest variances, never negative, and orthonormal directions of them as rows.
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from colonnade.errors import PrivacyError
 from colonnade.protocols.gradients.task import Gradients
 
+_LARGEST_RATE = 8.0  # a row of norm 1 bends the loss by 1/4, and steps shrink errors while rate x 1/4 is below 2
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -34,6 +36,20 @@ class Learned:
         """What is added to each class's score."""
         offsets: NDArray[np.float64] = self.weights[:, -1] * (self.task.constant / self.task.gamma)
         return offsets
+
+    @property
+    def deviation(self) -> float | None:
+        """About the largest deviation that the rounds' noise can give a weight, as if no step undid earlier noise.
+
+        ``None`` if the learning rate is so large that steps may even enlarge it.
+        """
+        task, early = self.task, self.task.rounds // 2
+        if task.learning_rate > _LARGEST_RATE:
+            return None
+        late = task.rounds - early
+        # Noise of a round stays in all later weights, and the last ``late`` of them are averaged.
+        steps = early + (late + 1) * (2 * late + 1) / (6 * late)
+        return task.learning_rate * task.noise_std * math.sqrt(steps)
 
 
 class Descent:

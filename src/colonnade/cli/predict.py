@@ -1,0 +1,111 @@
+"""``colonnade predict``: what a model says of new people, or the scores that we received, as a CSV file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from colonnade.cli.output import emit, say
+from colonnade.errors import DataError, StorageError, StudyError
+from colonnade.models import files
+from colonnade.models.base import Estimator
+from colonnade.models.predicting import check_threshold
+from colonnade.report.reliability import write_assessment
+from colonnade.tables.arrow import pa
+from colonnade.tables.files import read_columns
+from colonnade.tables.wording import suggestion
+
+
+def predict(
+    path: Path,
+    tables: Sequence[str],
+    kept: Sequence[Path],
+    *,
+    out: Path,
+    id: Sequence[str],
+    same_order: bool,
+    threshold: str | None,
+    assess: bool,
+    of: str | None,
+    page: Path | None,
+    force: bool,
+    json: bool,
+) -> None:
+    """Predict, write the file and say what it holds; with the true labels in the tables, how good it is."""
+    for target in filter(None, (out, page)):
+        if target.exists() and not force:
+            raise StorageError(f"{target} is there already: choose another name, or replace it with --force")
+    model: Any = Estimator.load(path)
+    people, given, limit = _people(model, path, tables), _ids(model, id, same_order), _threshold(threshold)
+    if kept and not model.keeps:
+        raise StudyError(f"parties keep nothing of {path}, so leave --kept out")
+    for file in kept:
+        model.load_kept(file)
+    told = model.assess(people, of=of, **given) if assess or page is not None else None
+    found = model.predictions(people, limit, **given)
+    files.replace_private(out, _csv(found))
+    said: dict[str, Any] = {"model": str(path), "people": found.num_rows, "out": str(out)}
+    lines = [f"{found.num_rows:,} predictions are in {out}, which only you can read"]
+    if told is not None:
+        decision = told.at(model.limit(limit)) if len(model.classes_) == 2 and of is None else None
+        said |= {"assessment": told.to_dict(), "at_threshold": decision and asdict(decision)}
+        lines += ["", str(told)]
+        if decision is not None:
+            lines.append(f"accuracy           {decision.accuracy:.3f} at the threshold {decision.threshold:.3g}")
+        if page is not None:
+            said["page"] = str(write_assessment(page, path.name, told, decision))
+            lines += ["", f"{page}: for those who hold the labels, not for publication"]
+    emit(said) if json else say("\n".join(lines))
+
+
+def _people(model: Any, path: Path, tables: Sequence[str]) -> Any:
+    """The files by party, or the cells of the one file that has all columns; nothing for scores that were received."""
+    if model.recipient is not None:
+        if tables:
+            raise StudyError(f"{path} holds scores that were received, so leave --table out")
+        return None
+    if not tables:
+        parties = ", ".join(model.schemas_)
+        raise DataError(f"there are no tables: give --table PARTY=FILE for each of {parties}, or one --table FILE")
+    named = {party: Path(file) for party, mark, file in (text.partition("=") for text in tables) if mark}
+    if not named and len(tables) == 1:
+        return read_columns(Path(tables[0]), tables[0], lambda there: there)
+    for party in named:
+        if party not in model.schemas_:
+            hint = suggestion(party, list(model.schemas_))
+            raise DataError(f"--table {party}=...: the model knows {', '.join(model.schemas_)} and no {party}{hint}")
+    if len(named) < len(tables):
+        raise DataError("give each party's file once, as --table PARTY=FILE; or one file with all columns")
+    return named
+
+
+def _ids(model: Any, given: Sequence[str], same_order: bool) -> dict[str, Any]:
+    """The column of ids, or one for each party, or that rows stand in the same order."""
+    if same_order:
+        return {"same_order": True}
+    named = {party: column for party, mark, column in (text.partition("=") for text in given) if mark}
+    whole = [text for text in given if "=" not in text]
+    if len(whole) > 1:
+        raise DataError("give one --id COLUMN, and --id PARTY=COLUMN for parties that name it otherwise")
+    usual = whole[0] if whole else "person_id"
+    return {"id": {party: named.get(party, usual) for party in model.schemas_} if named else usual}
+
+
+def _threshold(text: str | None) -> float | str | None:
+    if text is None or text == "balanced":
+        return text
+    try:
+        found: float | str = float(text)
+    except ValueError:
+        found = text
+    check_threshold(found)
+    return found
+
+
+def _csv(table: Any) -> bytes:
+    written = io.BytesIO()
+    pa.csv.write_csv(table, written, pa.csv.WriteOptions(quoting_style="needed"))
+    return written.getvalue()

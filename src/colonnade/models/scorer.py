@@ -1,0 +1,105 @@
+"""Fitted models with public linear weights, as questions about new people see them: parts, bounds, columns, digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.models.federation import Roster
+from colonnade.protocols.scores.task import Part
+from colonnade.tables import Schema
+from colonnade.tables.columns import NOWHERE, Category, Column, Number
+
+_Ends = tuple[Fraction, Fraction]
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """What a fitted model must have: public linear weights, each party's part of the scores, and what scores predict.
+
+    ``coef_`` has a row for each class and a column for each of ``feature_names_in_`` ("party.column" or
+    "party.column=value"), for encoded values. The parts of all parties and ``intercept_`` add up to the scores.
+    """
+
+    schemas_: dict[str, Schema]
+    feature_names_in_: list[str]
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+
+    def partial(self, party: str, source: Any) -> NDArray[np.float64]:
+        """One party's part of the scores, (rows, classes), of a table that need not have the label; no intercept."""
+
+    def answers(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """What scores of shape (rows, classes) predict."""
+
+
+def features(scorer: Scorer, party: str) -> tuple[str, ...]:
+    """The columns of a party that have weights; the label has none."""
+    schema = scorer.schemas_.get(party)
+    known = set(scorer.feature_names_in_)
+    columns = schema.columns.items() if schema else ()
+    return tuple(name for name, column in columns if f"{party}.{name}{column.parts[0]}" in known)
+
+
+def part_of(scorer: Scorer, party: str, gamma: int) -> Part:
+    """The least and the largest whole number that a party's part of each score can be, for any row."""
+    used = features(scorer, party)
+    schema = scorer.schemas_[party].select(used) if used else None
+    place = {name: index for index, name in enumerate(scorer.feature_names_in_)}
+    shrinks = schema is not None and schema.clip < schema.max_norm  # rows that are too long are scaled down
+    ends: list[_Ends] = []
+    for weights in np.atleast_2d(scorer.coef_).tolist():
+        low = high = Fraction(0)
+        for name, column in schema.columns.items() if schema else ():
+            exact = [Fraction(weights[place[f"{party}.{name}{part}"]]) for part in column.parts]
+            least, most = _ends(column, exact, shrinks)
+            low, high = low + least, high + most
+        ends.append((low, high))
+    return Part(
+        party, tuple(math.floor(gamma * low) for low, _ in ends), tuple(math.ceil(gamma * high) for _, high in ends)
+    )
+
+
+def _ends(column: Column, weights: Sequence[Fraction], shrinks: bool) -> _Ends:
+    """The least and the largest that one encoded column adds to a score."""
+    if isinstance(column, Category):
+        reached = [*weights, *([Fraction(0)] if shrinks or column.missing == NOWHERE else [])]
+        return min(reached), max(reached)
+    weight, *marked = weights  # a number that may be missing has a second weight, for that case alone
+    signed = isinstance(column, Number) and column.scale == "signed"
+    reached = [weight, -weight if signed else Fraction(0), *marked]
+    return min(reached), max(reached)
+
+
+def digest(scorer: Scorer) -> str:
+    """SHA-256 of the weights and of what they apply to, down to the last bit."""
+    content = [
+        {name: schema.digest for name, schema in scorer.schemas_.items()},
+        list(scorer.feature_names_in_),
+        [[float(weight).hex() for weight in row] for row in np.atleast_2d(scorer.coef_).tolist()],
+        [float(value).hex() for value in np.atleast_1d(scorer.intercept_).tolist()],
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def check_columns(scorer: Scorer, roster: Roster) -> None:
+    """Raise an error unless every party with weights takes part, with the columns that the model was fitted with."""
+    for party, schema in scorer.schemas_.items():
+        used = features(scorer, party)
+        if not used:
+            continue
+        if party not in roster.schemas:
+            raise StudyError(f"the model has weights for columns of {party}, which takes no part in the prediction")
+        given = roster.schemas[party]
+        if missing := [name for name in used if name not in given.columns]:
+            raise StudyError(f"the model needs the column {missing[0]} of {party}, which its schema does not have")
+        if given.select(used) != schema.select(used):
+            raise StudyError(f"the schema of {party} describes its columns otherwise than the model was fitted with")

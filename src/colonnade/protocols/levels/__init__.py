@@ -1,0 +1,1 @@
+"""Levels of new people's scores, answered at random, for one party."""

@@ -1,0 +1,185 @@
+"""``colonnade predict``: a model and files of people in, a CSV file and an assessment out."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colonnade.errors import DataError, StorageError, StudyError
+from colonnade.models import Estimator
+from tests.pages import Page
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+PARTIES = ("bank", "shop", "clinic")
+
+
+def model_at(name: str) -> str:
+    return str(FIXTURES / "models" / f"{name}.json")
+
+
+def file_of(party: str) -> Path:
+    return FIXTURES / "people" / f"{party}.csv"
+
+
+def tables(**instead: Path) -> list[str]:
+    return [word for party in PARTIES for word in ("--table", f"{party}={instead.get(party, file_of(party))}")]
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def rewritten(tmp_path: Path, party: str, change) -> Path:
+    """A party's file with other rows; the first line is its header."""
+    header, *rows = file_of(party).read_text(encoding="utf-8").splitlines()
+    target = tmp_path / f"{party}.csv"
+    target.write_text("\n".join([header, *change(rows)]) + "\n", encoding="utf-8")
+    return target
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "predictions.csv"
+
+
+def test_a_file_of_predictions_holds_ids_classes_and_chances(colonnade, tmp_path, out) -> None:
+    turned = rewritten(tmp_path, "shop", lambda rows: rows[::-1])
+    told = colonnade("predict", model_at("logistic"), *tables(shop=turned), "--out", out, "--json")
+    found, model = rows_of(out), Estimator.load(model_at("logistic"))
+    people = {party: file_of(party) for party in PARTIES}
+    assert told == {"model": model_at("logistic"), "people": len(found), "out": str(out)}
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert list(found[0]) == ["person_id", "prediction", "probability_false", "probability_true"]
+    assert found[0]["person_id"] == "P0000"
+    chances = [float(row["probability_true"]) for row in found]
+    np.testing.assert_allclose(chances, model.predict_proba(people, id="person_id")[:, 1])
+    assert [row["prediction"] for row in found] == ["true" if chance > 0.5 else "false" for chance in chances]
+
+
+def test_an_assessment_is_printed_and_drawn_where_labels_are_known(colonnade, tmp_path, out) -> None:
+    page = tmp_path / "page.html"
+    given = ["predict", model_at("logistic"), *tables(), "--out", out, "--threshold", "0.3"]
+    told = colonnade(*given, "--page", page, "--json")
+    model = Estimator.load(model_at("logistic"))
+    expected = model.assess({party: file_of(party) for party in PARTIES}, id="person_id")
+    assert told["assessment"]["auc"] == pytest.approx(expected.auc)
+    assert told["at_threshold"]["accuracy"] == pytest.approx(expected.at(0.3).accuracy)
+    assert [row["prediction"] == "true" for row in rows_of(out)] == [
+        float(row["probability_true"]) > 0.3 for row in rows_of(out)
+    ]
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    read = Page(page.read_text(encoding="utf-8"))
+    assert {"reliability-wide-title", "roc-narrow-title"} <= {attrs.get("id") for attrs in read.all("title")}
+    assert "not for publication" in " ".join(read.text)
+    assert "P0000" not in page.read_text(encoding="utf-8")
+    text = colonnade(*given, "--assess", "--force")
+    assert f"AUC                {expected.auc:.3f}" in text
+    assert "at the threshold 0.3" in text
+
+
+def test_one_file_of_all_columns_and_other_names_of_ids(colonnade, tmp_path, out) -> None:
+    colonnade("predict", model_at("logistic"), *tables(), "--out", out)
+    expected = rows_of(out)
+    joined, names = [], []
+    for party in PARTIES:
+        header, *rows = csv.reader(file_of(party).read_text(encoding="utf-8").splitlines())
+        names += header[1 if names else 0 :]
+        joined = [[*before, *row[1:]] for before, row in zip(joined, rows, strict=True)] if joined else rows
+    whole = tmp_path / "all.csv"
+    with whole.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *joined])
+    colonnade("predict", model_at("logistic"), "--table", whole, "--out", out, "--force")
+    assert rows_of(out) == expected
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(file_of("shop").read_text(encoding="utf-8").replace("person_id", "customer"), encoding="utf-8")
+    colonnade("predict", model_at("logistic"), *tables(shop=renamed), "--id", "shop=customer", "--out", out, "--force")
+    assert [row["prediction"] for row in rows_of(out)] == [row["prediction"] for row in expected]
+    assert [row["id"] for row in rows_of(out)] == [row["person_id"] for row in expected]
+    colonnade("predict", model_at("logistic"), *tables(), "--same-order", "--out", out, "--force")
+    assert list(rows_of(out)[0]) == ["prediction", "probability_false", "probability_true"]
+
+
+def test_models_of_other_kinds(colonnade, out) -> None:
+    colonnade("predict", model_at("linear"), *tables(), "--out", out)
+    assert list(rows_of(out)[0]) == ["person_id", "prediction"]
+    colonnade("predict", model_at("logistic-classes"), *tables(), "--out", out, "--force")
+    assert [name for name in rows_of(out)[0] if name.startswith("probability_")] == [
+        "probability_none",
+        "probability_silver",
+        "probability_gold",
+    ]
+    told = colonnade(
+        "predict",
+        model_at("logistic-classes"),
+        *tables(),
+        "--assess",
+        "--class",
+        "gold",
+        "--out",
+        out,
+        "--force",
+        "--json",
+    )
+    assert told["at_threshold"] is None
+    assert 0 < told["assessment"]["auc"] <= 1
+    kept = [word for party in PARTIES for word in ("--kept", FIXTURES / "models" / f"glm.kept.{party}.json")]
+    colonnade("predict", model_at("glm"), *tables(), *kept, "--out", out, "--force")
+    assert "probability_true" in rows_of(out)[0]
+
+
+@pytest.mark.parametrize("name", ["prediction", "prediction-exact", "glm-scores"])
+def test_received_scores_become_a_file(colonnade, out, name) -> None:
+    told = colonnade("predict", model_at(name), "--out", out, "--json")
+    joint, found = Estimator.load(model_at(name)).joint, rows_of(out)
+    assert told["people"] == len(found) == len(joint.ids)
+    assert [row["id"] for row in found] == joint.ids
+    np.testing.assert_allclose([float(row["score"]) for row in found], joint.scores[:, 0])
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "kind", "sentence"),
+    [
+        ("logistic", [], DataError, "--table PARTY=FILE for each of bank, shop, clinic"),
+        ("logistic", ["--table", "bank=nowhere.csv"], DataError, "no table of shop, clinic"),
+        ("logistic", ["--table", "bnk=nowhere.csv"], DataError, "and no bnk.*bank"),
+        ("logistic", ["--table", "a.csv", "--table", "b.csv"], DataError, "each party's file once"),
+        ("logistic", [*tables(), "--id", "a", "--id", "b"], DataError, "give one --id COLUMN"),
+        ("logistic", [*tables(), "--id", "nobody"], DataError, "'nobody' is not there"),
+        ("logistic", [*tables(), "--threshold", "2"], StudyError, "between 0 and 1"),
+        ("logistic", [*tables(), "--threshold", "much"], StudyError, "between 0 and 1"),
+        ("logistic", [*tables(), "--threshold", "balanced"], StudyError, "does not release"),
+        ("logistic", [*tables(), "--assess", "--class", "x"], DataError, "must be one of 'False', 'True'"),
+        ("logistic", [*tables(), "--kept", "x.json"], StudyError, "leave --kept out"),
+        ("linear", [*tables(), "--assess"], StudyError, "only chances of classes"),
+        ("linear", [*tables(), "--threshold", "0.3"], StudyError, "predicts numbers"),
+        ("pca", tables(), StudyError, "predicts nothing about a person"),
+        ("glm", tables(), StudyError, "are kept there"),
+        ("prediction", tables(), StudyError, "leave --table out"),
+        ("prediction", ["--threshold", "0.3"], StudyError, "these scores have none"),
+        ("prediction-untold", [], StudyError, "with the party that received them"),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_sentence_and_no_file(colonnade, out, name, arguments, kind, sentence) -> None:
+    text = colonnade("predict", model_at(name), *arguments, "--out", out, code=kind.exit_code)
+    assert re.search(sentence, text)
+    assert "Traceback" not in text
+    assert not out.exists()
+
+
+def test_other_people_are_refused_and_nothing_is_overwritten(colonnade, tmp_path, out) -> None:
+    fewer = rewritten(tmp_path, "clinic", lambda rows: rows[2:])
+    given = ["predict", model_at("logistic"), "--out", out]
+    text = colonnade(*given, *tables(clinic=fewer), code=DataError.exit_code)
+    assert "bank and clinic do not hold the same people: of 6 and 4 rows 4 have the same ids" in text
+    assert "P0000" not in text
+    shutil.copyfile(file_of("bank"), out)
+    assert "is there already" in colonnade(*given, *tables(), code=StorageError.exit_code)
+    assert out.read_bytes() == file_of("bank").read_bytes()
