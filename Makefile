@@ -11,7 +11,13 @@ export OMP_NUM_THREADS := 1
 # Two workers, each with whole files: what a file sets up once is set up once.
 ABREAST := --numprocesses 2 --dist loadfile
 
-.PHONY: demo test lint check slow bench reproduce audit clean
+# What two versions could break: everything but models, pages, audits and research.
+CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/files tests/cli tests/study \
+	tests/models/test_federation.py tests/models/test_pca.py tests/models/test_sklearn_protocol.py \
+	tests/docs/test_floors.py tests/docs/test_light_imports.py
+PYTHONS ?= python3.11 python3.12 python3.13
+
+.PHONY: demo test lint check slow lowest pythons core bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -29,6 +35,18 @@ check: lint test  ## every gate
 slow: $(READY)  ## statistical and reproduction tests that take minutes
 	$(BIN)/pytest -m slow --durations=10
 
+lowest: .venv-lowest/.ready  ## the core of the suite with exactly the lowest versions that are allowed
+	COLONNADE_LOWEST=1 .venv-lowest/bin/python -m pytest $(ABREAST) $(CORE)
+
+pythons:  ## the core with every Python of PYTHONS that is installed, without torch
+	for python in $(PYTHONS); do \
+		$$python --version || { echo "$$python is not here, so it is left out"; continue; }; \
+		$(MAKE) core PYTHON=$$python OTHER=.venv-$$(basename $$python) || exit 1; \
+	done
+
+core: $(OTHER)/.ready
+	$(OTHER)/bin/python -m pytest $(ABREAST) $(CORE)
+
 bench: $(BENCH)  ## speed, memory and bytes, beside peers
 	$(BIN)/python benchmarks/run.py
 
@@ -45,11 +63,23 @@ audit: $(READY)  ## attack every promise from below; mechanisms broken on purpos
 	$(BIN)/colonnade audit all --twins --seed 7 --out runs/audit
 
 clean:
-	rm -rf .venv runs dist
+	rm -rf .venv .venv-* runs dist
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn]"
+	touch $@
+
+.venv-lowest/.ready: pyproject.toml tools/floors.py
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python tools/floors.py > .venv-lowest/floors.txt
+	.venv-lowest/bin/pip install --quiet --requirement .venv-lowest/floors.txt
+	.venv-lowest/bin/pip install --quiet --no-deps --editable .
+	touch $@
+
+.venv-python%/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 $(BENCH): $(READY)

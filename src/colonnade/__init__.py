@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from colonnade.lazy import exports
+from colonnade.versions import COLONNADE
 
 if TYPE_CHECKING:
     from colonnade.errors import ColonnadeError as ColonnadeError
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
         read_table as read_table,
     )
 
-__version__ = "0.1.0"
+__version__ = COLONNADE
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {

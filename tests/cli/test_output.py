@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.console import Console
 
-from colonnade import __version__
+from colonnade import __version__, versions
 from colonnade.cli.output import bars_on, pace
 from colonnade.errors import BudgetError, IdentityError, LedgerError, PolicyError, StorageError
 from colonnade.privacy import Ledger
@@ -166,7 +166,9 @@ def test_a_place_that_may_not_be_written_has_one_code(words, tmp_path, colonnade
 
 
 def test_the_version_is_shown(colonnade):
-    assert colonnade("--version") == f"colonnade {__version__}\n"
+    lines = colonnade("--version").splitlines()
+    assert lines[0] == f"colonnade {__version__}"
+    assert lines[1:] == [f"{name} {version}" for name, version in list(versions.installed().items())[1:]]
 
 
 def test_a_run_directory_without_room(study, tmp_path):

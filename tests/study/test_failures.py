@@ -113,7 +113,7 @@ def test_a_wrong_pin(trial):
     for name in ("coordinator", *study.parties):
         assert ended[name].code == errors.IdentityError.exit_code, ended[name]
         assert "bank" in ended[name].sentence
-        assert "fingerprint" in ended[name].sentence or "pin" in ended[name].sentence
+        assert "ask bank which is right: if the file, pin it by `colonnade init pins`" in ended[name].sentence
     assert not (study.folder / "shop" / "ledger.sqlite").exists()
 
 
@@ -142,6 +142,44 @@ def test_an_impostor_hub_is_refused(trial):
         ended = study.ends()
     assert ended["bank"].code == errors.IdentityError.exit_code, ended["bank"]
     assert "coordinator" in ended["bank"].sentence
+    assert study.states("bank") == ["released"]
+
+
+PLAIN = """
+import http.server, sys
+server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+HANGS_UP = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    server.accept()[0].close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "said"), [(PLAIN, "does not speak TLS as a hub does"), (HANGS_UP, "hangs up")], ids=["http", "closes"]
+)
+def test_another_program_has_the_port(trial, tmp_path, program, said):
+    """The coordinator cannot listen there, and a party that dials it is told that this is not the coordinator."""
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path) as other:
+        try:
+            port = int(other.stdout.readline())
+            study = trial(join=2)
+            study.edit("STUDY.toml", r'^address = ".*"', f'address = "127.0.0.1:{port}"')
+            study.start("coordinator", "bank", threads=True)
+            ended = study.ends()
+        finally:
+            other.kill()
+    assert ended["coordinator"].code == ended["bank"].code == errors.ConnectError.exit_code
+    assert f"cannot listen on 127.0.0.1:{port}: another program has the port" in ended["coordinator"].sentence
+    assert "write another port into the study file" in ended["coordinator"].sentence
+    assert f"whatever listens at 127.0.0.1:{port} {said}" in ended["bank"].sentence
+    assert "check that this is the coordinator's address and port" in ended["bank"].sentence
     assert study.states("bank") == ["released"]
 
 

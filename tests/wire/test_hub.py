@@ -95,8 +95,14 @@ def test_an_expired_identity(people: Any, hub: Hub, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_port_in_use(people: Any, hub: Hub) -> None:
-    with pytest.raises(ConnectError, match="cannot listen on"):
+    with pytest.raises(ConnectError, match=rf"cannot listen on {hub.address}: another program has the port"):
         Hub(people.coordinator, people.pins, hub.address).start()
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])
+def test_an_address_of_another_machine(people: Any, host: str) -> None:
+    with pytest.raises(ConnectError, match=r"that is no address of this machine; .*--listen"):
+        Hub(people.coordinator, people.pins, f"{host}:7000").start()
 
 
 def test_a_hub_may_restart(people: Any) -> None:

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from colonnade import __version__
 from colonnade.cli import audits, groups
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
 from colonnade.errors import Interrupted, StudyError
+from colonnade.versions import installed
 
 _ORDER = (
     *("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "predict"),
@@ -62,14 +62,20 @@ Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        pour(f"colonnade {__version__}\n")
+        pour("".join(f"{name} {version}\n" for name, version in installed().items()))
         raise typer.Exit
 
 
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the versions of Colonnade and of what it stands on.",
+            callback=_show_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """What is asked of no command in particular."""

@@ -19,6 +19,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
 from colonnade.study.run import load_identity
 from colonnade.tables import Table
+from colonnade.versions import installed
 from colonnade.wire import probe
 
 
@@ -34,6 +35,7 @@ class Check:
 def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     """All checks, one after the other; a check that failed may leave out those after it."""
     yield Check("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
+    yield Check("versions", "good", ", ".join(f"{name} {version}" for name, version in installed().items()))
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
     yield Check("BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here")
     try:

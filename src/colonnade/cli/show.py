@@ -222,9 +222,7 @@ def outcome(study: Study, folder: Path, run: Mapping[str, Any]) -> str:
     warned = [forecast_of(run)] if forecast_of(run) else []
     told = [*common(study, run), *lost(run), *summary(model), *warned]
     own = [f"report of {name} alone: {path}" for name, path in _own_reports(study, folder).items()]
-    use = f"next: colonnade predict {folder / 'model.json'} --table NAME=FILE ...    (new people, into a CSV file)"
-    then = [use] if hasattr(model, "predict") and model.keeps is None else []
-    return "\n".join([str(study.statement), "", *told, "", *own, f"report: {folder / 'report.html'}", *then])
+    return "\n".join([str(study.statement), "", *told, "", *own, f"report: {folder / 'report.html'}"])
 
 
 def _own_reports(study: Study, folder: Path) -> dict[str, Path]:

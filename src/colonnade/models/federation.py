@@ -281,7 +281,7 @@ class Federation:
             try:
                 progress = self.progress if name == first else silent
                 place = room.place(name, partners(name, programs, task))
-                outcomes[name] = play(place, task, programs[name], progress)
+                outcomes[name] = play(place, task, programs[name], progress, aligns=isinstance(task, Aligning))
             except BaseException as error:
                 outcomes[name] = error
 

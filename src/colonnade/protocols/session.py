@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from colonnade.errors import CANNOT_GO_ON, NO_PART, ColonnadeError, Interrupted, PeerLost
 from colonnade.mpc import Link, accelerator
 from colonnade.privacy.events import Event
-from colonnade.protocols import vocabulary
+from colonnade.protocols import rules, vocabulary
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
 from colonnade.protocols.task import Playable
 from colonnade.received import received
@@ -79,11 +79,13 @@ def play(
     wait: float | None = None,
     before_sharing: Callable[[], None] | None = None,
     processor: Callable[[], float] = time.thread_time,
+    aligns: bool = False,
 ) -> Played[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data.
 
     ``processor`` is the clock by which its processor time is counted: by default that of this thread, since other
     participants may be threads beside it.
+    ``aligns`` says whether the program looks for common people, so that more rules must be the same at all owners.
     """
     shares_left = place.name == COORDINATOR  # which has no table, and nothing to keep to itself
 
@@ -96,10 +98,11 @@ def play(
     try:
         accelerator.chosen()
         import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
+        told = rules.told_by(place.name, aligns=aligns)
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, announce, processor)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
-        _assemble(role, owners)
+        _assemble(role, owners, told)
         place.tolerate(name for name in spare(task) if name != place.name)
         result = program(role)
         _end_together(role, owners)
@@ -150,14 +153,13 @@ def _role(
     )
 
 
-def _assemble(me: Role, owners: Sequence[str]) -> None:
-    """Wait until everyone has said that it is ready; before that nothing is spent."""
+def _assemble(me: Role, owners: Sequence[str], told: rules.Told) -> None:
+    """Wait until everyone has said that it is ready and follows the same rules; before that nothing is spent."""
     if me.name != COORDINATOR:
-        me.link(COORDINATOR).send("ready")
+        me.link(COORDINATOR).send("ready", **told)
         received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO)
         return
-    for owner in owners:
-        received(me.link(owner), owner, vocabulary.READY)
+    rules.compare({me.name: told, **{name: received(me.link(name), name, vocabulary.READY) for name in owners}})
     for owner in owners:
         me.link(owner).send("go")
 

@@ -11,8 +11,10 @@ MOST_ROWS = 1 << 40
 LONGEST_VERDICT = 500
 _DIGEST_BYTES = 32
 
-READY, GO, DONE, ALL_DONE = Message("ready"), Message("go"), Message("done"), Message("all-done")
-"""An owner is there; everybody is there; an owner has ended; everybody has."""
+READY = Message("ready", rules=Text(400, "[a-z]+=[0-9a-f]+( [a-z]+=[0-9a-f]+)*"), has=Text(200, "[A-Za-z0-9 ,.+_-]*"))
+"""An owner is there: the digests of the rules that it follows, and its versions (:mod:`colonnade.protocols.rules`)."""
+GO, DONE, ALL_DONE = Message("go"), Message("done"), Message("all-done")
+"""Everybody is there, and follows the same rules; an owner has ended; everybody has."""
 SALT = Message("rows-salt", salt=Octets(KEY_BYTES))
 """The salt of digests of ids, from the first owner to the others."""
 ROWS = Message("rows", rows=Whole(0, MOST_ROWS), digest=Octets(_DIGEST_BYTES))

@@ -26,6 +26,7 @@ from colonnade.errors import StorageError, StudyError
 from colonnade.harmless import harmless
 from colonnade.models import files
 from colonnade.privacy import Statement
+from colonnade.versions import installed
 
 KEPT = ("kept.json", "kept.npz")
 """What a party keeps for itself, by the kind of model."""
@@ -54,6 +55,7 @@ class RunRecord:
             "status": "running",
             "platform": f"Python {platform.python_version()} on {platform.machine()}",
             "processors": os.cpu_count(),
+            "versions": installed(),
         }
         self._write()
 

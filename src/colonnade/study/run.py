@@ -169,7 +169,16 @@ def _play(
     with threadpool_limits(limits=1, user_api="blas"):
         wait = study.content.limits.join
         clock = time.process_time  # a participant is a process, whose threads all work for it
-        played = play(place, study.task, program, progress, wait=wait, before_sharing=before_sharing, processor=clock)
+        played = play(
+            place,
+            study.task,
+            program,
+            progress,
+            wait=wait,
+            before_sharing=before_sharing,
+            processor=clock,
+            aligns=study.aligning is not None,
+        )
     for event in played.revealed:
         record.note("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}

@@ -1,17 +1,20 @@
 """Cells of a key in one normal form, so that the same person has the same bytes at every party.
 
 Text goes through the Unicode form, accents, case and blanks, in this order, and then through the Unicode form again.
-The steps are repeated until nothing changes, so normalising a result once more does not change it. Messages name places
-and never values.
+The steps are repeated until nothing changes, so normalising a result once more does not change it. The rules are those
+of one version of Unicode (:mod:`colonnade.tables.unassigned`) and do not depend on the versions of other libraries or
+on the machine's language. Messages name places and never values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +23,7 @@ from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.ids import as_text
 from colonnade.tables.parse import MISSING_WORDS, NUMERAL, Mask, Place, is_text
+from colonnade.tables.unassigned import between_unassigned, has_unassigned
 
 Case = Literal["keep", "fold"]
 Blanks = Literal["keep", "trim", "collapse", "remove"]
@@ -31,7 +35,7 @@ BLANKS = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) 
 """The characters with the Unicode property White_Space; Python's and Arrow's own lists differ a little."""
 
 _RUN = f"[{BLANKS}]+"
-_MARKS = r"\p{Mn}+"
+_RUNS = re.compile(_RUN)
 _MOST_PASSES = 8
 _LONGEST_NUMBER = 400
 _STEPS_A_DAY = {
@@ -66,7 +70,7 @@ def text(array: Any, place: Place, rules: TextRules) -> Any:
     other = ~_truths(pc.string_is_ascii(cells), absent=True)
     if not other.any():
         return _plain_ascii(cells, rules)
-    beyond = _until_it_stays(cells.filter(pa.array(other)), rules)
+    beyond = _each_once(cells.filter(pa.array(other)), lambda value: _until_it_stays(value, rules))
     return pc.replace_with_mask(_plain_ascii(cells, rules), pa.array(other), beyond)
 
 
@@ -112,15 +116,28 @@ def dates(array: Any, place: Place, format: str | None) -> Any:
 
 def whole_date_format(format: str) -> bool:
     """Whether a date format keeps year, month and day; a year of two digits does not, as its century is lost."""
-    if "%Y" not in format and "%G" not in format:
+    digits = _in_digits(format)
+    found = _DIRECTIVES.findall(digits)
+    if not {"%Y", "%G"}.intersection(found) or {"%c", "%x", "%X"}.intersection(found):  # these depend on the language
         return False
     try:
-        return all(datetime.strptime(day.strftime(format), format) == day for day in _SAMPLE_DAYS)
+        return all(datetime.strptime(day.strftime(digits), digits) == day for day in _SAMPLE_DAYS)
     except (ValueError, re.error):
         return False
 
 
+_Change = Callable[[str], str]
+
+_FORMS: dict[str, _Change] = {form: partial(unicodedata.normalize, form) for form in ("NFC", "NFD", "NFKC")}
 _TIME_OF_DAY = "the date has a time of day; keep the day alone, because parties may cut times off differently"
+_DIRECTIVES = re.compile("%.", re.DOTALL)
+_FIRST_HALF = ("january", "february", "march", "april", "may", "june")
+_MONTHS = (*_FIRST_HALF, "july", "august", "september", "october", "november", "december")
+_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+_MONTH_DIGITS = {name[:end]: f"{number:02}" for number, name in enumerate(_MONTHS, 1) for end in (3, None)}
+_WEEKDAY_DIGITS = {name[:end]: str(number) for number, name in enumerate(_WEEKDAYS) for end in (3, None)}
+_NAMED = {"%B": ("%m", _MONTH_DIGITS), "%A": ("%w", _WEEKDAY_DIGITS)}
+_NAMED |= {"%b": _NAMED["%B"], "%h": _NAMED["%B"], "%a": _NAMED["%A"]}
 _SAMPLE_DAYS = (datetime(1950, 11, 23), datetime(2031, 2, 8))
 _SHORTER = (
     (r"^\+", ""),
@@ -136,33 +153,36 @@ def _plain_ascii(cells: Any, rules: TextRules) -> Any:
     return _blanks(pc.ascii_lower(cells) if rules.case == "fold" else cells, rules.blanks)
 
 
-def _until_it_stays(cells: Any, rules: TextRules) -> Any:
-    """Cells normalised in passes until nothing changes; a pass works on what the pass before has changed."""
-    after = _one_pass(cells, rules)
-    changed = pc.not_equal(after, cells)
+def _until_it_stays(value: str, rules: TextRules) -> str:
+    # No rule makes such a character out of others, so one look is enough.
+    apply = between_unassigned if has_unassigned(value) else _plainly
     for _ in range(_MOST_PASSES):
-        before = after.filter(changed)
-        if not len(before):
+        before, value = value, _one_pass(value, rules, apply)
+        if value == before:
             break
-        again = _one_pass(before, rules)
-        after = pc.replace_with_mask(after, changed, again)
-        moved = np.zeros(len(after), dtype=bool)
-        moved[_truths(changed, absent=False)] = _truths(pc.not_equal(again, before), absent=False)
-        changed = pa.array(moved)
-    return after
+    return value
 
 
-def _one_pass(cells: Any, rules: TextRules) -> Any:
+def _one_pass(value: str, rules: TextRules, apply: Callable[[_Change, str], str]) -> str:
     if rules.form != "keep":
-        cells = pc.utf8_normalize(cells, form=rules.form)
+        value = apply(_FORMS[rules.form], value)
     if rules.accents == "strip":
-        bare = pc.replace_substring_regex(pc.utf8_normalize(cells, form="NFD"), _MARKS, "")
-        cells = pc.utf8_normalize(bare, form="NFC")
+        value = apply(_FORMS["NFC"], apply(_without_marks, value))
     if rules.case == "fold":
-        # Arrow cannot fold case, which outside ASCII is not the same as writing small letters.
-        cells = pa.array([value.casefold() for value in cells.to_pylist()], pa.large_string())
-    cells = _blanks(cells, rules.blanks)
-    return cells if rules.form == "keep" else pc.utf8_normalize(cells, form=rules.form)
+        value = apply(str.casefold, value)
+    if rules.blanks in ("collapse", "remove"):
+        value = _RUNS.sub(" " if rules.blanks == "collapse" else "", value)
+    if rules.blanks != "keep":
+        value = value.strip(BLANKS)
+    return value if rules.form == "keep" else apply(_FORMS[rules.form], value)
+
+
+def _without_marks(value: str) -> str:
+    return "".join([letter for letter in _FORMS["NFD"](value) if unicodedata.category(letter) != "Mn"])
+
+
+def _plainly(change: _Change, value: str) -> str:
+    return change(value)
 
 
 def _blanks(cells: Any, rule: Blanks) -> Any:
@@ -202,11 +222,14 @@ def _written_out(cells: Any, exponents: Mask, place: Place) -> Any:
 
 def _read_dates(cells: Any, place: Place, format: str) -> Any:
     clocks: set[str] = set()
+    digits, names = _in_digits(format), _names_in(format)
 
     def change(value: str) -> str | None:
         try:
-            read = datetime.strptime(value, format)
+            read = datetime.strptime(_without_names(value, names), digits)
         except ValueError:
+            return None
+        if has_unassigned(value):  # digits to a later Python
             return None
         if read != datetime(read.year, read.month, read.day):
             clocks.add(value)
@@ -219,6 +242,26 @@ def _read_dates(cells: Any, place: Place, format: str) -> Any:
     )
     place.refuse(_truths(pc.is_in(cells, pa.array(sorted(clocks), pa.large_string())), absent=False), _TIME_OF_DAY)
     return found
+
+
+def _in_digits(format: str) -> str:
+    """A date format with digits in the place of names, because Python reads names in the language of the machine."""
+    return _DIRECTIVES.sub(lambda found: _NAMED[found[0]][0] if found[0] in _NAMED else found[0], format)
+
+
+def _names_in(format: str) -> dict[str, str]:
+    """The English names of months and days that dates of a format hold, and the digits of each."""
+    found: dict[str, str] = {}
+    for directive in _DIRECTIVES.findall(format):
+        found |= _NAMED[directive][1] if directive in _NAMED else {}
+    return found
+
+
+def _without_names(value: str, names: Mapping[str, str]) -> str:
+    if not names:
+        return value
+    either = "|".join(sorted(names, key=len, reverse=True))
+    return re.sub(f"(?ia:{either})", lambda found: names[found[0].lower()], value)
 
 
 def _valid(cells: Any, place: Place) -> Any:

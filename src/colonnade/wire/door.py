@@ -45,8 +45,8 @@ class Door:
         """Start to listen; returns the port."""
         try:
             self._listeners = _listeners(*split_address(address))
-        except OSError:
-            raise ConnectError(f"the hub cannot listen on {address}; is the port in use?") from None
+        except OSError as error:
+            raise ConnectError(f"the hub cannot listen on {address}: {_why_not(error)}") from None
         for listener in self._listeners:
             self._attend(listener)
         return int(self._listeners[0].getsockname()[1])
@@ -281,6 +281,21 @@ class _Inside(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._guest.outer is not None:
             self._guest.outer.resume_reading()
+
+
+def _why_not(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            "another program has the port, perhaps a coordinator that still runs; end that one, or write another port "
+            "into the study file of every participant"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "this user may not open the port; choose one above 1023"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return (
+            "that is no address of this machine; let the coordinator listen at one that it has (--listen 0.0.0.0:PORT)"
+        )
+    return error.strerror or "the system refuses"
 
 
 def _listeners(host: str, port: int) -> list[socket.socket]:

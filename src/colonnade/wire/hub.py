@@ -184,7 +184,9 @@ class Hub:
         """The name and incarnation of the participant; an error if the certificate does not prove the name."""
         metadata = dict(context.invocation_metadata() or ())
         if metadata.get(envelope.VERSION_KEY) != envelope.VERSION:
-            raise IdentityError("the hub speaks another version of the wire protocol")
+            raise IdentityError(
+                "the hub speaks another version of the wire protocol: install the same release of Colonnade everywhere"
+            )
         try:
             shown = certificates.read(context.auth_context()["x509_pem_cert"][0])
             name = certificates.common_name(shown)

@@ -12,6 +12,10 @@ from colonnade.wire.identity import Certificate, Identity, certificates, load_ke
 from colonnade.wire.tls import clock, out_of_date
 
 _PAUSE = 0.3
+_IS_IT_THE_HUB = (
+    "check that this is the coordinator's address and port, that no other program has the port, and that no proxy "
+    "between ends TLS itself"
+)
 _REFUSALS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 
 
@@ -63,12 +67,15 @@ def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> 
         raise
     except TimeoutError:
         raise ConnectError(
-            f"{address} does not answer within {timeout:g} s; check the address, and that no firewall blocks it"
+            f"{address} does not answer within {timeout:g} s; check the address, that no firewall blocks it, and that "
+            "it is the coordinator's port and not another program's"
         ) from None
     except ConnectionRefusedError:
         raise ConnectError(
             f"nothing listens at {address}; check that the coordinator is running and the port is right"
         ) from None
+    except ConnectionResetError:
+        raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB}") from None
     except OSError as error:
         raise ConnectError(f"{address} cannot be reached: {error.strerror or error}") from None
 
@@ -88,13 +95,16 @@ def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Ce
             # The server checks the client only after the client has finished its part of the handshake.
             return None if sealed.recv(1) else since
     except ssl.SSLEOFError:
-        raise ConnectError(f"{address} hangs up") from None
+        raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB}") from None
     except ssl.SSLCertVerificationError as error:
         raise out_of_date(hub.name, error) or IdentityError(
             f"whoever answers at {address} is not {hub.name} as the study names it "
-            f"(expected {hub.fingerprint}): {error.verify_message}"
+            f"(expected {hub.fingerprint}): {error.verify_message}; ask the coordinator for its fingerprint: if it has "
+            "a new key, pin its new certificate, else check the address"
         ) from None
     except ssl.SSLError as error:
         if any(refusal in (error.reason or "") for refusal in _REFUSALS):
             return since
-        raise ConnectError(f"{address} does not speak TLS as a hub does ({error.reason})") from None
+        raise ConnectError(
+            f"whatever listens at {address} does not speak TLS as a hub does; {_IS_IT_THE_HUB}"
+        ) from None

@@ -94,7 +94,8 @@ class Certificate:
         if self.fingerprint != pin.strip().lower():
             raise IdentityError(
                 f"{source} is not the certificate of {self.name} that the study names: "
-                f"expected {pin}, found {self.fingerprint}"
+                f"expected {pin}, found {self.fingerprint}; ask {self.name} which is right: if the file, pin it by "
+                f"`colonnade init pins`, and give everyone the new study file; if the pin, put the right file there"
             )
 
     def check_dates(self, now: datetime | None = None) -> None:

@@ -10,7 +10,8 @@ from hashlib import sha256
 from colonnade.errors import ColonnadeError, IdentityError, ProtocolError, StudyError
 from colonnade.wire.identity import Certificate, Identity, fingerprint_of, load_key
 
-_VERSION = b"colonnade wire 3"
+_WIRE = b"colonnade wire "
+_VERSION = _WIRE + b"4"
 _ONE_RECORD = 1 << 14
 _OUT_OF_DATE = (9, 10)
 """OpenSSL's codes for a certificate that is not valid yet and for one that is not valid any more."""
@@ -114,7 +115,12 @@ class TlsSession:
 
     def _check_greeting(self) -> None:
         if not self._greeting.startswith(_VERSION):
-            raise ProtocolError(f"{self._peer.name} speaks another version of the wire protocol")
+            theirs = self._greeting[len(_WIRE) : len(_VERSION)]
+            known = self._greeting.startswith(_WIRE) and theirs.isdigit()
+            raise ProtocolError(
+                f"{self._peer.name} speaks another version of the wire protocol ({theirs.decode() if known else '?'}; "
+                f"ours is {_VERSION[len(_WIRE) :].decode()}): install the same release of Colonnade on both machines"
+            )
         if self._greeting != self._own_greeting:
             error = StudyError(
                 f"{self._peer.name} holds another version of the study: give everyone the same study file, the same "

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import unicodedata
+from functools import partial
+
+import numpy as np
+import pytest
+
+from colonnade import versions
+from colonnade.errors import ProtocolError
+from colonnade.protocols import rules, vocabulary
+from colonnade.tables import normal
+
+# Equal with every supported Python, numpy and pyarrow. Change a line only together with the rule: participants of
+# releases in which it differs refuse each other.
+DIGESTS = {
+    "rounding": "06f8a0cce0c7c3ae",
+    "streams": "e75eaf829043167e",
+    "ids": "af6c72d788f85908",
+    "cells": "7e8e3ee661e8ddd7",
+    "hashes": "9d848968fd0c815c",
+    "text": "5882e8f66c53a6e9",
+    "numbers": "fea519cec3437624",
+    "dates": "1855e25e6aa21b42",
+    "group": "d07f146f9ea6f5e1",
+}
+
+
+def told(**changed: str) -> rules.Told:
+    return {"rules": " ".join(f"{k}={v}" for k, v in (DIGESTS | changed).items()), "has": "colonnade 0.1.0"}
+
+
+def test_rules_are_the_same_with_every_version() -> None:
+    found = rules.told_by("bank", aligns=True)
+    assert dict(one.split("=") for one in found["rules"].split()) == DIGESTS
+    vocabulary.READY.check(found, "bank")
+    assert set(rules._MEANING) == set(DIGESTS)
+
+
+def test_everybody_tells_the_rules_that_it_applies() -> None:
+    def names(who: str, *, aligns: bool) -> set[str]:
+        return {one.split("=")[0] for one in rules.told_by(who, aligns=aligns)["rules"].split()}
+
+    assert names("coordinator", aligns=True) == {"rounding", "streams"}
+    assert names("bank", aligns=False) == {"rounding", "streams", "ids", "cells", "hashes"}
+
+
+def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anew(name: str) -> str:
+        rules._digest.cache_clear()
+        return dict(one.split("=") for one in rules.told_by("bank", aligns=True)["rules"].split())[name]
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setitem(normal._FORMS, "NFC", partial(unicodedata.normalize, "NFD"))
+            assert anew("text") != DIGESTS["text"]
+        with monkeypatch.context() as patch:
+            patch.setattr(normal, "BLANKS", " ")
+            assert anew("text") != DIGESTS["text"]
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "rint", lambda values, **more: np.floor(np.asarray(values) + 0.5, **more))
+            assert anew("rounding") != DIGESTS["rounding"]
+        with monkeypatch.context() as patch:
+            patch.setattr(normal, "_MONTH_DIGITS", {})
+            patch.setitem(normal._NAMED, "%b", ("%b", {}))  # names in the language of the machine
+            patch.setattr(normal, "_in_digits", lambda written: written)
+            assert anew("dates") != DIGESTS["dates"]
+    finally:
+        rules._digest.cache_clear()
+
+
+def test_equal_rules_pass() -> None:
+    rules.compare({"coordinator": told(), "bank": told(), "shop": told()})
+    few = {"rules": f"rounding={DIGESTS['rounding']}", "has": ""}
+    rules.compare({"coordinator": few, "bank": told(), "shop": told()})
+
+
+def test_one_sentence_names_the_rule_and_the_versions() -> None:
+    other = {**told(text="0" * 16), "has": "colonnade 0.1.0, Python 3.11.7, pyarrow 22.0.0"}
+    few = {"rules": f"rounding={DIGESTS['rounding']}", "has": "colonnade 0.1.0"}
+    with pytest.raises(ProtocolError) as refused:
+        rules.compare({"coordinator": few, "bank": told(), "shop": other})
+    assert str(refused.value) == (
+        "shop and bank do not follow the same rules (how text is compared): shop has colonnade 0.1.0, Python 3.11.7, "
+        "pyarrow 22.0.0; bank has colonnade 0.1.0: install the same versions everywhere"
+    )
+    assert refused.value.public
+
+
+@pytest.mark.parametrize(
+    "other",
+    [told(rounding="0" * 16), told(novel="0" * 16), {**told(), "rules": f"rounding={DIGESTS['rounding']}"}],
+    ids=["another digest", "a rule that we do not know", "fewer rules"],
+)
+def test_whatever_differs_is_refused(other: rules.Told) -> None:
+    with pytest.raises(ProtocolError, match="do not follow the same rules"):
+        rules.compare({"coordinator": told(), "bank": told(), "shop": other})
+
+
+def test_versions_tell_nothing_else() -> None:
+    found = versions.installed()
+    assert found["colonnade"] == versions.COLONNADE
+    assert found["Unicode"] == unicodedata.unidata_version
+    assert all("/" not in text and len(text) < 40 for text in found.values())
