@@ -18,6 +18,7 @@ import typer
 from colonnade.cli.output import complain, say
 from research.datasets import FETCHED, fetch_dataset
 from research.reproduce.command import reproduce
+from research.story import story, story_files
 from research.synthesis import command as synthesis
 
 app = typer.Typer(
@@ -31,6 +32,8 @@ app = typer.Typer(
 app.command()(reproduce)
 for _part in (synthesis.synthesise, synthesis.real, synthesis.coded, synthesis.peers):
     app.command()(_part)
+app.command()(story)
+app.command("story-files")(story_files)
 
 
 @app.command()

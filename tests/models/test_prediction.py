@@ -289,6 +289,17 @@ def test_levels_are_told_in_a_run_saved_and_read_again(population_model, tmp_pat
     assert "answers" not in JointPrediction(model, to="shop", epsilon=3.0).get_params()
     kept = Estimator.load(model.save(tmp_path / "fit.json"))
     assert kept.parts_["bank"].foretells["shop"].offset == model.parts_["bank"].foretells["shop"].offset
+    for damage in ({}, {"bank": {"mean": 0.0, "variance": 1.0, "foretells": {}}}, {"bank": {"mean": None}}):
+        content = json.loads((tmp_path / "fit.json").read_text())
+        content["learned"]["parts"] = damage
+        (tmp_path / "damaged.json").write_text(json.dumps(content))
+        with pytest.raises(StudyError, match="is damaged"):
+            Estimator.load(tmp_path / "damaged.json")
+    content = json.loads((tmp_path / "fit.json").read_text())
+    content["learned"]["parts"]["bank"]["foretells"]["shop"]["weights"].pop()
+    (tmp_path / "damaged.json").write_text(json.dumps(content))
+    with pytest.raises(StudyError, match="is damaged"):
+        Estimator.load(tmp_path / "damaged.json")
     content = json.loads((tmp_path / "model.json").read_text())
     content["learned"]["deviations"] = content["learned"]["deviations"][:-1]
     (tmp_path / "model.json").write_text(json.dumps(content))

@@ -198,13 +198,10 @@ def _standardised(own: Vector) -> Vector:
     return (own - own.mean()) / deviation if deviation > 1e-9 else np.zeros_like(own)
 
 
-def chances(scores: Matrix, variances: Matrix) -> Matrix:
-    """The chance of each class by scores that are log-odds and known up to these variances.
+def flattened(scores: Matrix, variances: Matrix) -> Matrix:
+    """Log-odds whose chances are those of scores that are known up to these variances.
 
     Averaged over a normal law, a logistic function is about one whose slope is divided by sqrt(1 + pi/8 variance).
     """
-    found: Matrix = 0.5 + 0.5 * np.tanh(scores / np.sqrt(1 + math.pi / 8 * variances) / 2)
-    if found.shape[1] == 1:
-        return np.hstack([1 - found, found])
-    found /= np.maximum(found.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    found: Matrix = scores / np.sqrt(1 + math.pi / 8 * variances)
     return found

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
-from colonnade.models.beliefs import Belief, Law, chances, of_law
+from colonnade.models.beliefs import Belief, Law, Matrix, flattened, of_law
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.hearing import Heard, chosen_levels, heard_of, law_of
 from colonnade.models.linear_model import LinearModel
@@ -199,19 +200,27 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             self.restore({})
             return
         told, own = result.told, result.told.own + np.atleast_1d(self.scorer.intercept_)
-        before = reduce(Belief.plus, result.foreseen.values())
-        after = heard_of(result)
+        before, after = reduce(Belief.plus, result.foreseen.values()), heard_of(result)
         found, alone = own + after.mean, own + before.mean
+        predictions, chances = self._answered(found, after)
+        own_predictions, own_chances = self._answered(alone, before)
         classes = getattr(self.scorer, "classes_", None)
         beside = Beside(
-            probabilities=None if classes is None else chances(found, after.variance),
+            probabilities=chances,
             own_scores=alone,
-            own_predictions=self.scorer.answers(alone),
-            own_probabilities=None if classes is None else chances(alone, before.variance),
+            own_predictions=own_predictions,
+            own_probabilities=own_chances,
             deviations=np.sqrt(after.variance),
-            classes=None if classes is None else np.asarray(classes).tolist(),
+            classes=None if classes is None or chances is None else np.asarray(classes).tolist(),
         )
-        self.received(told.ids, found, self.scorer.answers(found), beside)
+        self.received(told.ids, found, predictions, beside)
+
+    def _answered(self, scores: Matrix, belief: Belief) -> tuple[NDArray[Any], Matrix | None]:
+        """What scores predict, and the chance of each class, which allows for what is not known."""
+        if getattr(self.scorer, "classes_", None) is None:
+            return self.scorer.answers(scores), None
+        flat, chances = flattened(scores, belief.variance), getattr(self.scorer, "chances", None)
+        return self.scorer.answers(flat), None if chances is None else chances(flat)
 
     def _parts(self, party: str, table: Table) -> Parts:
         ordered, used = table.sorted_by_id(), features(self.scorer, party)

@@ -41,6 +41,8 @@ def test_exact_scores_are_those_of_the_model(head, models):
     assert math.isinf(asked.privacy_.epsilon("bank"))
     assert asked.privacy_.epsilon("shop") == asked.privacy_.epsilon("analyst") == 0
     assert asked.joint.ids == asked.ids_
+    assert asked.joint.classes == models[head].classes_.tolist()
+    assert np.abs(asked.joint.probabilities - models[head].predict_proba(new)).max() < 1e-3
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -50,6 +52,7 @@ def test_scores_at_an_epsilon_have_noise_and_cost_no_more(head, models):
     assert 1.9 < asked.privacy_.epsilon("bank") <= 2.0
     assert np.abs(asked.scores_ - models[head].scores(new)).max() > 1e-3
     assert set(asked.predictions_) <= {"low", "middle", "high"}
+    assert asked.joint.probabilities is None
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -221,6 +221,19 @@ class Regression(LinearModel[Task, Published]):
         self.parts_ = part_laws(published, reading, self.coef_, tuple(self.schemas_))
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
 
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
+        super().check_restored()
+        if self.parts_ is None:
+            return
+        held = {party: schema for party in self.schemas_ if (schema := self._feature_schema(party)) is not None}
+        sizes = {party: len(schema.encoded_names) for party, schema in held.items()}
+        others = {party: set(law.foretells) for party, law in self.parts_.items()}
+        if others != {party: set(sizes) - {party} for party in sizes}:
+            raise ValueError("the parts of scores and the parties do not belong together")
+        if any(len(each.weights) != sizes[p] for p, law in self.parts_.items() for each in law.foretells.values()):
+            raise ValueError("the parts of scores and the columns do not belong together")
+
     def foresee(self, party: str, source: Any) -> dict[str, tuple[Matrix, float]]:
         """What one party's columns foretell of each other party's part of a score, and the variance that is left."""
         self._check_fitted()

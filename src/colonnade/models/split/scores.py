@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from colonnade.errors import StudyError
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
-from colonnade.models.predicted import FILE_OF_MODEL, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.predicting import Deciding
 from colonnade.models.scorer import check_columns, features
 from colonnade.models.split import asked
 from colonnade.models.split.asked import Told
@@ -153,7 +154,10 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         if result is None:
             self.restore({})
             return
-        self.received(result.ids, result.scores, self.scorer.answers(result.scores))
+        beside = None
+        if self.exact and isinstance(self.scorer, Deciding):  # with noise these chances would be too sure
+            beside = Beside(self.scorer.chances(result.scores), classes=self.scorer.classes_.tolist())
+        self.received(result.ids, result.scores, self.scorer.answers(result.scores), beside)
 
     def asked(self, people: Federation) -> JointScores:
         """Ask about these people, and return the answers as plain values."""

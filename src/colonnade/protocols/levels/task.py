@@ -167,7 +167,9 @@ class Levels(Task):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values for the record of a run."""
-        return self.noise_facts | {
+        return {
+            "law": self.law,
+            "noise_std": self.noise_std,
             "answers": "levels",
             "levels": {each.owner: each.levels for each in self.asked},
             "odds": float(self.odds),
