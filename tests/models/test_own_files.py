@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -29,7 +30,7 @@ from colonnade import (
     number,
     read_table,
 )
-from colonnade.errors import StudyError
+from colonnade.errors import DataError, StudyError
 from colonnade.tables.dates import MONTHS
 
 PEOPLE = 2000
@@ -105,11 +106,27 @@ def test_from_files_to_predictions_with_dates(tmp_path: Path, people: Federation
     loaded = LinearRegression.load(model.save(tmp_path / "model.json"))
     assert np.array_equal(loaded.predict(aligned), predicted)
     assert loaded.schemas_["bank"].text == BANK.text
-    parts = {"bank": str(bank), "shop": aligned["shop"]}
-    assert np.array_equal(loaded.partial("bank", parts["bank"]), model.partial("bank", new["bank"]))
+    ids = {"bank": "Name", "shop": "client"}
+    by_name = loaded.predict({"bank": bank, "shop": new["shop"]}, id=ids)  # in the order of the bank's file
+    assert np.array_equal(by_name[np.argsort(list(new["bank"].ids))], predicted)
     said = json.dumps(model.to_json(), ensure_ascii=False)
     assert "the days since its day from" in said
     assert '"as": "month"' in said
+
+
+def test_one_frame_of_all_columns_may_hold_dates(people: Federation, model: LinearRegression) -> None:
+    frame = pd.DataFrame(
+        {
+            "eröffnet": pd.to_datetime(["2016-02-01", "2024-12-31"]),
+            "einkommen": ["12,5", "40"],
+            "Ort": ["Köln", "Zürich"],
+            "seit": [datetime.date(2020, 5, 1), None],
+        }
+    )
+    early, late = model.predict(frame)
+    assert late - early > 20
+    with pytest.raises(DataError, match=r"no column 'bank\.eröffnet'"):
+        model.predict(frame.rename(columns={"eröffnet": "opened"}))
 
 
 def test_joint_scores_hold_dates_to_their_bounds(people: Federation, model: LinearRegression) -> None:

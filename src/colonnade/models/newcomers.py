@@ -148,13 +148,13 @@ def _sources(there: set[str], wanted: Mapping[str, Schema], schemas: Mapping[str
     lacking: list[str] = []
     found: dict[str, dict[str, str]] = {party: {} for party in wanted}
     for party, schema in wanted.items():
-        for name in schema.names:
+        for name in schema.sources:
             full = f"{party}.{name}"
             source = full if full in there else name
             if source not in there:
                 lacking.append(full)
                 continue
-            holders = [full] if source == full else [f"{p}.{name}" for p, s in schemas.items() if name in s.columns]
+            holders = [full] if source == full else [f"{p}.{name}" for p, s in schemas.items() if name in s.sources]
             if len(holders) > 1 or source in taken:
                 several = holders if len(holders) > 1 else [taken[source], full]
                 raise DataError(f"the column {source!r} could be {' or '.join(several)}: pass a table of each party")
