@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from colonnade.models import (
         GLM as GLM,
         PCA as PCA,
+        Estimate as Estimate,
         Federation as Federation,
         JointPrediction as JointPrediction,
         LinearRegression as LinearRegression,
@@ -50,7 +51,7 @@ __all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "errors": "ColonnadeError",
-        "models": "GLM PCA Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
+        "models": "GLM PCA Estimate Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
         "SplitClassifier SplitRegressor SplitScores Synthesizer assess cross_validate evaluate_synthetic joint_scores "
         "polynomial_sum",
         "privacy": "Adjacency Ledger Observer Statement",

@@ -10,6 +10,7 @@ import colonnade
 EXPORTED = [
     "Adjacency",
     "ColonnadeError",
+    "Estimate",
     "Federation",
     "GLM",
     "JointPrediction",

@@ -7,6 +7,7 @@ from colonnade.lazy import exports
 if TYPE_CHECKING:
     from colonnade.models.assessment import Assessment as Assessment, assess as assess
     from colonnade.models.base import Estimator as Estimator
+    from colonnade.models.estimates import Estimate as Estimate
     from colonnade.models.federation import Federation as Federation, Party as Party, Roster as Roster
     from colonnade.models.glm.crossval import cross_validate as cross_validate
     from colonnade.models.glm.guarantees import Guarantees as Guarantees
@@ -37,6 +38,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "assessment": "Assessment assess",
         "base": "Estimator",
+        "estimates": "Estimate",
         "federation": "Federation Party Roster",
         "glm.crossval": "cross_validate",
         "glm.guarantees": "Guarantees",

@@ -11,6 +11,7 @@ from annotated_types import Ge, MinLen
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.parameters import InFile, RowsAtMost, check_whole
 from colonnade.models.saved import Saved, count, numbers, texts
@@ -120,6 +121,12 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         """Raise an error unless what was read from a file belongs together."""
         if not self.values_.shape == self.deviations_.shape == (len(self.expressions_),):
             raise ValueError("sums and expressions do not belong together")
+
+    def estimates(self) -> dict[str, Estimate]:
+        """The sums by expression, each a float with the deviation of its noise and an interval for the exact sum."""
+        self._check_fitted()
+        found = zip(self.expressions_, self.values_.tolist(), self.deviations_.tolist(), strict=True)
+        return {text: Estimate(value, deviation) for text, value, deviation in found}
 
     @property
     def in_short(self) -> str:

@@ -17,8 +17,9 @@ import numpy as np
 from colonnade.models.estimates import Bars, public_normals
 from colonnade.models.regression.quadratic import Matrix, Reading, Release, Vector, ordered, steepnesses
 
-DRAWS = 2000
-_EXPLAINED = (1.0, 0.5, 0.25, 0.125)
+DRAWS = 1000
+_SLOPES = 40
+_EXPLAINED = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """Shares of the label's variance that the features may explain; how likely each is follows from what is published."""
 _TURNS = 4
 _ROUNDING = 1e-12
@@ -44,14 +45,14 @@ def drawn(published: Release, reading: Reading, ridge: float | str, through: flo
     seen = _Seen.of(published, reading, strength, through)
     key = hashlib.sha256(b"colonnade error bars 1" + np.ascontiguousarray(published.matrix).tobytes()).digest()
     classes, width = len(reading.labels), len(reading.features)
-    normals = public_normals(key, (classes, DRAWS, width + 1))
+    normals = public_normals(key, (classes, DRAWS, 2 * width + 1))
     weights, offsets = np.empty((DRAWS, classes, width)), np.full((DRAWS, classes), 0.0 if through is None else through)
     explained = np.empty((DRAWS, classes))
     for label in range(classes):
-        weights[:, label] = seen.weights(label, normals[label, :, :width])
+        weights[:, label] = seen.weights(label, normals[label, :, :-1])
         explained[:, label] = seen.explained(label, weights[:, label])
         if through is None:
-            centred = seen.offsets(label, weights[:, label], normals[label, :, width])
+            centred = seen.offsets(label, weights[:, label], normals[label, :, -1])
             offsets[:, label] = centred + reading.label_middles[label] - weights[:, label] @ reading.middles
     return Drawn(weights, offsets, explained, explained + strength * np.square(weights).sum(axis=2) / seen.rows)
 
@@ -63,12 +64,42 @@ def bars(value: Matrix, draws: Matrix) -> Bars:
 
 
 def slopes(draws: Drawn, label_means: Vector) -> Vector:
-    """The slope of probabilities for each draw: the average of those of all labels."""
-    each = [
-        steepnesses(0.5, float(mean), np.sqrt(draws.explained[:, k]), draws.agreements[:, k])
-        for k, mean in enumerate(label_means)
-    ]
-    return np.asarray(np.mean(each, axis=0))
+    """The slope of probabilities for each draw: the average of those of all labels.
+
+    It is a smooth function of what a draw explains, so it is computed for some draws and interpolated between them.
+    """
+    total = np.zeros(len(draws.explained))
+    for label, mean in enumerate(label_means):
+        explained, agreements = draws.explained[:, label], draws.agreements[:, label]
+        some = np.argsort(explained)[np.linspace(0, len(explained) - 1, _SLOPES).astype(int)]
+        known = steepnesses(0.5, float(mean), np.sqrt(explained[some]), agreements[some])
+        total += np.interp(explained, explained[some], known)
+    return total / len(label_means)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The weights if features explain a certain share: before anything is seen, and how what is seen corrects them.
+
+    ``root`` times standard normal numbers is a draw beforehand; ``reach`` times the weights is seen as ``cross``, with
+    ``noise``; ``gain`` times the difference is what has to be added. ``chance`` is the logarithm of the share's own.
+    """
+
+    root: Matrix
+    reach: Matrix
+    noise: Matrix
+    gain: Matrix
+    cross: Vector
+    chance: float
+
+    def draws(self, normals: Matrix) -> Matrix:
+        """Draws of the weights given what is seen, from standard normal numbers."""
+        width, seen = self.root.shape[1], len(self.cross)
+        before = normals[:, :width] @ self.root.T
+        values, vectors = np.linalg.eigh(self.noise)
+        error = (normals[:, width : width + seen] * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        found: Matrix = before + (self.cross - before @ self.reach.T - error) @ self.gain.T
+        return found
 
 
 @dataclass(frozen=True)
@@ -91,6 +122,8 @@ class _Seen:
     """Orthonormal columns: combinations of weights that are 0, as the sum of these features is the same for all."""
     gram: Matrix
     """The features' products, as far as they stand out of the noise."""
+    seen: Matrix
+    """Orthonormal columns: the directions in which they do; all of them, if there is a ridge."""
     ridge: float
     hidden: float
     """What is left of the sum of squares of a feature, on average."""
@@ -112,47 +145,53 @@ class _Seen:
         sizes = np.maximum(raw.diagonal(), 0.0)
         floor = np.sqrt(variances.diagonal()[:width])
         fixed = _fixed(columns, width) if through is None else np.zeros((width, 0))
-        gram = above_noise(raw, variances[:width, :width], fixed)
+        gram, seen = above_noise(raw, variances[:width, :width], fixed)
         hidden = max(0.0, float(raw.trace() - gram.trace())) / width
+        seen = np.eye(width) if ridge else seen
         prior = _prior(sizes, floor, columns)
-        return cls(moments, variances, features, labels, rows, constant, prior, fixed, gram, ridge, hidden)
+        return cls(moments, variances, features, labels, rows, constant, prior, fixed, gram, seen, ridge, hidden)
 
     def weights(self, label: int, normals: Matrix) -> Matrix:
-        """Draws of one label's weights, from standard normal numbers."""
+        """Draws of one label's weights, from standard normal numbers: as many as features twice."""
         found = [self._given(label, share) for share in _EXPLAINED]
-        chances = np.array([each[2] for each in found])
-        ends = np.rint(len(normals) * np.cumsum(_normalised(chances))).astype(int)
-        draws = np.empty_like(normals)
-        for (mean, covariance, _), start, end in zip(found, [0, *ends[:-1]], ends, strict=True):
-            if end > start:
-                values, vectors = np.linalg.eigh(covariance)
-                draws[start:end] = mean + (normals[start:end] * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-        return draws
+        ends = np.rint(len(normals) * np.cumsum(_normalised([each.chance for each in found]))).astype(int)
+        pieces = np.split(normals, ends[:-1])
+        return np.vstack([each.draws(piece) for each, piece in zip(found, pieces, strict=True)])
 
-    def _given(self, label: int, share: float) -> tuple[Vector, Matrix, float]:
-        """Mean and covariance of the weights if the features explain this share, and the logarithm of its chance."""
-        gram = self.gram + self.ridge * np.eye(len(self.gram))
-        cross = self.features @ self.moments @ self.labels[label]
-        allowed = np.diag(share * self._label_size(label) * self.prior)
-        within = np.eye(len(gram)) - self.fixed @ self.fixed.T
-        prior = within @ allowed @ within
-        mean, covariance = np.zeros(len(gram)), prior
+    def _given(self, label: int, share: float) -> _Given:
+        """What is known of the weights if the features explain this share of the label's variance."""
+        cross = self.seen.T @ self.features @ self.moments @ self.labels[label]
+        deviations = np.sqrt(share * self._label_size(label) * self.prior)
+        # A row of a root of the prior's covariance for each feature; its columns leave out what is fixed.
+        root = np.diag(deviations) - self.fixed @ (self.fixed.T * deviations)
+        prior = root @ root.T
+        reach = self.seen.T @ self.gram + self.ridge * self.seen.T
+        mean, covariance = np.zeros(len(root)), prior
         for _ in range(_TURNS):
             noise = self._noise(label, mean, covariance)
-            whole = gram @ prior @ gram + noise
-            gain = np.linalg.solve(whole, gram @ prior).T
-            mean, covariance = gain @ cross, prior - gain @ gram @ prior
-        root = np.linalg.cholesky(whole)
-        chance = -np.square(np.linalg.solve(root, cross)).sum() / 2 - np.log(root.diagonal()).sum()
-        return mean, (covariance + covariance.T) / 2, float(chance)
+            whole = reach @ prior @ reach.T + noise
+            whole += _ROUNDING * whole.trace() * np.eye(len(whole))  # else it may be singular, if there is no noise
+            gain: Matrix = np.linalg.solve(whole, reach @ prior).T.astype(np.float64, copy=False)
+            mean, covariance = gain @ cross, prior - gain @ reach @ prior
+        half = np.linalg.cholesky(whole)
+        chance = -np.square(np.linalg.solve(half, cross)).sum() / 2 - np.log(half.diagonal()).sum()
+        # Before anything is seen, a share is twice as likely as one twice as large.
+        return _Given(root, reach, noise, gain, cross, float(chance) - np.log(share))
 
     def _noise(self, label: int, mean: Vector, covariance: Matrix) -> Matrix:
-        """The covariance of the noise in A w - b, for weights of this mean and covariance."""
+        """The covariance of the noise in A w - b along what is seen, for weights of this mean and covariance."""
         residual = self.labels[label] - mean @ self.features
-        squares = np.outer(residual, residual) + self.features.T @ covariance @ self.features
+        squares, last, width = np.outer(residual, residual), self.features[:, -1], len(mean)
+        moved = covariance @ last
+        squares[:width, :width] += covariance
+        squares[:width, -1] += moved
+        squares[-1, :width] += moved
+        squares[-1, -1] += last @ moved
         entries = self.variances * squares
         np.fill_diagonal(entries, self.variances @ squares.diagonal())
-        return self.features @ entries @ self.features.T
+        along = self.seen.T @ self.features
+        found: Matrix = along @ entries @ along.T
+        return found
 
     def _label_size(self, label: int) -> float:
         """The label's sum of squares, not below its noise."""
@@ -175,12 +214,12 @@ class _Seen:
         return found
 
 
-def above_noise(gram: Matrix, variances: Matrix, fixed: Matrix) -> Matrix:
-    """The part of a symmetric matrix that stands out of its noise; ``fixed`` are directions in which it is 0.
+def above_noise(gram: Matrix, variances: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    """The part of a symmetric matrix that stands out of its noise, and orthonormal directions of it as columns.
 
-    Noise of variance 1 hides eigenvalues below the root of the size d, and moves larger ones to l + d / l along
-    directions that it turns; of an eigenvalue seen at m the part sqrt(m^2 - 4 d) is left. Columns with more noise than
-    others are made smaller first.
+    ``fixed`` are directions in which the matrix is 0. Noise of variance 1 hides eigenvalues below the root of the size
+    d, and moves larger ones to l + d / l along directions that it turns; of an eigenvalue seen at m the part
+    sqrt(m^2 - 4 d) is left. Columns with more noise than others are made smaller first.
     """
     sums = variances.sum(axis=1)
     scales = np.sqrt(sums / np.sqrt(sums.sum()))
@@ -189,8 +228,9 @@ def above_noise(gram: Matrix, variances: Matrix, fixed: Matrix) -> Matrix:
     within = np.eye(len(gram)) - turned @ turned.T
     values, vectors = np.linalg.eigh(within @ scaled @ within)
     left = np.sqrt(np.maximum(np.square(np.maximum(values, 0.0)) - 4 * len(gram), 0.0))
-    found: Matrix = (vectors * left) @ vectors.T * np.outer(scales, scales)
-    return found
+    longer = vectors[:, left > 0] * scales[:, None]
+    directions, _ = np.linalg.qr(longer)
+    return (longer * left[left > 0]) @ longer.T, directions
 
 
 def _fixed(columns: Sequence[tuple[int, bool]], width: int) -> Matrix:
@@ -217,6 +257,6 @@ def _prior(sizes: Vector, floor: Vector, columns: Sequence[tuple[int, bool]]) ->
     return found
 
 
-def _normalised(logarithms: Vector) -> Vector:
-    chances = np.exp(logarithms - logarithms.max())
+def _normalised(logarithms: Sequence[float]) -> Vector:
+    chances = np.exp(np.array(logarithms) - max(logarithms))
     return np.asarray(chances / chances.sum())

@@ -134,7 +134,23 @@ def fit(published: Release, reading: Reading, ridge: float | str, through: float
     if through is not None:
         return Fitted(found.weights, np.full(classes, through), given.label_means, given.rows, found)
     encoded = found.intercepts + reading.label_middles - found.weights @ reading.middles
-    return Fitted(found.weights, encoded, given.label_means + reading.label_middles, given.rows, found)
+    weights, encoded = balanced(found.weights, encoded, reading.columns)
+    return Fitted(weights, encoded, given.label_means + reading.label_middles, given.rows, found)
+
+
+def balanced(weights: Matrix, offsets: Vector, columns: Sequence[tuple[int, bool]]) -> tuple[Matrix, Vector]:
+    """The same predictions by weights whose sum is 0 for the values of a category, as everybody has one of them.
+
+    Without noise the shortest solution is so; what noise adds to all values alike is moved to the offset.
+    """
+    found, moved, start = weights.copy(), offsets.copy(), 0
+    for size, whole in columns:
+        if whole:
+            common = found[:, start : start + size].mean(axis=1)
+            found[:, start : start + size] -= common[:, None]
+            moved += common
+        start += size
+    return found, moved
 
 
 def problem(
