@@ -119,3 +119,16 @@ def test_mistakes_are_told_in_one_sentence(colonnade, files, arguments, sentence
 def test_a_file_that_lacks_a_column_is_told(colonnade, files) -> None:
     text = colonnade("quality", *files["synthetic"], files["real"][0], "--id", "person", code=DataError.exit_code)
     assert "lack 'job', 'smoker', which the synthetic table has" in text
+
+
+def test_dates_are_compared_as_days(colonnade, tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    days = np.datetime64("2020-01-01") + draw.integers(0, 1000, (2, 300)).astype("m8[D]")
+    made_up = pa.table({"seen": days[0], "x": draw.random(300)})
+    pyarrow.parquet.write_table(made_up, tmp_path / "made.parquet")
+    written = pa.array([f"{day.astype(object):%d.%m.%Y}" for day in days[1]])
+    pyarrow.csv.write_csv(pa.table({"seen": written, "x": draw.random(300)}), tmp_path / "real.csv")
+    found = colonnade("quality", tmp_path / "made.parquet", tmp_path / "real.csv", "--json")
+    assert found["rows"] == 300
+    assert found["associations"]["names"] == ["seen", "x"]
+    assert found["distances"][0]["mean"] < 0.3

@@ -18,7 +18,10 @@ from colonnade.cli.output import Json, about, complain, emit, piped, pour, progr
 from colonnade.errors import Interrupted, StudyError
 from colonnade.versions import installed
 
-_ORDER = ("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "keys", "ledger")
+_ORDER = (
+    *("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "predict"),
+    *("keys", "ledger"),
+)
 
 
 class _InOrder(TyperGroup):
@@ -199,7 +202,7 @@ def predict(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     json: Json = False,
 ) -> None:
-    """Predict new people whose columns we have, or read the scores that we received, into a CSV file."""
+    """Write predictions, or scores that we received, to a CSV file."""
     from colonnade.cli import predict as command
 
     command.predict(

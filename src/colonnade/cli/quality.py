@@ -103,7 +103,7 @@ def _rows_by_id(table: Any, path: Path, id: str) -> dict[str, int]:
 
 
 def _typed(cells: Any, like: Any, place: parse.Place) -> Any:
-    """Cells of a file as the synthetic table has them; numbers and flags that cannot be read are missing."""
+    """Cells of a file as the synthetic table has them; numbers, dates and flags that cannot be read are missing."""
     unfit: Any = place.unfit
     if pa.types.is_boolean(like.type):
         yes, missing = parse.truths(cells, place)
@@ -112,14 +112,18 @@ def _typed(cells: Any, like: Any, place: parse.Place) -> Any:
         values, missing = parse.numbers(cells, place)
         return pa.array(values, mask=missing | unfit)
     if pa.types.is_date(like.type):
-        texts = parse.plain(cells)
-        known_formats = fitting_formats(texts.filter(~parse.missing_cells(texts))) if parse.is_text(texts.type) else []
-        days, missing = days_of(texts, (known_formats or [ISO_DATE])[0], place)
+        days, missing = days_of(cells, _format(parse.plain(cells)), place)
         return pa.array(days.astype("M8[D]"), mask=missing | unfit)
     known = _values(like, place)
     found, missing = parse.codes(cells, known, place)
     texts = np.array([*known.values, _OTHER], dtype=object)
     return pa.array(texts[found], mask=missing)
+
+
+def _format(cells: Any) -> str:
+    """The format in which all these cells are dates, if there is one."""
+    known = fitting_formats(cells.filter(pa.array(~parse.missing_cells(cells)))) if parse.is_text(cells.type) else []
+    return known[0] if known else ISO_DATE
 
 
 def _values(like: Any, place: parse.Place) -> Category:

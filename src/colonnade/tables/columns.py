@@ -1,4 +1,4 @@
-"""The three kinds of column a schema may declare: ``number``, ``category`` and ``flag``.
+"""The three kinds of column that are encoded: ``number``, ``category`` and ``flag``; dates become these (``dates``).
 
 A column is a frozen value. It says everything the encoder needs, so that nothing is ever learned from data.
 """
