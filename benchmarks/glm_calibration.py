@@ -31,6 +31,7 @@ from research.datasets import catalog
 from research.datasets.catalog import Layout
 from research.datasets.named import load_dataset
 from research.reproduce.census import People
+from research.reproduce.chance import stream
 
 RUNS, EPSILONS = 5, (1.0, 3.0, 10.0, 30.0)
 PAGE = Path(__file__).parent / "results" / "glm-calibration.md"
@@ -62,10 +63,11 @@ def assessed(name: str, runs: int) -> Iterator[_ROW]:
         known, new, truth = people.part(learned), people.part(other), people.label[other] > 0
         by_id = np.argsort(np.asarray(new[active].ids))
         for epsilon in EPSILONS:
-            model = GLM(label=people.dataset.label, epsilon=epsilon, rows=len(learned)).simulate(known, people.roster)
+            model = GLM(label=people.dataset.label, epsilon=epsilon, rows=len(learned))
+            model.simulate(known, people.roster, stream(0, "fit", name, run, epsilon))
             yield name, epsilon, "all weights", assess(truth, model.predict_proba(new, same_order=True)[:, 1])
-            question = KeptScores(model, epsilon=epsilon, rows_at_most=len(other)).simulate(new, people.roster)
-            found = question.joint
+            question = KeptScores(model, epsilon=epsilon, rows_at_most=len(other))
+            found = question.simulate(new, people.roster, stream(0, "question", name, run, epsilon)).joint
             assert found.probabilities is not None and found.own_probabilities is not None  # noqa: PT018
             yield name, epsilon, "asked", assess(truth[by_id], found.probabilities[:, 1])
             yield name, epsilon, "own columns", assess(truth[by_id], found.own_probabilities[:, 1])

@@ -61,7 +61,7 @@ def fits(known):
 def test_chances_are_not_too_sure(fits, new, epsilon):
     model = fits[epsilon]
     by_all = model.assess(new, exact=True)
-    assert 0.7 < by_all.slope < 1.3  # before the noise was reckoned with: 0.5 to 0.6
+    assert 0.7 < by_all.slope < 1.3
     assert abs(by_all.intercept) < 0.3
     question = KeptScores(model, epsilon=epsilon).simulate(
         new.tables(), new.roster, seeded(1), task=KeptScores(model, epsilon=epsilon).planned(new.roster, 4_000)

@@ -146,3 +146,10 @@ def test_metrics():
         assert explained(family, true, true) == pytest.approx(1.0)
         assert explained(family, true, np.full(3, 3.0)) == pytest.approx(0.0)
     assert explained("linear", true, np.array([2.0, 2.0, 5.0])) == pytest.approx(1 - 2 / 14)
+
+
+def test_chances_are_compared_by_their_log_loss(people):
+    found = cross_validate(people, {"one": {}}, label="left.y", epsilon=60.0, folds=2, epochs=1, metric="log-loss")
+    assert found.best.name == "one"
+    assert 0 < found.best.mean < 0.8  # a chance of one half for everybody has 0.693
+    assert max(found.best.values) < 1

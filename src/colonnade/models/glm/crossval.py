@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import StudyError
+from colonnade.models.assessment import assess
 from colonnade.models.federation import Federation
 from colonnade.models.glm import metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.fitted import CLASSES
@@ -29,7 +30,7 @@ from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.roles import Owner
 from colonnade.tables import Table
 
-METRICS = ("auto", "accuracy", "auc", "loss")
+METRICS = ("auto", "accuracy", "auc", "log-loss", "loss")
 _FIXED = ("label", "epsilon", "delta", "rows", "release")
 
 
@@ -67,7 +68,7 @@ class CrossValidation:
     @property
     def best(self) -> Candidate:
         """The candidate with the best mean; the first one if several are equal."""
-        return (min if self.metric == "loss" else max)(self.candidates, key=lambda each: each.mean)
+        return (min if self.metric in ("loss", "log-loss") else max)(self.candidates, key=lambda each: each.mean)
 
     @property
     def runs(self) -> int:
@@ -138,8 +139,8 @@ def cross_validate(
         epsilon: what all of it together may tell, as for a :class:`GLM`.
         delta: the delta of all promises.
         folds: in how many parts the people are split.
-        metric: ``"accuracy"`` or ``"auc"`` for classes, ``"loss"`` (the family's) for numbers; ``"auto"`` takes the
-            first that fits.
+        metric: ``"accuracy"``, ``"auc"`` or ``"log-loss"`` (of the chances) for classes, ``"loss"`` (the family's) for
+            numbers; ``"auto"`` takes the first that fits.
         common: parameters that all candidates share, such as ``family``.
     """
     if not isinstance(people, Federation):
@@ -181,7 +182,7 @@ def _metric(metric: str, families: list[str]) -> str:
     classes = {family in CLASSES for family in families}
     if classes == {True}:
         if metric == "loss":
-            raise StudyError('metric="loss" is for numbers; classes have "accuracy" and "auc"')
+            raise StudyError('metric="loss" is for numbers; classes have "accuracy", "auc" and "log-loss"')
         return "accuracy" if metric == "auto" else metric
     if len(set(families)) > 1:
         raise StudyError("losses of different families cannot be compared: give all candidates the same family")
@@ -249,6 +250,8 @@ def _compared(model: GLM, question: KeptScores, answers: Answers, held: Table, m
     own = model.own_scores(scores)
     if metric == "loss":
         return float(np.mean(family.loss(own, labels)))
+    if metric == "log-loss":
+        return assess(labels > 0, family.mean(own)).log_loss
     return glm_metrics.area(labels > 0, own) if metric == "auc" else glm_metrics.accuracy(labels > 0, own > 0)
 
 
