@@ -123,7 +123,12 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def _repr_html_(self) -> str:
         if not self.fitted:
             return super()._repr_html_()
-        return notebook.fitted(type(self).__name__, self.get_params(), self.defaults(), self.in_short, self.privacy_)
+        return notebook.fitted(type(self).__name__, self.get_params(), self.defaults(), self.in_notebook, self.privacy_)
+
+    @property
+    def in_notebook(self) -> list[str]:
+        """What was learned, in lines for the HTML of a notebook."""
+        return [self.in_short]
 
     @property
     def fitted(self) -> bool:

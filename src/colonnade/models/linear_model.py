@@ -253,6 +253,15 @@ class LinearModel(Predicting[RunTask, Result]):
         left = len(found) - len(clear)
         return shown + (f"; {left} of {len(found)} columns cannot be told from zero" if left else "")
 
+    @property
+    def in_notebook(self) -> list[str]:
+        """What was learned, with the surest weights where error bars are known."""
+        return [self.in_short, *([] if self.coef_deviations_ is None else self._surest())]
+
+    def _surest(self) -> list[str]:
+        """The strongest weights of the first classes, a text for each."""
+        return [f"{name}: " * bool(name) + self._strongest(k) for k, name in enumerate(self.row_names[:3])]
+
     def _told(self) -> str:
         """How much can be learned about the columns of each party, as text."""
         return ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in self.protection_.items())

@@ -22,11 +22,14 @@ def model(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> s
     return _box(name, "not fitted", [_table((), _changed(given, defaults))])
 
 
-def fitted(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], learned: str, found: Statement) -> str:
-    """A fitted model: its parameters, what it learned in one line, and what each observer can learn."""
+def fitted(
+    name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], learned: Sequence[str], found: Statement
+) -> str:
+    """A fitted model: its parameters, what it learned in some lines, and what each observer can learn."""
     rows = ((row.who, _epsilon(row.epsilon), repr(float(row.delta)), row.status) for row in found.rows)
     costs = _table(("observer", "epsilon", "delta", "status"), rows)
-    return _box(name, "fitted", [_table((), _changed(given, defaults)), f"<p>{escape(learned)}</p>", costs])
+    lines = [f"<p>{escape(line)}</p>" for line in learned]
+    return _box(name, "fitted", [_table((), _changed(given, defaults)), *lines, costs])
 
 
 def party(name: str, schema: Schema) -> str:

@@ -316,6 +316,11 @@ def test_a_summary_shows_the_surest_first_and_counts_the_rest(logistic):
     assert line.count(" ± ") == len(clear) + 1
 
 
+def test_a_notebook_shows_the_surest_weights(logistic):
+    assert "left.a +" in logistic._repr_html_()
+    assert "cannot be told from zero" in logistic._repr_html_()
+
+
 def test_several_classes_have_error_bars_each():
     tables, roster = prepared("three")
     model = LogisticRegression(label="left.three", epsilon=6.0, method="one-shot").simulate(tables, roster, seeded(1))

@@ -266,7 +266,7 @@ class Regression(LinearModel[Task, Published]):
         """The strongest weights, and what the result tells about the columns of each party."""
         self._check_fitted()
         lines = [self.in_short]
-        lines += [f"  {name + ': ' if name else ''}{self._strongest(k)}" for k, name in enumerate(self.row_names[:3])]
+        lines += [f"  {text}" for text in self._surest()]
         return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {self._told()}"]
 
 
