@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.cli.publish import _strongest
 from colonnade.models.outlook import Outlook
 from colonnade.report.glossary import WORDS, linked
 from colonnade.report.markup import Html
@@ -92,3 +93,9 @@ def test_the_page_of_the_documentation_has_the_same_words():
     rows = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, re.MULTILINE))
     assert rows == WORDS
     assert list(WORDS) == sorted(WORDS)
+
+
+def test_a_party_reads_its_largest_weights_and_no_others():
+    models = Path(__file__).parents[1] / "fixtures" / "models"
+    assert _strongest(models / "glm.kept.bank.json") == ["Own weights: arrears +3.37, income -2.18."]
+    assert _strongest(models / "split.kept.bank.npz") == []

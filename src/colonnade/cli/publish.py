@@ -14,6 +14,7 @@ from colonnade.models.kinds import section_of
 from colonnade.models.saved import finite
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
+from colonnade.report.alignment import people
 from colonnade.study import PartyConfig, Study
 from colonnade.study.preflight import outlook
 from colonnade.study.record import as_text, read_facts
@@ -52,14 +53,14 @@ def publish(
 ) -> dict[str, Any]:
     """Add the records in ``folders`` to ``run.json``, and write ``report.html``; returns the facts for JSON."""
     run = read_facts(out)
-    people: dict[str, Any] = {}
+    everyone: dict[str, Any] = {}
     for name, folder in folders.items():
         record = run if name == COORDINATOR else read_facts(folder)
-        people[name] = _participant(study, name, record)
+        everyone[name] = _participant(study, name, record)
         if name != COORDINATOR and "alignment" in record:
-            people[name]["alignment"] = {key: record["alignment"].get(key) for key in _ALIGNED}
-    run[COORDINATOR] = people.pop(COORDINATOR)
-    run["parties"] = people
+            everyone[name]["alignment"] = {key: record["alignment"].get(key) for key in _ALIGNED}
+    run[COORDINATOR] = everyone.pop(COORDINATOR)
+    run["parties"] = everyone
     if evaluation:
         run["evaluation"] = dict(evaluation)
     run |= _told(study, run)
@@ -93,8 +94,7 @@ def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str
 
 def _told(study: Study, record: Mapping[str, Any]) -> dict[str, Any]:
     """What a page says besides: what the study is for, whether there were enough people, and which words mean what."""
-    matched = record.get("alignment", {}).get("matched")
-    found = outlook(study, matched if isinstance(matched, int) and matched > 0 else None)
+    found = outlook(study, people(record) or None)
     told: dict[str, Any] = {"description": study.content.description} if study.content.description else {}
     return told | ({} if found is None else {"forecast": found.to_dict()}) | {"words": True}
 

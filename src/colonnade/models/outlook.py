@@ -34,7 +34,7 @@ class Outlook:
     @classmethod
     def falling(cls, of: str, enough: float, scale: float, rows: int | None) -> Outlook:
         """Of an error that is ``scale`` divided by the number of people."""
-        return cls(of, enough, rows, None if rows is None else scale / rows, _two_digits(scale / enough))
+        return cls(of, enough, rows, None if rows is None else scale / rows, two_digits(scale / enough))
 
     @property
     def too_few(self) -> bool:
@@ -65,7 +65,7 @@ class Outlook:
         return asdict(self) | {"too_few": self.too_few}
 
 
-def _two_digits(people: float) -> int:
+def two_digits(people: float) -> int:
     """The number rounded up to two digits: more of them would promise what nobody knows."""
     step: int = 10 ** max(0, math.floor(math.log10(max(people, 1.0))) - 1)
     return max(1, math.ceil(people / step) * step)

@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.plan import multiplier
 from colonnade.models.glm.tuning import suggest
-from colonnade.models.outlook import ENOUGH_OF_A_PART, Outlook
+from colonnade.models.outlook import ENOUGH_OF_A_PART, Outlook, two_digits
 from colonnade.models.planner import Details
 from colonnade.privacy import Statement
 from colonnade.protocols.exchange.bounds import Side
@@ -114,7 +114,9 @@ def outlook(task: Exchange) -> Outlook:
     while people > 1 and lost(people // 2) <= ENOUGH_OF_A_PART:
         people //= 2
     of = "what the other parties' columns add, as a share of it,"
-    return Outlook(of, ENOUGH_OF_A_PART, task.rows, lost(task.rows), people if people < _MOST_PEOPLE else None)
+    return Outlook(
+        of, ENOUGH_OF_A_PART, task.rows, lost(task.rows), two_digits(people) if people < _MOST_PEOPLE else None
+    )
 
 
 def _agreement(task: Exchange, rows: int | None = None) -> dict[str, float]:
