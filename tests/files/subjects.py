@@ -137,9 +137,9 @@ def _use_model(path: Path) -> None:
     render(_run_of(model), model.privacy_, model, section)
     people = {name: FIXTURES / "people" / f"{name}.csv" for name in model.schemas_}
     if hasattr(model, "transform"):
-        assert np.isfinite(model.transform(people)).all()
+        assert np.isfinite(model.transform(people, id="person_id")).all()
     if hasattr(model, "predict") and model.has_public_weights:
-        assert np.isfinite(model.scores(people)).all()
+        assert np.isfinite(model.scores(people, id="person_id")).all()
         json.dumps(model.to_json(), allow_nan=False)
     if hasattr(model, "sample"):
         assert model.sample(20).num_rows <= 20
