@@ -17,7 +17,7 @@ DIGESTS = {
     "rounding": "06f8a0cce0c7c3ae",
     "streams": "e75eaf829043167e",
     "ids": "af6c72d788f85908",
-    "cells": "7e8e3ee661e8ddd7",
+    "cells": "89850129846e9def",
     "hashes": "9d848968fd0c815c",
     "text": "5882e8f66c53a6e9",
     "numbers": "fea519cec3437624",

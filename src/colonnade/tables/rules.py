@@ -13,6 +13,7 @@ import numpy as np
 
 from colonnade.tables.arrow import pa
 from colonnade.tables.columns import category, flag, number
+from colonnade.tables.dates import date
 from colonnade.tables.encode import encode_columns
 from colonnade.tables.ids import Ids, as_text, sorted_positions
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
@@ -102,4 +103,10 @@ def cells() -> Iterator[Any]:
         "kind": pa.array(["a", "b", "3", "A", "", None, "a ", "b"]),
     }
     matrix, _ = encode_columns(given, schema, misfits="map")
+    yield np.ascontiguousarray(matrix, "<f8")
+    opened = date("2019-11-30", "2024-03-01", parts=["days", "month", "weekday"], format="%d.%m.%Y", missing="none")
+    written = Schema({"opened": opened, "size": number(-1, 2)}, decimal=",")
+    texts = ["29.02.2024", "1.3.2020", "30.02.2021", "31.12.2018", "1.1.2030", "", "2021-05-06", "06.05.2021"]
+    commas = ["0,1", "-1", "1e-3", "1.000,5", " ,7 ", "0,30000000000000004", "", "x"]
+    matrix, _ = encode_columns({"opened": pa.array(texts), "size": pa.array(commas)}, written, misfits="map")
     yield np.ascontiguousarray(matrix, "<f8")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from colonnade.models.estimates import Estimate
 from colonnade.models.synthesis.drawing import Drawn
 from colonnade.models.synthesis.fidelity import Agreement
 from colonnade.models.synthesis.population import Population
@@ -172,9 +173,13 @@ def _means(people: Population) -> list[str]:
     found = list(means(people).items())[:_MOST_COLUMNS]
     if not found:
         return []
-    rows = [(f"`{name}`", f"{mean:.4g} ± {2 * (mean.deviation or 0.0):.2g}") for name, mean in found]
+    rows = [(f"`{name}`", _with_error(mean)) for name, mean in found]
     said = "The mean of each number, where everybody counts as the middle of its bin, and twice its deviation:"
     return [said, _table(("column", "mean"), rows)]
+
+
+def _with_error(mean: Estimate) -> str:
+    return f"{mean:.4g}" if mean.deviation is None else f"{mean:.4g} ± {2 * mean.deviation:.2g}"
 
 
 def _use(about: About) -> str:
