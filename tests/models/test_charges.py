@@ -241,3 +241,18 @@ def test_caps_of_a_kind_say_that_they_count_groups_within_the_thresholds(told):
     lines = [line for line in total._assumptions if "bank+shop has" in line]
     assert lines
     assert all(line.endswith("left within the threshold of each computation") for line in lines)
+
+
+def test_a_budget_that_cannot_be_spent_is_said_by_the_statement(tmp_path):
+    people = Federation(parties())
+    model = PCA(1, epsilon={"analyst": 200.0}, rows_at_most=100).fit(people)
+    said = [line for line in model.privacy_.assumptions if "more noise than this budget asks for" in line]
+    assert len(said) == 1
+    assert said[0].startswith("analyst learns epsilon 7")
+    assert "of 200 allowed (no epsilon above 7" in said[0]
+    model.save(tmp_path / "model.json")
+    assert PCA.load(tmp_path / "model.json").privacy_.assumptions == model.privacy_.assumptions
+    linear = LinearRegression(epsilon=9.0, rows_at_most=100).fit(people, "clinic.clinic1")
+    assert "more noise" not in str(linear.privacy_)
+    told = joint_scores(linear, people, to="bank", epsilon=200.0, answers="levels")
+    assert "bank learns epsilon 40.0000 of 200 allowed: there is more noise" in " ".join(told.privacy_.assumptions)
