@@ -231,7 +231,7 @@ def _share(value: float) -> str:
 if __name__ == "__main__":
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--runs", type=int, default=200)
-    given.add_argument("--few", type=int, default=40, help="runs of the method power, which take longer")
+    given.add_argument("--few", type=int, default=200, help="runs of the method power, which take longer")
     given.add_argument("--rows", type=int, default=10_000, help="people for the method power")
     given.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     asked = given.parse_args()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import combinations, permutations
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,8 @@ import pytest
 from colonnade import PCA, Federation, LinearRegression, Party, Schema, joint_scores, number
 from colonnade.errors import BudgetError, ColonnadeError, PrivacyError, StudyError
 from colonnade.models.charges import Charges, Total
-from colonnade.privacy import Ledger, SkellamRelease, Statement, Trust
+from colonnade.privacy import Ledger, Observer, SkellamRelease, Statement, Trust
+from colonnade.privacy.observers import COORDINATOR
 
 TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 
@@ -71,7 +74,7 @@ def test_several_fits_add_up_as_one_statement_of_all_their_events(place, tmp_pat
     assert "3 computations together" in text
     assert "add or remove one person" in text
     assert "<table>" in total._repr_html_()
-    with pytest.raises(PrivacyError, match="no row for bakery"):
+    with pytest.raises(PrivacyError, match="nobody named bakery took part; there are analyst, bank, clinic"):
         total.epsilon("bakery")
 
 
@@ -180,3 +183,76 @@ def test_joint_scores_are_charged_too():
     assert people.privacy_.epsilon("shop") == float("inf")
     assert people.privacy_.epsilon("bank") < float("inf")
     assert any(row.reason for row in people.privacy_.rows if row.who == "shop")
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What a fit by a committee, scores by levels and noisy scores told of the same people."""
+    people = Federation(parties())
+    model = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
+    joint_scores(model, people, to="bank", epsilon=2.0, answers="levels")
+    joint_scores(model, people, to="shop", epsilon=1.0, answers="noise")
+    fit, levels, noisy = people.charges.told
+    assert (fit.trust.threshold, levels.trust.threshold, noisy.trust.threshold) == (1, 0, 1)
+    return [fit, levels, noisy]
+
+
+def charged(place, tmp_path, computations):
+    charges = charges_of(place, tmp_path)
+    for each in computations:
+        with charges.charged("a computation", each.events, each.trust) as sent:
+            sent()
+    return charges.total()
+
+
+@both
+@pytest.mark.parametrize("order", [*permutations(range(3)), (0, 1), (1, 2), (2, 1), (1,), (2,), (0,)])
+def test_who_holds_every_share_of_one_computation_has_no_guarantee_in_all(place, order, told, tmp_path):
+    done = [told[number] for number in order]
+    total = charged(place, tmp_path, done)
+    alone = [Statement.of(each.events, each.trust, 1e-5) for each in done]
+    everybody = (*TRUST.owners, COORDINATOR)
+    groups = [Observer.coalition(*names) for size in range(1, 5) for names in combinations(everybody, size)]
+    for who in [Observer.analyst(), *groups]:
+        figures = [one.epsilon(who) for one in alone]
+        whole = total.epsilon(who.label)
+        assert whole >= max(figures) * (1 - 1e-9)
+        assert (whole == float("inf")) == (float("inf") in figures)
+        assert total.epsilon(who) == whole
+    shown = {row.observer: row for row in total.rows}
+    assert set(groups[:10]) <= set(shown)  # alone and in pairs, as in the statement of a single computation
+    for who, row in shown.items():
+        assert row.epsilon == total.epsilon(who)
+        assert (row.status == "no guarantee") == (row.epsilon == float("inf")) == bool(row.reason)
+    pair = shown[Observer.parse("bank+shop")]
+    if order != (1,):
+        assert pair.reason.startswith("bank and shop together hold 2 of 3 shares")
+    else:
+        assert pair.status == "proven"
+
+
+def test_caps_of_a_kind_say_that_they_count_groups_within_the_thresholds(told):
+    charges = Charges(None, {"pair": 50.0}, 1e-5, TRUST)
+    for each in told:
+        with charges.charged("a computation", each.events, each.trust) as sent:
+            sent()
+    total = charges.total()
+    assert total.epsilon("bank+shop") == float("inf")
+    lines = [line for line in total._assumptions if "bank+shop has" in line]
+    assert lines
+    assert all(line.endswith("left within the threshold of each computation") for line in lines)
+
+
+def test_a_budget_that_cannot_be_spent_is_said_by_the_statement(tmp_path):
+    people = Federation(parties())
+    model = PCA(1, epsilon={"analyst": 200.0}, rows_at_most=100).fit(people)
+    said = [line for line in model.privacy_.assumptions if "more noise than this budget asks for" in line]
+    assert len(said) == 1
+    assert said[0].startswith("analyst learns epsilon 7")
+    assert "of 200 allowed (no epsilon above 7" in said[0]
+    model.save(tmp_path / "model.json")
+    assert PCA.load(tmp_path / "model.json").privacy_.assumptions == model.privacy_.assumptions
+    linear = LinearRegression(epsilon=9.0, rows_at_most=100).fit(people, "clinic.clinic1")
+    assert "more noise" not in str(linear.privacy_)
+    told = joint_scores(linear, people, to="bank", epsilon=200.0, answers="levels")
+    assert "bank learns epsilon 40.0000 of 200 allowed: there is more noise" in " ".join(told.privacy_.assumptions)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 
-from colonnade.cli.publish import _strongest
+from colonnade.cli.publish import _strongest, learned_of
 from colonnade.models.outlook import Outlook
+from colonnade.privacy import Ledger, SkellamRelease, Statement, Trust
+from colonnade.privacy.releases import RandomisedResponse
 from colonnade.report.glossary import WORDS, linked
 from colonnade.report.markup import Html
 
@@ -18,7 +21,7 @@ OWN = {
     "party": "bank",
     "ledger": "bank/ledger.sqlite",
     "studies": 2,
-    "totals": {"analyst": 0.7004, "shop+clinic": None},
+    "totals": {"analyst": 0.7004, "shop+clinic": None, "others": 0.9},
     "kept": "kept.json",
     "keeps": "weights",
 }
@@ -59,6 +62,7 @@ def test_a_party_reads_its_own_part(page):
     for said in ("For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.701", "no promise"):
         assert said in text
     assert "sent by this party" in text
+    assert "The last row is everybody but bank together" in text
 
 
 def test_processor_time_of_all_threads(page):
@@ -99,3 +103,25 @@ def test_a_party_reads_its_largest_weights_and_no_others():
     models = Path(__file__).parents[1] / "fixtures" / "models"
     assert _strongest(models / "glm.kept.bank.json") == ["Own weights: arrears +3.37, income -2.18."]
     assert _strongest(models / "split.kept.bank.npz") == []
+
+
+def test_what_others_learned_from_all_studies_is_never_less_than_from_one(tmp_path):
+    owners = ("bank", "shop", "clinic")
+    committee, apart = Trust(owners, owners, 1), Trust(owners, (), 0)
+    sums = SkellamRelease("sums", tuple((name, 10**6) for name in owners), 4, 400, 40_000, 800, 160_000)
+    answers = [
+        RandomisedResponse(f"levels of {holder}", odds=8, categories=3, holder=holder, audience=(told,))
+        for holder, told in (("shop", "bank"), ("clinic", "shop"), ("bank", "clinic"))
+    ]
+    book = Ledger(tmp_path / "ledger.sqlite", owner="bank")
+    for trust, events in ((committee, [sums]), (apart, [event for event in answers if event.audience != ("bank",)])):
+        book.commit(book.reserve("a study", "00", events, trust, ()))
+    found = learned_of("bank", book.entries(), 1e-5)
+    assert not [who for who in found if "bank" in who.split("+")]  # what the bank was told is not in its ledger
+    for trust, events in ((committee, [sums]), (apart, answers)):
+        rows = {row.observer.label: row.epsilon for row in Statement.of(events, trust, 1e-5).rows}
+        for who in set(found) & set(rows):
+            total = math.inf if found[who] is None else found[who]
+            assert total >= rows[who] * (1 - 1e-9)
+    assert found["clinic+shop"] is None
+    assert 2.0 < found["others"] < math.inf

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from colonnade.errors import StorageError
 from colonnade.models import Estimator, files
 from colonnade.models.kinds import section_of
 from colonnade.models.saved import finite
+from colonnade.privacy import Entry
+from colonnade.privacy.ledger.groups import Sight
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
 from colonnade.report.alignment import people
@@ -40,7 +43,7 @@ def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimato
     counted = [entry for entry in book.entries() if entry.state != "released"]
     own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": len(counted)}
     if len(counted) <= _FEW_STUDIES:  # to compose more of them takes long
-        own["totals"] = {who: finite(total) for who, total in book.totals(study.statement.delta).items()}
+        own["totals"] = learned_of(name, counted, study.statement.delta)
     if kept.exists():
         own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
@@ -67,6 +70,17 @@ def publish(
     with _still_paid_for(out):
         _write(study, out, run, Estimator.load(out / "model.json"), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
+
+
+def learned_of(name: str, counted: Sequence[Entry], delta: float) -> dict[str, float | None]:
+    """What everybody but a party, in groups without it, has learned from all studies in its ledger.
+
+    What was told to the party itself is not in its ledger. A group above the threshold of a study has no figure; only
+    all others together are counted as far as each threshold allows.
+    """
+    sight = Sight([entry.told for entry in counted], name)
+    others = [who for who in sight.standard() if name not in who.label.split("+")]
+    return {who.label: finite(sight.total(replace(who, held=who.others), delta).epsilon) for who in others}
 
 
 def _strongest(kept: Path) -> list[str]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, Unpack
@@ -19,7 +20,8 @@ from colonnade.models.assessment import Assessment
 from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.planner import Planner
-from colonnade.privacy import Event, Statement, Trust
+from colonnade.privacy import Event, Statement, Trust, parse_budgets
+from colonnade.privacy.calibrate import unspent
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
@@ -150,7 +152,15 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         task = self.plan_for(people)
         programs = (lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         results = people.run(task, *programs, self.kind)
-        return self.conclude(people.roster, task, self.outcome(results, task))
+        return self.conclude(people.roster, task, self.outcome(results, task))._with_what_is_unspent(task)
+
+    def _with_what_is_unspent(self, task: RunTask) -> Self:
+        """Let the statement say where a budget allows more than can be certified."""
+        allowed = self.get_params().get("epsilon")
+        budgets = () if allowed is None else parse_budgets(allowed, self.get_params()["delta"])
+        if budgets and (said := unspent(task.events, task.trust, budgets)):
+            self.privacy_ = replace(self.privacy_, assumptions=(*self.privacy_.assumptions, said))
+        return self
 
     def plan_for(self, people: Federation) -> RunTask:
         """The task for these people; a number of rows that is not given may be counted here."""

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import combinations
 from os import PathLike
 
+from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
 from colonnade.privacy import Adjacency, Budget, Entry, Event, Ledger, Observer, Trust, parse_budgets
 from colonnade.privacy.events import check_sources
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Left, Spending
-from colonnade.privacy.ledger.groups import Across, Sight
+from colonnade.privacy.ledger.groups import MOST_NAMED, Across, Sight
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
 from colonnade.privacy.statement import Row, as_html, as_text, row_of
@@ -31,22 +34,31 @@ _FAILED = "every computation counts in full from its first share on, also one th
 
 @dataclass(frozen=True)
 class Total:
-    """What each observer learned from all computations together; it is printed as a privacy statement is."""
+    """What each observer learned from all computations together; it is printed as a privacy statement is.
+
+    A group that exceeds the threshold of one computation has no guarantee in all: its row is infinite, with the reason.
+    """
 
     rows: tuple[Row, ...]
     computations: int
     delta: float
     left: tuple[Left, ...] = ()
+    sight: Sight = field(default_factory=lambda: Sight(()), repr=False, compare=False)
 
     def epsilon(self, observer: Observer | str) -> float:
-        """What an observer learned in all; infinite if nothing protects."""
+        """What an observer learned in all, also one without a row; infinite if nothing protects."""
         seen = Observer.parse(observer) if isinstance(observer, str) else observer
         if not self.rows:
             return 0.0
         for row in self.rows:
             if row.observer == seen:
                 return row.epsilon
-        raise PrivacyError(f"no row for {seen.label}: there are those of {', '.join(row.who for row in self.rows)}")
+        labels = {who.label for who in self.sight.everybody.somebodies}
+        known = labels | {name for told in self.sight.studies for name in told.names}
+        if strangers := sorted(set(seen.names) - known):
+            there = reading.short(", ".join(["analyst", *sorted(labels)]))
+            raise PrivacyError(f"nobody named {', '.join(strangers)} took part; there are {there}")
+        return _row(self.sight, self.sight.named(seen), self.delta).epsilon
 
     def __str__(self) -> str:
         return as_text(self.rows, self._assumptions) if self.rows else "nothing was revealed yet"
@@ -56,9 +68,14 @@ class Total:
 
     @property
     def _assumptions(self) -> tuple[str, ...]:
-        many = "1 computation" if self.computations == 1 else f"{self.computations:,} computations together"
-        caps = (f"under the caps, {each.who} has {each.left:g} of {each.epsilon:g} left" for each in self.left)
-        return f"{many}, each with the assumptions of its own statement", _FAILED, *caps
+        many = "1 computation" if self.computations == 1 else f"{self.computations:,} computations together, each"
+        return f"{many} with the assumptions of its own statement", _FAILED, *map(self._remains, self.left)
+
+    def _remains(self, left: Left) -> str:
+        # A cap of a kind speaks of groups as far as each threshold lets them pool, and a row of all that they hold.
+        held = math.isfinite(left.spent) and math.isinf(self.epsilon(left.who))
+        within = " within the threshold of each computation" if held else ""
+        return f"under the caps, {left.who} has {left.left:g} of {left.epsilon:g} left{within}"
 
 
 class Charges:
@@ -90,13 +107,13 @@ class Charges:
         return [entry.told for entry in self.ledger.entries() if entry.state != "released"]
 
     def total(self) -> Total:
-        """What everybody learned so far, alone and in groups within the thresholds."""
+        """What everybody learned so far, alone, in pairs, and in larger groups that some threshold allows."""
         told = self.told
         sight = Sight(told)
-        rows = tuple(_row(sight, who, self.delta) for who in sight.standard() if not who.others) if told else ()
+        rows = tuple(_row(sight, who, self.delta) for who in _shown(sight)) if told else ()
         now = datetime.now(UTC)
         left = limits.remainders(self._limits, (), [Spending(now, each) for each in told], "", now) if told else ()
-        return Total(rows, len(told), self.delta, tuple(each for each in left if each.epsilon < _NO_LIMIT))
+        return Total(rows, len(told), self.delta, tuple(each for each in left if each.epsilon < _NO_LIMIT), sight)
 
     def check(self, name: str, events: Sequence[Event], trust: Trust) -> None:
         """Raise an error if the caps do not allow this; nothing is charged."""
@@ -170,6 +187,17 @@ class Charges:
 def _give_back(ledger: Ledger, entry: Entry) -> None:
     if ledger.state(entry) == "reserved":
         ledger.release(entry)
+
+
+def _shown(sight: Sight) -> list[Across]:
+    """Everybody who has a row, as one would name them: nobody is taken to keep to a threshold that it exceeds."""
+    found = {who.tokens: who for who in sight.standard() if not who.others}
+    known = sight.everybody.somebodies
+    if len(known) <= MOST_NAMED + 1:
+        for pair in map(sight.group, combinations(known, 2)):
+            found.setdefault(pair.tokens, pair)
+    rows = sorted(found.values(), key=lambda who: who.label.count("+") if who.tokens else -1)
+    return [replace(who, held=False) for who in rows]
 
 
 def _row(sight: Sight, who: Across, delta: float) -> Row:

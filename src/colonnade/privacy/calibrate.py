@@ -44,6 +44,10 @@ class Revealing(Protocol):
 
 Task = TypeVar("Task", bound=Revealing)
 
+_LARGE = 10.0
+"""Budgets up to this are far from what can be certified."""
+_NEARLY_ALL = 0.95
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -80,6 +84,15 @@ class Binding:
         detail = f" ({self.bound.reason or self.limited})" if self.bound.reason or self.limited else ""
         learned = rounded_up(self.bound.epsilon)
         return f"{self.observer} learns epsilon {learned} of {self.budget.epsilon:g} allowed{detail}"
+
+
+def unspent(made: Made, trust: Trust, budgets: Sequence[Budget]) -> str:
+    """A sentence if the deciding budget is large and far from spent: so little noise cannot be certified, or drawn."""
+    if all(budget.epsilon <= _LARGE for budget in budgets):
+        return ""
+    found = binding(made, trust, budgets)
+    spent = 0 < found.bound.epsilon < _NEARLY_ALL * found.budget.epsilon
+    return f"{found}: there is more noise than this budget asks for" if spent else ""
 
 
 def binding(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool = False) -> Binding:

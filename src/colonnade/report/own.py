@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.statement import Statement
 from colonnade.report import words
 from colonnade.report.markup import Html, breakable, join, named_values, table, tag
 from colonnade.report.words import mapping, number, sequence
 
 _MOST = 30
+_OTHERS = " The last row is everybody but {} together, as far as each study's threshold allows."
 
 
 def own_part(run: Mapping[str, Any], statement: Statement) -> Html | None:
@@ -53,6 +55,7 @@ def _spent(own: Mapping[str, Any], statement: Statement) -> Html | None:
     caption = (
         f"Epsilon by this study and by all{counted} in the ledger, at delta {words.power(statement.delta)}, rounded "
         "up. What studies cost together is composed, not added."
+        f"{_OTHERS.format(own.get('party')) if OTHERS in totals else ''}"
     )
     rest = len(totals) - len(rows)
     caption += f" The first {len(rows)} observers; `colonnade ledger show` has {rest} more." if rest else ""
