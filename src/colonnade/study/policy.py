@@ -191,14 +191,7 @@ class PartyConfig:
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
                 f"{study.content.task.kind}; change {self.path.name} if you agree"
             )
-        asked = study.roster.schemas[self.name].columns
-        allowed = asked if policy.columns == "all" else policy.columns
-        beyond = [name for name in asked if name not in allowed and source_of(name, asked[name]) not in allowed]
-        if beyond:
-            raise PolicyError(
-                f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
-                f"add them to {self.path.name} if you agree"
-            )
+        self._check_columns(study)
         self._check_trial(study)
         self._check_schema(study)
         self._check_exact(study)
@@ -263,6 +256,26 @@ class PartyConfig:
     def _check_open(self) -> None:
         if self.approval == "never":
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
+
+    def _check_columns(self, study: Study) -> None:
+        """Raise an error for columns of the party's file that its policy does not name, whatever the study calls them.
+
+        Whoever wrote the study chose its names, so a column that merely has an allowed one is not allowed.
+        """
+        allowed = self.content.policy.columns
+        called: dict[str, list[str]] = {}
+        for name, column in study.roster.schemas[self.name].columns.items():
+            called.setdefault(source_of(name, column), []).append(name)
+        beyond = [
+            source if names == [source] else f"{source} (called {', '.join(names)})"
+            for source, names in called.items()
+            if allowed != "all" and source not in allowed
+        ]
+        if beyond:
+            raise PolicyError(
+                f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
+                f"add them to {self.path.name} if you agree"
+            )
 
     def _check_trial(self, study: Study) -> None:
         """Raise an error for a study whose schemas may tell about data, unless the party said that it is a trial."""
