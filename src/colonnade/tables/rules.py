@@ -13,6 +13,7 @@ import numpy as np
 
 from colonnade.tables.arrow import pa
 from colonnade.tables.columns import category, flag, number
+from colonnade.tables.dates import date
 from colonnade.tables.encode import encode_columns
 from colonnade.tables.ids import Ids, as_text, sorted_positions
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
@@ -103,3 +104,16 @@ def cells() -> Iterator[Any]:
     }
     matrix, _ = encode_columns(given, schema, misfits="map")
     yield np.ascontiguousarray(matrix, "<f8")
+    yield from _dated_cells()
+
+
+def _dated_cells() -> Iterator[Any]:
+    """Dates as encoded numbers, as text and as dates, and numbers with decimal commas."""
+    days = pa.array([19_782, -1, 0, None, 11_016, 22_280], pa.int32()).cast(pa.date32())
+    sizes = pa.array(["0,1", "-1", "1e-3", "0.5", ",7", ""])
+    for written in ("%Y-%m-%d", "%d.%m.%Y"):
+        dated = date("2000-01-01", "2030-12-31", parts=["days", "month", "weekday"], format=written, missing="none")
+        schema = Schema({"at": dated, "size": number(-1, 2, missing="none")}, decimal=",")
+        for cells in (pa.array(_DATES[written][: len(sizes)]), days):
+            matrix, _ = encode_columns({"at": cells, "size": sizes}, schema, misfits="map")
+            yield np.ascontiguousarray(matrix, "<f8")
