@@ -489,9 +489,22 @@ def test_how_a_schema_reads_a_file_is_part_of_a_study_unless_the_party_says_it_i
     study = load(folder)
     assert study.digest != before
     assert study.schemas["a"].digest != schema.digest
+    allowed = PARTY.replace('columns = ["x"]', 'columns = "all"')
+    (folder / "party.toml").write_text(allowed)
+    # Whether a file can be read in an encoding is an exact answer about its cells, so no stranger chooses one.
+    with pytest.raises(PolicyError, match='encoding = "ascii" and decimal = ",": only a says that of its file, so'):
+        PartyConfig.load(folder / "party.toml").check(study)
+    pinned = allowed.replace('"all"', f'"all"\nschemas = ["{study.schemas["a"].digest}"]')
+    (folder / "party.toml").write_text(pinned)
+    PartyConfig.load(folder / "party.toml").check(study)
+    (folder / "party.toml").write_text(allowed.replace('id = "id"', 'id = "id"\nencoding = "utf-8"'))
+    with pytest.raises(PolicyError, match='says decimal = ",": only a'):
+        PartyConfig.load(folder / "party.toml").check(study)
     (folder / "a.csv").write_text("id,x,w\nä,0.25,1\nö,0.75,0\n")
     said = 'data = "a.csv"\nencoding = "utf-8"\ndecimal = "."\n'
-    (folder / "party.toml").write_text(PARTY.replace('data = "a.csv"\n', said))
-    table = PartyConfig.load(folder / "party.toml").table(study.roster.schemas["a"])
+    (folder / "party.toml").write_text(allowed.replace('data = "a.csv"\n', said))
+    config = PartyConfig.load(folder / "party.toml")
+    config.check(study)
+    table = config.table(study.roster.schemas["a"])
     assert table.column("x").ravel().tolist() == [-0.5, 0.5]
     assert table.schema.digest == study.roster.schemas["a"].digest
