@@ -9,7 +9,7 @@ import pytest
 from colonnade import versions
 from colonnade.errors import ProtocolError
 from colonnade.protocols import rules, vocabulary
-from colonnade.tables import normal
+from colonnade.tables import days, normal, parse
 
 # Equal with every supported Python, numpy and pyarrow. Change a line only together with the rule: participants of
 # releases in which it differs refuse each other.
@@ -17,7 +17,7 @@ DIGESTS = {
     "rounding": "06f8a0cce0c7c3ae",
     "streams": "e75eaf829043167e",
     "ids": "af6c72d788f85908",
-    "cells": "89850129846e9def",
+    "cells": "2533eb02f8b9f6a9",
     "hashes": "9d848968fd0c815c",
     "text": "5882e8f66c53a6e9",
     "numbers": "fea519cec3437624",
@@ -65,6 +65,12 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setitem(normal._NAMED, "%b", ("%b", {}))  # names in the language of the machine
             patch.setattr(normal, "_in_digits", lambda written: written)
             assert anew("dates") != DIGESTS["dates"]
+        with monkeypatch.context() as patch:
+            patch.setattr(days, "_THURSDAY", 4)
+            assert anew("cells") != DIGESTS["cells"]
+        with monkeypatch.context() as patch:
+            patch.setattr(parse, "COMMA_NUMERAL", parse.NUMERAL)
+            assert anew("cells") != DIGESTS["cells"]
     finally:
         rules._digest.cache_clear()
 

@@ -438,11 +438,73 @@ def test_a_party_says_how_its_file_is_written(folder):
         PartyConfig.load(folder / "party.toml")
 
 
-def test_a_policy_names_the_dates_of_a_file(folder):
-    Schema({"x": date("2020-01-01", "2021-01-01", parts=["days", "month"])}).save(folder / "a.toml")
-    study = load(folder)
+def test_a_policy_names_the_columns_of_the_file_and_not_what_a_study_calls_them(folder):
+    def dated(**said):
+        Schema({"x": date("2020-01-01", "2021-01-01", **said)}).save(folder / "a.toml")
+        study = load(folder)
+        config = PartyConfig.load(folder / "party.toml")
+        return study, config
+
+    study, config = dated(parts=["days", "month"])
     assert study.roster.schemas["a"].names == ("x.days", "x.month")
-    PartyConfig.load(folder / "party.toml").check(study)
-    (folder / "party.toml").write_text(PARTY.replace('columns = ["x"]', 'columns = ["x.days"]'))
-    with pytest.raises(PolicyError, match=r"columns its policy does not allow: x\.month"):
+    config.check(study)
+    for parts in ("days", ["days", "month"]):
+        study, config = dated(parts=parts, column="secret")
+        with pytest.raises(PolicyError, match=r"columns its policy does not allow: secret \(called x"):
+            config.check(study)
+    # A name that a study gives is no consent, nor is that of a part: a file may have another column of that name.
+    (folder / "party.toml").write_text(PARTY.replace('columns = ["x"]', 'columns = ["x.days", "y"]'))
+    study, config = dated(parts=["days"])
+    with pytest.raises(PolicyError, match=r"columns its policy does not allow: x \(called x\.days\);"):
+        config.check(study)
+    study, config = dated(column="y")
+    config.check(study)
+
+
+@pytest.mark.parametrize("said", [{"column": "secret"}, {"format": "%m/%d/%Y"}])
+def test_another_column_or_another_reading_of_it_is_another_study(folder, said):
+    def dated(**said):
+        schema = Schema({"x": date("2020-01-01", "2021-01-01", **said)})
+        schema.save(folder / "a.toml")
+        return schema, load(folder)
+
+    agreed, study = dated(format="%d/%m/%Y")
+    pinned = PARTY.replace('columns = ["x"]', f'columns = "all"\nschemas = ["{agreed.digest}"]')
+    (folder / "party.toml").write_text(pinned)
+    config = PartyConfig.load(folder / "party.toml")
+    config.check(study)
+    _, other = dated(**{"format": "%d/%m/%Y"} | said)
+    assert other.digest != study.digest
+    with pytest.raises(PolicyError, match="has a schema for a that its policy does not name"):
+        config.check(other)
+    with pytest.raises(PolicyError, match="names another study"):
+        ByDigest(study.digest)(other, other.statement)
+
+
+def test_how_a_schema_reads_a_file_is_part_of_a_study_unless_the_party_says_it_itself(folder):
+    schema = Schema.load(folder / "a.toml")
+    before = load(folder).digest
+    text = (folder / "a.toml").read_text()
+    (folder / "a.toml").write_text('[table]\ndecimal = ","\nencoding = "ascii"\n' + text)
+    study = load(folder)
+    assert study.digest != before
+    assert study.schemas["a"].digest != schema.digest
+    allowed = PARTY.replace('columns = ["x"]', 'columns = "all"')
+    (folder / "party.toml").write_text(allowed)
+    # Whether a file can be read in an encoding is an exact answer about its cells, so no stranger chooses one.
+    with pytest.raises(PolicyError, match='encoding = "ascii" and decimal = ",": only a says that of its file, so'):
         PartyConfig.load(folder / "party.toml").check(study)
+    pinned = allowed.replace('"all"', f'"all"\nschemas = ["{study.schemas["a"].digest}"]')
+    (folder / "party.toml").write_text(pinned)
+    PartyConfig.load(folder / "party.toml").check(study)
+    (folder / "party.toml").write_text(allowed.replace('id = "id"', 'id = "id"\nencoding = "utf-8"'))
+    with pytest.raises(PolicyError, match='says decimal = ",": only a'):
+        PartyConfig.load(folder / "party.toml").check(study)
+    (folder / "a.csv").write_text("id,x,w\nä,0.25,1\nö,0.75,0\n")
+    said = 'data = "a.csv"\nencoding = "utf-8"\ndecimal = "."\n'
+    (folder / "party.toml").write_text(allowed.replace('data = "a.csv"\n', said))
+    config = PartyConfig.load(folder / "party.toml")
+    config.check(study)
+    table = config.table(study.roster.schemas["a"])
+    assert table.column("x").ravel().tolist() == [-0.5, 0.5]
+    assert table.schema.digest == study.roster.schemas["a"].digest

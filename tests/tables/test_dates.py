@@ -175,12 +175,25 @@ def test_dates_in_a_file(tmp_path: Path) -> None:
         Schema.from_toml(text + "drafted = true\n")
 
 
-def test_the_format_is_no_part_of_the_digest_and_the_bounds_are() -> None:
+def test_whatever_decides_the_day_of_a_cell_is_part_of_the_digest() -> None:
     plain = Schema({"at": date(FIRST, LAST)})
-    assert plain.digest == Schema({"at": date(FIRST, LAST, format="%d.%m.%Y")}).digest
+    assert plain.digest == "f5851fa99add4706db8b3b22df01a19f1d64e8633d4a7f9b53a2f2cc3eb7d6ff"
     assert plain.digest != Schema({"at": date(FIRST, "2025-01-01")}).digest
     assert plain.digest != Schema({"at": number(0, SPAN, whole=True)}).digest
     assert Schema({"at": date(parts="month")}).digest != Schema({"at": category(MONTHS)}).digest
+    day_first, month_first = (Schema({"at": date(FIRST, LAST, format=each)}) for each in ("%d/%m/%Y", "%m/%d/%Y"))
+    assert len({plain.digest, day_first.digest, month_first.digest}) == 3
+    assert plain == day_first == month_first  # the encoded numbers mean the same days
+
+
+@pytest.mark.parametrize("parts", ["days", "month", ["days"], ["month", "weekday"]])
+def test_the_column_of_the_file_is_part_of_the_digest(parts: Any) -> None:
+    plain = Schema({"at": date(FIRST, LAST, parts=parts)})
+    other = Schema({"at": date(FIRST, LAST, parts=parts, column="born")})
+    assert plain.digest != other.digest
+    assert plain != other
+    assert plain.digest == Schema({"at": date(FIRST, LAST, parts=parts, column="at")}).digest
+    assert Schema.from_toml(other.to_toml()).digest == other.digest
 
 
 def test_names_of_dates_stand_for_all_their_columns() -> None:
@@ -188,6 +201,11 @@ def test_names_of_dates_stand_for_all_their_columns() -> None:
     assert schema.select(["at"]).names == ("at.days", "at.month", "at.weekday")
     assert schema.without("at").names == ("x",)
     assert schema.select(["at.month", "x"]).names == ("at.month", "x")
+    renamed = Schema({"at": date(FIRST, LAST, parts=ALL, column="born"), "x": date(FIRST, LAST, column="at")})
+    assert renamed.sources == ("born", "at")
+    assert renamed.select(["at"]).names == renamed.without(["x"]).names == ("at.days", "at.month", "at.weekday")
+    with pytest.raises(SchemaError, match="no column 'born'"):
+        renamed.select(["born"])  # a schema's columns go by its own names
     with pytest.raises(SchemaError, match=r"both be called 'at\.days'"):
         Schema({"at": date(FIRST, LAST, parts=ALL), "at.days": number(0, 1)})
     with pytest.raises(SchemaError, match="must not be in the schema"):

@@ -11,6 +11,7 @@ import pytest
 from colonnade import Party, Schema, category, flag, number, read_table
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import draft_schema
+from colonnade.tables.formats import TextFormat
 
 GERMAN = "person_id;größe;stadt;neu\r\nä1;1,75;Köln;ja ist\r\nß2;1,8;Ulm;nein\r\nü3;-2,5e-1;Köln;nein\r\n"
 COLUMNS = {"größe": number(-1, 3), "stadt": category(["Köln", "Ulm"])}
@@ -55,10 +56,24 @@ def test_a_party_and_read_table_say_otherwise_than_the_schema(tmp_path: Path) ->
     assert party.schema.text.separator == "|"  # what everybody sees is the schema's
 
 
-def test_how_a_file_is_written_is_no_part_of_the_digest(tmp_path: Path) -> None:
+def test_what_a_schema_says_of_a_file_is_part_of_the_digest_and_what_its_party_says_is_not(tmp_path: Path) -> None:
     plain, other = Schema(COLUMNS), Schema(COLUMNS, separator=";", encoding="latin-1", decimal=",")
-    assert plain.digest == other.digest
+    each = [Schema(COLUMNS, **{key: said}) for key, said in other.text.stated.items()]
+    assert len({schema.digest for schema in (plain, other, *each)}) == 5
+    assert plain == other  # the encoded numbers mean the same
+    own = plain.written(other.text)
+    assert own.text == own.select(["größe"]).text == other.text
+    assert own.digest == plain.digest
+    assert own.select(["größe"]).digest == plain.select(["größe"]).digest
+    assert other.written(TextFormat(decimal=".")).text.stated == {
+        "separator": ";",
+        "encoding": "latin-1",
+        "decimal": ".",
+    }
+    assert other.written(TextFormat(decimal=".")).digest == other.digest
+    assert own.to_toml() == plain.to_toml()
     assert Schema.load(other.save(tmp_path / "s.toml")).text == other.text
+    assert Schema.load(other.save(tmp_path / "s.toml")).digest == other.digest
     assert other.select(["größe"]).text == other.without(["größe"]).text == other.with_clip(1).text == other.text
     assert "[table]" not in plain.to_toml()
 

@@ -22,6 +22,7 @@ from colonnade.study.party_file import Approval, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.dates import source_of
+from colonnade.tables.formats import in_toml
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 
 Approve = Callable[[Study, Statement], bool]
@@ -191,16 +192,10 @@ class PartyConfig:
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
                 f"{study.content.task.kind}; change {self.path.name} if you agree"
             )
-        asked = study.roster.schemas[self.name].columns
-        allowed = asked if policy.columns == "all" else policy.columns
-        beyond = [name for name in asked if name not in allowed and source_of(name, asked[name]) not in allowed]
-        if beyond:
-            raise PolicyError(
-                f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
-                f"add them to {self.path.name} if you agree"
-            )
+        self._check_columns(study)
         self._check_trial(study)
         self._check_schema(study)
+        self._check_written(study)
         self._check_exact(study)
         self._check_align(study)
         if self.ledger.exists():
@@ -264,6 +259,26 @@ class PartyConfig:
         if self.approval == "never":
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
 
+    def _check_columns(self, study: Study) -> None:
+        """Raise an error for columns of the party's file that its policy does not name, whatever the study calls them.
+
+        Whoever wrote the study chose its names, so a column that merely has an allowed one is not allowed.
+        """
+        allowed = self.content.policy.columns
+        called: dict[str, list[str]] = {}
+        for name, column in study.roster.schemas[self.name].columns.items():
+            called.setdefault(source_of(name, column), []).append(name)
+        beyond = [
+            source if names == [source] else f"{source} (called {', '.join(names)})"
+            for source, names in called.items()
+            if allowed != "all" and source not in allowed
+        ]
+        if beyond:
+            raise PolicyError(
+                f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
+                f"add them to {self.path.name} if you agree"
+            )
+
     def _check_trial(self, study: Study) -> None:
         """Raise an error for a study whose schemas may tell about data, unless the party said that it is a trial."""
         if study.content.trial and not self.content.policy.trial:
@@ -279,6 +294,20 @@ class PartyConfig:
                 f"study {study.name!r} has a schema for {self.name} that its policy does not name, of digest "
                 f"{study.schemas[self.name].digest}: read {study.content.parties[self.name].schema_file}, and add the "
                 f"digest to `schemas` in {self.path.name} if you agree"
+            )
+
+    def _check_written(self, study: Study) -> None:
+        """Raise an error for a schema that says how the party's file is written, unless the party agreed to it.
+
+        A file that cannot be read so ends the study, which is an exact answer about cells of any of its columns.
+        """
+        said = study.schemas[self.name].text.stated
+        beyond = {key: value for key, value in said.items() if key not in self.content.written.stated}
+        if beyond and not self.pins_schema(study) and not study.content.trial:
+            raise PolicyError(
+                f"the schema for {self.name} in study {study.name!r} says {in_toml(beyond)}: only {self.name} says "
+                f"that of its file, so write at the top of {self.path.name} how it is written, or name the schema's "
+                "digest under `schemas` there if you agree"
             )
 
     def _check_exact(self, study: Study) -> None:

@@ -35,9 +35,6 @@ MONTHS = (
     "December",
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-FIELDS_OF_FILES = ("format", "column")
-"""Where a file has the dates and how it writes them: no part of what the encoded numbers mean."""
-
 _NAMES = {"month": MONTHS, "weekday": WEEKDAYS}
 _PARTS = ("days", "month", "weekday")
 _DIRECTIVE = re.compile("%(.)", re.DOTALL)
@@ -121,7 +118,7 @@ class Date:
     def columns(self, name: str) -> dict[str, Column]:
         """The columns that it becomes: one of the same name, or with a list of parts ``NAME.days`` and so on."""
         if isinstance(self.parts, str):
-            return {name: self._column(self.parts, self.column)}
+            return {name: self._column(self.parts, "" if self.column == name else self.column)}
         return {f"{name}.{part}": self._column(part, self.column or name) for part in self.parts}
 
     def _column(self, part: str, column: str) -> Column:
@@ -183,6 +180,12 @@ def date(
 def source_of(name: str, column: Column) -> str:
     """The column of a party's file that a column of its schema is read from."""
     return getattr(column, "column", "") or name
+
+
+def section_of(name: str, column: Column) -> str:
+    """The name of the date that a column was made of, where a date has several; otherwise the column's own."""
+    part = "days" if isinstance(column, Days) else column.part if isinstance(column, Calendar) else None
+    return name if part is None else name.removesuffix(f".{part}")
 
 
 def decoded_column(column: Column) -> Column:

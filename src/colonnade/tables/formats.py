@@ -7,6 +7,7 @@ or in the draft of a schema.
 from __future__ import annotations
 
 import codecs
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -96,12 +97,14 @@ def sample(start: bytes, encoding: str, size: int = _SAMPLE) -> str:
 
 def advice(said: Mapping[str, str]) -> str:
     """What to write so that a file is read: ``'separator = ";"'``, and where."""
-    written = " and ".join(f"{key} = {_literal(value)}" for key, value in said.items())
-    return f"write {written} in the party's own file or in [table] of the schema, or pass it to Party or read_table"
+    return (
+        f"write {in_toml(said)} in the party's own file or in [table] of the schema, or pass it to Party or read_table"
+    )
 
 
-def _literal(value: str) -> str:
-    return '"\\t"' if value == "\t" else f'"{value}"'
+def in_toml(said: Mapping[str, str]) -> str:
+    """Keys and values as a file has them, in one line."""
+    return " and ".join(f"{key} = {json.dumps(value)}" for key, value in said.items())
 
 
 def _decodes(start: bytes, encoding: str) -> bool:

@@ -104,9 +104,16 @@ def cells() -> Iterator[Any]:
     }
     matrix, _ = encode_columns(given, schema, misfits="map")
     yield np.ascontiguousarray(matrix, "<f8")
-    opened = date("2019-11-30", "2024-03-01", parts=["days", "month", "weekday"], format="%d.%m.%Y", missing="none")
-    written = Schema({"opened": opened, "size": number(-1, 2)}, decimal=",")
-    texts = ["29.02.2024", "1.3.2020", "30.02.2021", "31.12.2018", "1.1.2030", "", "2021-05-06", "06.05.2021"]
-    commas = ["0,1", "-1", "1e-3", "1.000,5", " ,7 ", "0,30000000000000004", "", "x"]
-    matrix, _ = encode_columns({"opened": pa.array(texts), "size": pa.array(commas)}, written, misfits="map")
-    yield np.ascontiguousarray(matrix, "<f8")
+    yield from _dated_cells()
+
+
+def _dated_cells() -> Iterator[Any]:
+    """Dates as encoded numbers, as text and as dates, and numbers with decimal commas."""
+    days = pa.array([19_782, -1, 0, None, 11_016, 22_280], pa.int32()).cast(pa.date32())
+    sizes = pa.array(["0,1", "-1", "1e-3", "0.5", ",7", ""])
+    for written in ("%Y-%m-%d", "%d.%m.%Y"):
+        dated = date("2000-01-01", "2030-12-31", parts=["days", "month", "weekday"], format=written, missing="none")
+        schema = Schema({"at": dated, "size": number(-1, 2, missing="none")}, decimal=",")
+        for cells in (pa.array(_DATES[written][: len(sizes)]), days):
+            matrix, _ = encode_columns({"at": cells, "size": sizes}, schema, misfits="map")
+            yield np.ascontiguousarray(matrix, "<f8")

@@ -16,12 +16,13 @@ from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
 from colonnade.tables import toml
 from colonnade.tables.columns import Category, Column, Flag, Number
-from colonnade.tables.dates import FIELDS_OF_FILES, Date, Declared, decoded_column, source_of
+from colonnade.tables.dates import Date, Declared, decoded_column, section_of, source_of
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.impossible import read_rules
 from colonnade.tables.wording import suggestion
 
 MAX_COLUMNS = 100_000
+_AS_THE_SCHEMA_SAYS = TextFormat()
 
 
 class Schema:
@@ -30,9 +31,15 @@ class Schema:
     ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. If it is not given, it is the
     largest norm that the columns allow. ``impossible`` are rules about the columns that no made-up row may meet
     (:mod:`~colonnade.tables.impossible`). ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if
-    not with commas, in UTF-8 and with decimal points; they are no part of the digest. A column of dates may become
-    several columns (:func:`~colonnade.tables.dates.date`). A schema is a value: it never changes after it is made.
+    not with commas, in UTF-8 and with decimal points. A column of dates may become several columns
+    (:func:`~colonnade.tables.dates.date`). A schema is a value: it never changes after it is made.
+
+    Two schemas are equal if their encoded numbers mean the same and come from the same columns, even if the files are
+    written otherwise. The digests of those differ: another sign or format makes another number of the same cell.
     """
+
+    text: TextFormat
+    """How the party's file is written: as the party says, and else as the schema says."""
 
     def __init__(
         self,
@@ -46,7 +53,8 @@ class Schema:
         decimal: str | None = None,
     ) -> None:
         self._columns = _expanded(columns)
-        self.text = TextFormat(separator, encoding, decimal)
+        self.text = self._declared = TextFormat(separator, encoding, decimal)
+        self._own = _AS_THE_SCHEMA_SAYS
         self._given_clip = None if clip is None else _checked_clip(clip)
         self.description = description
         if not self._columns:
@@ -96,7 +104,7 @@ class Schema:
     def to_toml(self) -> str:
         """The schema as TOML; reading it back gives an equal schema."""
         head = {"description": self.description} if self.description else {}
-        return toml.text(self._columns, self._given_clip, head | self.text.stated, list(map(str, self.impossible)))
+        return toml.text(self._columns, self._given_clip, head | self._declared.stated, list(map(str, self.impossible)))
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -150,12 +158,23 @@ class Schema:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that decides the meaning of the encoded matrix, and of the rules about the columns."""
-        columns = [[name, _meaning(column)] for name, column in self._columns.items()]
+        """SHA-256 of all that the schema says of which cells are read and what becomes of them, and of its rules.
+
+        Only what a party says of its own file is no part of it (:meth:`written`).
+        """
+        written = [self._declared.stated] if self._declared.stated else []
+        return hashlib.sha256(self._canonical(written).encode()).hexdigest()
+
+    @cached_property
+    def _meaning(self) -> str:
+        """What decides the meaning of the encoded numbers."""
+        return self._canonical([], unsaid="format")
+
+    def _canonical(self, further: list[Any], unsaid: str = "") -> str:
+        columns = [[name, _fields(column, unsaid)] for name, column in self._columns.items()]
         rules = [list(map(str, self.impossible))] if self.impossible else []
-        content = ["colonnade schema 1", self.clip, columns, *rules]
-        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        content = ["colonnade schema 1", self.clip, columns, *rules, *further]
+        return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     def select(self, columns: Iterable[str]) -> Schema:
         """The schema of some of the columns, in the order of this schema, with its clip and the rules about them.
@@ -174,8 +193,13 @@ class Schema:
         return self._of(set(self._columns), clip)
 
     def written(self, text: TextFormat) -> Schema:
-        """The same schema of a file that is written otherwise, where ``text`` says so."""
-        return self._of(set(self._columns), self._given_clip, text) if text.stated else self
+        """The same schema, of the same digest, for a party whose file is written otherwise, where ``text`` says so."""
+        if not text.stated:
+            return self
+        found = self.with_clip(self._given_clip)
+        found._own = text.over(self._own)
+        found.text = found._own.over(self._declared)
+        return found
 
     def decoded(self) -> Schema:
         """The schema of a table made from encoded rows or codes: each column has its own cells there."""
@@ -193,24 +217,26 @@ class Schema:
         """The columns of these names, and those that become of dates of these names; raises if there is none."""
         found: set[str] = set()
         for wanted in {columns} if isinstance(columns, str) else set(columns):
-            parts = {name for name, column in self._columns.items() if source_of(name, column) == wanted}
+            parts = {name for name, column in self._columns.items() if section_of(name, column) == wanted}
             if wanted in self._columns or not parts:
                 self.require([wanted])
                 parts = {wanted}
             found |= parts
         return found
 
-    def _of(self, names: set[str], clip: float | None, text: TextFormat | None = None) -> Schema:
+    def _of(self, names: set[str], clip: float | None) -> Schema:
         kept = {name: column for name, column in self._columns.items() if name in names}
         rules = [str(rule) for rule in self.impossible if rule.names <= names]
-        said = (text.over(self.text) if text else self.text).stated
-        return Schema(kept, clip=clip, description=self.description, impossible=rules, **said)
+        said = self._declared.stated
+        found = Schema(kept, clip=clip, description=self.description, impossible=rules, **said)
+        found._own, found.text = self._own, self.text
+        return found
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Schema) and self.digest == other.digest
+        return isinstance(other, Schema) and self._meaning == other._meaning
 
     def __hash__(self) -> int:
-        return hash(self.digest)
+        return hash(self._meaning)
 
     def __repr__(self) -> str:
         return f"<Schema: {len(self._columns)} columns, {self.encoded_width} encoded, clip {self.clip:g}>"
@@ -227,10 +253,9 @@ def _expanded(columns: Mapping[str, Declared]) -> dict[str, Column]:
     return found
 
 
-def _meaning(column: Column) -> dict[str, Any]:
-    """What decides the meaning of a column's encoded numbers."""
-    fields = {key: value for key, value in column.fields().items() if key not in FIELDS_OF_FILES}
-    return fields | {"missing": column.missing}
+def _fields(column: Column, unsaid: str) -> dict[str, Any]:
+    """What a schema says of a column, but for one key."""
+    return {key: value for key, value in column.fields().items() if key != unsaid} | {"missing": column.missing}
 
 
 def _checked_clip(clip: float) -> float:
