@@ -142,7 +142,7 @@ def test_processes_over_tls_and_every_party_keeps_its_own(talk):
     study = talk.study(LOGISTIC)
     children = {name: party(talk, study, name) for name in PARTIES}
     (coordinator,) = others_of(talk, study)
-    said = {name: child.communicate(timeout=60) for name, child in children.items()}
+    said = {name: child.communicate(timeout=300) for name, child in children.items()}
     assert all(child.returncode == 0 for child in children.values()), said
     assert coordinator.communicate(timeout=300) == ("", "")
     page = talk.publish(study)
