@@ -2,7 +2,8 @@
 
 Four fifths of the people are learned from, the others are asked about. *All weights* are predictions by the weights of
 all parties without noise, which nobody can make; *asked* is what the party with the label predicts after one question
-at the epsilon of the fit; *own columns* is what it could predict without asking. The slope of the recalibration is 1
+at the epsilon of the fit; *own columns* is what it could predict without asking. *Gradient* is by all weights of steps
+of gradient descent, *released* by weights that were published with noise. The slope of the recalibration is 1
 where chances are right and below 1 where they are too sure. *Best* is the log-loss after that recalibration on the same
 people, which nobody could do beforehand. Needs ``adult.parquet`` and ``credit_default.parquet`` in the folder that
 COLONNADE_DATA names. ``--write`` writes results/glm-calibration.md.
@@ -19,6 +20,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
 
@@ -41,6 +43,8 @@ SETS = {
     "Credit default": ("credit-default", "bank", ("bank", "registry"), "payments", _CREDIT),
 }
 HEADS = ("Data", "Epsilon", "Prediction by", "AUC", "Slope", "Slopes from", "to", "Log-loss", "Best", "Worst gap")
+VARIANTS: dict[str, dict[str, Any]] = {"gradient": {"method": "gradient"}, "released": {"release": True}}
+VARIED = (10.0, 30.0)
 _ROW = tuple[str, float, str, Assessment]
 
 
@@ -54,7 +58,7 @@ def two(name: str) -> People:
 
 
 def assessed(name: str, runs: int) -> Iterator[_ROW]:
-    """Every fit of a data set and a question about its other people, each by three kinds of prediction."""
+    """Every fit of a data set and a question about its other people, each by several kinds of prediction."""
     people = two(name)
     active, count = people.dataset.label_party, len(people.label)
     for run in range(runs):
@@ -71,6 +75,10 @@ def assessed(name: str, runs: int) -> Iterator[_ROW]:
             assert found.probabilities is not None and found.own_probabilities is not None  # noqa: PT018
             yield name, epsilon, "asked", assess(truth[by_id], found.probabilities[:, 1])
             yield name, epsilon, "own columns", assess(truth[by_id], found.own_probabilities[:, 1])
+            for kind, given in VARIANTS.items() if epsilon in VARIED else ():
+                model = GLM(label=people.dataset.label, epsilon=epsilon, rows=len(learned), **given)
+                model.simulate(known, people.roster, stream(0, "fit", name, run, epsilon))
+                yield name, epsilon, kind, assess(truth, model.predict_proba(new, same_order=True)[:, 1])
 
 
 def best(found: Assessment) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import pytest
 
 from colonnade import errors
 from colonnade.cli import initialise, show
-from colonnade.cli.publish import publish
+from colonnade.cli.publish import publish, publish_own
 from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
@@ -141,7 +142,7 @@ def test_processes_over_tls_and_every_party_keeps_its_own(talk):
     study = talk.study(LOGISTIC)
     children = {name: party(talk, study, name) for name in PARTIES}
     (coordinator,) = others_of(talk, study)
-    said = {name: child.communicate(timeout=60) for name, child in children.items()}
+    said = {name: child.communicate(timeout=300) for name, child in children.items()}
     assert all(child.returncode == 0 for child in children.values()), said
     assert coordinator.communicate(timeout=300) == ("", "")
     page = talk.publish(study)
@@ -151,6 +152,7 @@ def test_processes_over_tls_and_every_party_keeps_its_own(talk):
         whats = talk.happened(name)
         assert whats.index("first share") < whats.index("own weights kept") < whats.index("budget spent")
     assert "own weights kept" not in talk.happened("coordinator")
+    assert [SEEN in (talk.out(name) / "report.html").read_text() for name in ("coordinator", *PARTIES)] == [0, 1, 0]
     assert_kept_nowhere_else(talk)
     texts = {(talk.out(name) / "model.json").read_text() for name in ("coordinator", *PARTIES)}
     assert len(texts) == 1  # what everybody may know is the same everywhere
@@ -162,6 +164,35 @@ def test_processes_over_tls_and_every_party_keeps_its_own(talk):
     assert (facts["task"]["kind"], facts["task"]["method"], facts["task"]["active"]) == ("glm", "alternating", "bank")
     for word in ("one logistic model over noised messages", "kept weights of all others", "noisy scores of shop"):
         assert word in page
+
+
+SEEN = "In sample: the people of the fit"
+
+
+def test_the_party_with_the_label_alone_sees_whether_chances_are_right(talk):
+    study = talk.study(LOGISTIC)
+    models = play(study, talk.folder / "run")
+    talk.publish(study)
+    for name in PARTIES:
+        config = PartyConfig.load(talk.folder / name / "party.toml")
+        publish_own(study, config, talk.out(name), models[name])
+    seen = models["bank"].own_view()
+    assert seen.count == ROWS
+    with open(talk.folder / "bank.csv") as table:
+        defaults = [row["default"] in ("true", "1", "True") for row in csv.DictReader(table)]
+    assert 0 < seen.prevalence == pytest.approx(np.mean(defaults))
+    assert models["shop"].own_view() is models["coordinator"].own_view() is None
+    own = talk.out("bank") / "report.html"
+    assert stat.S_IMODE(own.stat().st_mode) == 0o600
+    assert f"{seen.log_loss:.4f}" in own.read_text()
+    holding = [path for path in talk.folder.rglob("*") if path.is_file() and SEEN.encode() in path.read_bytes()]
+    assert holding == [own]
+    exact = digits([seen.log_loss, seen.brier, *(each.probability for each in seen.reliability)])
+    assert len(exact) >= 3
+    for path in (path for path in talk.folder.rglob("*") if path.is_file()):
+        text = path.read_bytes().decode(errors="replace")
+        assert not any(number in text for number in exact), path
+    assert Estimator.load(talk.out("bank") / "model.json").own_view() is None
 
 
 def test_released_weights_are_noisier_than_those_that_are_kept(talk):

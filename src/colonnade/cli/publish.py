@@ -11,6 +11,7 @@ from typing import Any
 from colonnade.disk import reading
 from colonnade.errors import StorageError
 from colonnade.models import Estimator, files
+from colonnade.models.assessment import Assessment
 from colonnade.models.kinds import section_of
 from colonnade.models.saved import finite
 from colonnade.privacy import Entry
@@ -48,7 +49,7 @@ def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimato
         own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
     with _still_paid_for(folder):
-        _write(study, folder, run | _told(study, record), model)
+        _write(study, folder, run | _told(study, record), model, view=model.own_view())
 
 
 def publish(
@@ -114,10 +115,15 @@ def _told(study: Study, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write(
-    study: Study, folder: Path, run: dict[str, Any], model: Estimator, evaluation: Mapping[str, Any] | None = None
+    study: Study,
+    folder: Path,
+    run: dict[str, Any],
+    model: Estimator,
+    evaluation: Mapping[str, Any] | None = None,
+    view: Assessment | None = None,
 ) -> None:
     files.replace_private(folder / "run.json", as_text(run))
-    write_report(folder, run, study.statement, model, section_of(model.kind), evaluation)
+    write_report(folder, run, study.statement, model, section_of(model.kind), evaluation, view)
 
 
 @contextmanager

@@ -99,6 +99,13 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         """What this party alone ends with, as the content of a file that only its user can read; see ``keeps``."""
         raise StudyError(f"a {type(self).__name__} leaves a party nothing of its own to keep")
 
+    def own_view(self) -> Assessment | None:
+        """How good the chances are for the fit's people, where this process's party holds their labels and scores.
+
+        It is for the private page of that party's run, and is saved nowhere else.
+        """
+        return None
+
     def bring(self, path: Path, party: str) -> None:
         """Read what a party kept of an earlier study; see ``brings``."""
         raise StudyError(f"a {type(self).__name__} needs nothing that {party} kept of an earlier study")

@@ -6,18 +6,23 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from colonnade.models.assessment import Assessment
 from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.statement import Statement
 from colonnade.report import words
 from colonnade.report.markup import Html, breakable, join, named_values, table, tag
+from colonnade.report.reliability import reliability_plot
 from colonnade.report.words import mapping, number, sequence
 
 _MOST = 30
 _OTHERS = " The last row is everybody but {} together, as far as each study's threshold allows."
 
 
-def own_part(run: Mapping[str, Any], statement: Statement) -> Html | None:
-    """The section for this party's eyes; None in the record of a coordinator."""
+def own_part(run: Mapping[str, Any], statement: Statement, view: Assessment | None = None) -> Html | None:
+    """The section for this party's eyes; None in the record of a coordinator.
+
+    ``view`` is what it sees of the model's chances for the fit's people, if it holds their labels.
+    """
     own = mapping(run.get("own"))
     if not own:
         return None
@@ -37,7 +42,29 @@ def own_part(run: Mapping[str, Any], statement: Statement) -> Html | None:
         tag("p", f"This page is {name}'s own: it names what no other participant is told.", class_="note"),
         named_values(found),
         *(tag("p", line) for line in sequence(own.get("lines"))),
+        None if view is None else _chances(view),
         _spent(own, statement),
+    )
+
+
+def _chances(view: Assessment) -> Html:
+    """A reliability diagram of the fit's people."""
+    figures = [
+        ("People", f"{view.count:,}"),
+        ("AUC", None if view.auc is None else f"{view.auc:.3f}"),
+        ("Log-loss", f"{view.log_loss:.4f}"),
+        ("Slope of the recalibration", None if view.slope is None else f"{view.slope:.2f}"),
+    ]
+    lacking = "" if view.lacking is None else f" Not everything can be computed: {view.lacking}."
+    said = (
+        "Chances by own columns and by the scores that came with noise, beside the labels. People whom a model has "
+        "seen make it look better than new ones will; these figures have no noise and are not for publication."
+    )
+    return join(
+        tag("h3", "Are the chances right? In sample: the people of the fit"),
+        tag("p", said + lacking, class_="note"),
+        reliability_plot(view, "in sample"),
+        named_values(figures),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.models.assessment import Assessment
 from colonnade.privacy.statement import Statement
 from colonnade.report import cost, promise, words
 from colonnade.report.alignment import alignment, people
@@ -28,6 +29,7 @@ def render(
     model: Model,
     section: Section[Model],
     evaluation: Mapping[str, Any] | None = None,
+    view: Assessment | None = None,
 ) -> str:
     """The report as one HTML document.
 
@@ -37,12 +39,13 @@ def render(
         model: the model; of one that is not fitted no result is shown.
         section: what a page says about such models.
         evaluation: a comparison with other methods, for a study whose data may be looked at.
+        view: what one party alone sees of the model's chances; only for its own page.
     """
     run = mapping(run)
     title = str(run.get("study") or "A private study")
     columns = _columns(run, model, section)
     sections = [
-        ("own", "For one party", own_part(run, statement)),
+        ("own", "For one party", own_part(run, statement, view)),
         ("privacy", "Privacy", promise.privacy(statement)),
         ("people", "Whom it is about", alignment(run, statement.trust)),
         ("seen", "Who saw what", section.seen(model, run, statement.trust)),
@@ -73,9 +76,11 @@ def write_report(
     model: Model,
     section: Section[Model],
     evaluation: Mapping[str, Any] | None = None,
+    view: Assessment | None = None,
 ) -> Path:
     """Write ``report.html`` into the run directory and return its path; its sizes and times are not for everybody."""
-    return write_document(Path(folder) / NAME, render(run, statement, model, section, evaluation), private=True)
+    text = render(run, statement, model, section, evaluation, view)
+    return write_document(Path(folder) / NAME, text, private=True)
 
 
 def _lead(run: Mapping[str, Any], statement: Statement, what: str) -> list[Html | None]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade.models import GLM
+from colonnade.models.assessment import assess
 from colonnade.models.glm.plan import Choices, Setting, draft
 from colonnade.privacy import Trust
 from colonnade.protocols.exchange import sides
@@ -133,6 +134,26 @@ def test_scores_that_speak_against_the_label_are_left_out():
     alone = corrected_fit(own, labels, [], 1 / 3_000)
     assert kept.weights == pytest.approx(alone, abs=1e-6)
     assert sides.KeptWeights("bank", kept.weights).spreads == {}
+
+
+@pytest.mark.parametrize("loudness", [0.01, 1.5])
+def test_what_is_expected_of_the_fits_own_people_is_right(loudness):
+    """By own rows and scores with little or much noise; without the others' scores it would be told less."""
+    rng = np.random.default_rng(7)
+    table = np.hstack([rng.uniform(-1, 1, (20_000, 3)), np.ones((20_000, 1))])
+    own = np.hstack([rng.uniform(-1, 1, (20_000, 1)), np.ones((20_000, 1))])
+    labels = (rng.random(len(table)) < chance(own[:, 0] + 3 * table[:, 0] - 1)).astype(float)
+    task = _task(len(table), loudness)
+    side, other = ActiveFit(own, labels, task), PassiveFit(table, "shop", task)
+    other.take(0, side.slopes(0) + rng.normal(0, task.message_deviation("bank"), len(labels)))
+    side.hear("shop", 0, other.scores(0) + rng.normal(0, task.message_deviation("shop"), len(labels)))
+    kept = side.kept()
+    found = assess(labels > 0, chance(side.expected(kept)))
+    assert found.slope == pytest.approx(1, abs=0.1)
+    assert found.intercept == pytest.approx(0, abs=0.1)
+    alone = assess(labels > 0, chance(own @ corrected_fit(own, labels, [], 1e-5)))
+    assert found.log_loss < alone.log_loss
+    assert kept.factors["shop"] > 0
 
 
 @pytest.mark.parametrize("seed", range(3))

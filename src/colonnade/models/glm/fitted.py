@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
+from colonnade.models.assessment import Assessment
 from colonnade.models.glm import export as glm_export, kept as glm_kept, metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.kept import Everyone
@@ -48,6 +49,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
     plan_: dict[str, Any]
     kept_: dict[str, KeptWeights]
     _released: tuple[Matrix, Matrix] | None
+    _view: Assessment | None = None
 
     # --- the weights
 
@@ -129,6 +131,11 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         """This party's own weights as the content of a file; a party of a study has those of nobody else."""
         (own,) = self.kept_.values()
         return glm_kept.content(own, self._columns(own.party), self.digest)
+
+    def own_view(self) -> Assessment | None:
+        """What the party with the label sees of its chances for the fit's people; only in the process that fitted."""
+        self._check_fitted()
+        return self._view
 
     def _columns(self, party: str) -> tuple[str, ...]:
         return self.design_.centred(party).feature_names

@@ -11,10 +11,10 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models.assessment import Assessment
+from colonnade.models.assessment import Assessment, assess
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.glm import kept as glm_kept, plan as glm_plan, preflight
-from colonnade.models.glm.fitted import FittedGLM
+from colonnade.models.glm.fitted import CLASSES, FittedGLM
 from colonnade.models.glm.guarantees import Guarantees, protection
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.glm.kept_scores import KeptScores
@@ -213,9 +213,16 @@ class GLM(FittedGLM):
             self.kept_ = dict(result.kept)
         else:
             self.kept_ = {} if result.kept is None else {result.kept.party: result.kept}
+        self._view = None if isinstance(result, Everyone) else self._viewed(result)
         self.feature_names_in_ = design.features
         released = result.released
         self._released = None if released is None else glm_kept.combined(released, self.family_, design)
+
+    def _viewed(self, result: Outcome) -> Assessment | None:
+        if self.family_.name not in CLASSES or (found := result.in_sample) is None:
+            return None
+        labels, scores = found
+        return assess(labels > 0, self.family_.mean(scores))
 
     def summary(self) -> list[str]:
         """What was fitted, released weights, and what the messages tell; weights that parties keep are not shown."""

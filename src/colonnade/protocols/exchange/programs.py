@@ -38,6 +38,8 @@ class Outcome:
     released: Mapping[str, KeptWeights] | None
     fit: str = ""
     """A random name of this fit, equal at all parties, so that weights of different fits are not combined."""
+    side: ActiveFit | ActiveDescent | None = None
+    """The active party's own side of the exchange, which it tells nobody."""
 
     @cached_property
     def kept(self) -> KeptWeights | None:
@@ -46,6 +48,13 @@ class Outcome:
         The active party's last fit ends when it makes no more progress, which depends on its rows.
         """
         return None if self.last_fit is None else self.last_fit()
+
+    @property
+    def in_sample(self) -> tuple[Vector, Vector] | None:
+        """The active party's labels, and what its final model expects of the same people, as scores."""
+        if self.side is None or self.kept is None:
+            return None
+        return self.side.labels, self.side.expected(self.kept)
 
 
 def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> Outcome:
@@ -138,12 +147,12 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
         if stop:
             rounds.end()
     if not task.release:
-        return Outcome(side.kept, None, fit)
+        return Outcome(side.kept, None, fit, side)
     opened = _publish(me, side.released(), task, draw)
     unfolded = side.unfolded(opened[me.name].weights)
     for name in others:  # made of released and received numbers alone
         me.link(name).send("unfolded", weights=unfolded.weights, factors=[unfolded.factors[p] for p in task.passives])
-    return Outcome(side.kept, opened | {me.name: unfolded}, fit)
+    return Outcome(side.kept, opened | {me.name: unfolded}, fit, side)
 
 
 def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:

@@ -23,6 +23,7 @@ from colonnade.protocols.exchange.last_fit import (
     FILLED,
     Foreseen,
     Guess,
+    blurred,
     corrected_fit,
     estimated_fit,
     unblurred,
@@ -182,6 +183,17 @@ class _Active:
         return KeptWeights(
             self.task.active, weights, factors, expected, {party: each.spread for party, each in heard.items()}
         )
+
+    def expected(self, kept: KeptWeights) -> Vector:
+        """The scores whose means are what the final model expects of the people it was fitted to.
+
+        They follow from own rows and received scores, so this party alone can compute them, and nothing is sent.
+        """
+        scores, hidden = self.rows @ kept.weights, 0.0
+        for party, factor in kept.factors.items():
+            heard = self._foreseen(party)
+            scores, hidden = scores + factor * heard.estimated, hidden + factor**2 * heard.hidden
+        return blurred(self.family, scores, hidden)
 
     def _last_fit(self, heard: Mapping[str, Foreseen]) -> tuple[Vector, float]:
         """Weights of own columns and factors, and how much the constant must be raised."""
