@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from copy import copy
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_scores_at_an_epsilon_have_noise_and_cost_no_more(head, models):
     assert 1.9 < asked.privacy_.epsilon("bank") <= 2.0
     assert np.abs(asked.scores_ - models[head].scores(new)).max() > 1e-3
     assert set(asked.predictions_) <= {"low", "middle", "high"}
-    assert asked.joint.probabilities is None
+    assert np.allclose(asked.joint.probabilities.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -66,6 +67,83 @@ def test_a_simulation_answers_like_the_protocol(head, how, models):
     assert np.array_equal(first.scores_, second.scores_)
     if "exact" in how:
         assert np.abs(first.scores_ - models[head].scores(held)).max() < 1e-3
+
+
+@pytest.fixture(scope="module")
+def flags() -> dict[str, SplitClassifier]:
+    held = tables(3000, "default")
+    return {
+        head: SplitClassifier(label="bank.default", epsilon=20.0, head=head, width=12).simulate(
+            held, roster("default"), seeded(3)
+        )
+        for head in HEADS
+    }
+
+
+def _loss(chances, truth) -> float:
+    return -float(np.log(np.clip(chances[np.arange(len(truth)), truth.astype(int)], 1e-12, 1)).mean())
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_noisy_answers_are_no_worse_than_own_columns(head, epsilon, flags):
+    new = tables(3000, "default", seed=4)
+    truth = flags[head].true_of(new)
+    joint = SplitScores(flags[head], epsilon=epsilon).simulate(new, roster("default"), seeded(7)).joint
+    noisy, own = _loss(joint.probabilities, truth), _loss(joint.own_probabilities, truth)
+    assert own < 0.66  # a coin has 0.69
+    assert noisy < own + 0.005
+    assert (joint.predictions == truth).mean() > (joint.own_predictions == truth).mean() - 0.02
+    assert joint.own_scores.shape == joint.scores.shape
+    assert joint.classes == [False, True]
+
+
+def test_noisy_answers_come_near_to_exact_ones_as_epsilon_grows(flags):
+    new, model = tables(2000, "default", seed=4), flags["committee"]
+    truth = model.true_of(new)
+    exact = SplitScores(model, exact=True).simulate(new, roster("default"), seeded(7)).joint
+    assert (exact.deviations == 0).all()
+    losses, deviations = [_loss(exact.own_probabilities, truth)], []
+    for epsilon in (3.0, 60.0):
+        joint = SplitScores(model, epsilon=epsilon).simulate(new, roster("default"), seeded(7)).joint
+        lead = np.diff(joint.scores, axis=1) - np.diff(exact.scores, axis=1)
+        assert np.sqrt(np.mean(lead**2)) < 1.3 * 2 * joint.deviations[0, 0]  # leads of two classes, each the other's
+        losses.append(_loss(joint.probabilities, truth))
+        deviations.append(joint.deviations[0, 0])
+    assert losses[2] < losses[1] - 0.005
+    assert losses[2] > _loss(exact.probabilities, truth)
+    assert deviations[1] < 0.95 * deviations[0]
+
+
+def test_what_classes_have_in_common_needs_no_noise(models):
+    model = models["committee"]
+    exact, noisy = (SplitScores(model, **how).plan(roster("kind")) for how in ({"exact": True}, {"epsilon": 2.0}))
+    assert sum(noisy.part("shop").high) < sum(exact.part("shop").high)
+    joint = SplitScores(model, epsilon=2.0).simulate(tables(50, "kind", seed=4), roster("kind"), seeded(1)).joint
+    assert np.abs(joint.scores.sum(axis=1)).max() < 1e-9
+
+
+def test_a_model_of_an_earlier_release_is_weighed_against_a_guess(flags):
+    earlier = copy(flags["committee"])
+    earlier.public_ = {name: earlier.public_[name] for name in ("weights", "intercept")}
+    new = tables(3000, "default", seed=4)
+    truth = earlier.true_of(new)
+    joint = SplitScores(earlier, epsilon=1.0).simulate(new, roster("default"), seeded(7)).joint
+    assert _loss(joint.probabilities, truth) < _loss(joint.own_probabilities, truth) + 0.01
+    assert (joint.own_predictions == truth).mean() > 0.55
+
+
+def test_numbers_with_noise_are_no_worse_than_own_columns():
+    model = SplitRegressor(label="bank.amount", epsilon=20.0, width=12).simulate(
+        tables(3000, "amount"), roster("amount"), seeded(3)
+    )
+    new = tables(2000, "amount", seed=4)
+    truth = model.true_of(new)
+    joint = SplitScores(model, epsilon=1.0).simulate(new, roster("amount"), seeded(7)).joint
+    assert model.score_of(truth, joint.own_predictions) > 0.2
+    assert model.score_of(truth, joint.predictions) > model.score_of(truth, joint.own_predictions) - 0.01
+    assert joint.probabilities is None
+    assert joint.classes is None
 
 
 def test_parts_on_shares_stay_within_their_bounds(models):

@@ -14,7 +14,7 @@ from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, split_label
 from colonnade.models.regression.forecast import WEIGHTS
-from colonnade.models.split import committee, own_training
+from colonnade.models.split import committee, foretold, own_training
 from colonnade.models.split.committee import Joint, Published, Task
 from colonnade.models.split.edges import EdgesOptions
 from colonnade.models.split.encoders import Encoder, Trainable
@@ -162,7 +162,8 @@ class ByCommittee(Way):
             "training": "own" if isinstance(task, ChargedMoments) else "none",
             **{name: float(value) for name, value in head.facts.items()},
         }
-        return Learned(facts, {"weights": head.weights, "intercept": head.intercept}, encoders)
+        public = {"weights": head.weights, "intercept": head.intercept, **joint.foretold(published, head)}
+        return Learned(facts, public, encoders)
 
     # --- new people
 
@@ -186,6 +187,7 @@ class ByCommittee(Way):
         outputs = model.plan_["classes"] or 1
         if self.head(model).weights.shape != (outputs, sum(widths.values())):
             raise ValueError("weights and widths do not belong together")
+        foretold.check(model.public_, outputs, len(widths))
 
     def trained(self, model: Model) -> Training:
         """Whether the party with the label trained its encoder, which is charged."""

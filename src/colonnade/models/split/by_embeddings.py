@@ -178,6 +178,13 @@ class ByEmbeddings(Way):
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
 
+    def scores_alone(self, model: Model, own: Matrix) -> Matrix | None:
+        """Scores by the active party's own embeddings; a module as a head has none."""
+        kept = model.own_[model.design_.owner]
+        if model.head_module is not None:
+            return None
+        return heads.Statistics.of(kept).alone().head().scores(np.zeros((len(own), 0)), own)
+
     def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
         """Raise an error unless a head, or a centre and a scale, have the right shapes."""
         if party != model.design_.owner:

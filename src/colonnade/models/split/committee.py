@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
+from colonnade.models.split import foretold
 from colonnade.models.split.encoders import Encoder
-from colonnade.models.split.heads import Head, Matrix, Sums, head_from
+from colonnade.models.split.foretold import Arrays
+from colonnade.models.split.heads import Head, Matrix, Sums, features_of, head_from
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.protocols.directions import programs as directions
@@ -219,10 +221,29 @@ class Joint:
         self, matrix: Matrix, deviations: Matrix, constant: float, *, solver: str = "auto", ridge: float | str = "auto"
     ) -> Head:
         """The head that sums of products of all columns and the constant give; their noise has these deviations."""
+        sums = self._sums(matrix, deviations)
+        return head_from(sums, classes=self.classes, constant=constant, solver=solver, ridge=ridge)
+
+    def foretold(self, published: Published, head: Head) -> Arrays:
+        """The heads over single parties' embeddings; directions do not tell enough for them."""
+        if isinstance(published, NoisyProducts):
+            return {}
+        sums, own, start = self._sums(published.matrix, published.deviations), {}, 0
+        given = features_of(sums, classes=self.classes, constant=published.constant)
+        for party, width in self.widths:
+            if not width:
+                own[party] = foretold.without_embeddings(head.kind, given.label_means)
+                continue
+            kept = np.r_[start : start + width, self.width : len(sums.matrix)]
+            start, chosen = start + width, np.ix_(kept, kept)
+            alone = Sums(sums.matrix[chosen], sums.deviations[chosen], sums.outputs)
+            own[party] = head_from(alone, classes=self.classes, constant=published.constant, solver=head.kind)
+        return foretold.arrays(given, sums.deviations[: self.width, : self.width], head, own)
+
+    def _sums(self, matrix: Matrix, deviations: Matrix) -> Sums:
         kept = self._order if self.classes else np.append(self._order, len(self._order))
         chosen = np.ix_(kept, kept)
-        sums = self._unweighted(matrix[chosen], deviations[chosen])
-        return head_from(sums, classes=self.classes, constant=constant, solver=solver, ridge=ridge)
+        return self._unweighted(matrix[chosen], deviations[chosen])
 
     def _explored(self, published: NoisyProducts, solver: str, ridge: float | str) -> Head:
         """The head within the directions that were asked for; it gives no weight to any other."""

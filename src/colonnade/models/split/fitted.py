@@ -253,7 +253,12 @@ class FittedSplit(Predicting[Task, Learned]):
         """How good predictions are: the share that is right, or the part of the variance that is explained."""
 
     def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
-        """How good predictions are: the share that is right, or R^2; ``y`` only where the label is not in X."""
+        """How good predictions are: the share that is right, or R^2; ``y`` only where the label is not in X.
+
+        They are by exact embeddings of all parties, which nobody holds together after a study: one party reaches this
+        by a question with ``exact=True``. What a question with noise reaches, and what own columns alone do, is in the
+        answers of :class:`SplitScores` about people whose label is known.
+        """
         return self.score_of(*self.compared(X, y, **given))
 
     def encoder_kind(self, party: str) -> str:

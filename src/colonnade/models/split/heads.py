@@ -102,6 +102,25 @@ def head_from(
     return _least_squares(sums, ridge, steep=solver == "logistic")
 
 
+def features_of(sums: Sums, *, classes: int, constant: float) -> quadratic.Problem:
+    """Least squares of the label on the features, around their means; sums of a number end with the ``constant``."""
+    if not classes:
+        labels = np.arange(len(sums.matrix) - 1 - sums.outputs, len(sums.matrix) - 1)
+        return quadratic.problem(sums.matrix, sums.deviations, constant, labels)
+    gram, cross, sizes, noise = _parts(sums)
+    rows, width = float(sizes.sum()), len(gram)
+    mean = cross.sum(axis=1) / rows
+    return quadratic.Problem(
+        gram=gram - rows * np.outer(mean, mean),
+        cross=cross - np.outer(mean, sizes),
+        rows=rows,
+        feature_means=mean,
+        label_means=sizes / rows,
+        noise=noise,
+        cross_deviations=sums.deviations[:width, width:],
+    )
+
+
 def _discriminant(sums: Sums, ridge: float | str) -> Head:
     """Log-probabilities of classes that are normal around their means, all with the same covariance."""
     gram, cross, sizes, noise = _parts(sums)
@@ -120,32 +139,20 @@ def _discriminant(sums: Sums, ridge: float | str) -> Head:
 
 def _least_squares(sums: Sums, ridge: float | str, *, steep: bool) -> Head:
     """Least squares of the classes' flags; ``steep`` turns each fitted share into log-odds."""
-    gram, cross, sizes, noise = _parts(sums)
-    rows = float(sizes.sum())
-    mean = cross.sum(axis=1) / rows
-    width = len(gram)
-    given = quadratic.Problem(
-        gram=gram - rows * np.outer(mean, mean),
-        cross=cross - np.outer(mean, sizes),
-        rows=rows,
-        feature_means=mean,
-        label_means=sizes / rows,
-        noise=_RIDGE[sums.sought] * noise,
-        cross_deviations=sums.deviations[:width, width:],
-    )
+    whole = features_of(sums, classes=sums.outputs, constant=1.0)
+    given = replace(whole, noise=_RIDGE[sums.sought] * whole.noise)
     found = quadratic.solve(given, ridge)
-    facts = {"rows": rows, "ridge": found.ridge, "raised": float(found.clipped), "noise": noise}
+    facts = {"rows": given.rows, "ridge": found.ridge, "raised": float(found.clipped), "noise": whole.noise}
     if not steep:
         return Head(found.weights, found.intercepts, "ridge", facts)
     known = zip(given.label_means, found.spreads, found.agreements, strict=True)
-    slope = math.fsum(quadratic.steepness(0.5, *map(float, each)) for each in known) / len(sizes)
+    slope = math.fsum(quadratic.steepness(0.5, *map(float, each)) for each in known) / sums.outputs
     return Head(slope * found.weights, slope * (found.intercepts - 0.5), "logistic", facts | {"slope": slope})
 
 
 def _regression(sums: Sums, constant: float, ridge: float | str) -> Head:
     """Least squares of a number, around the means that the constant's column gives."""
-    labels = np.arange(len(sums.matrix) - 1 - sums.outputs, len(sums.matrix) - 1)
-    given = quadratic.problem(sums.matrix, sums.deviations, constant, labels)
+    given = features_of(sums, classes=0, constant=constant)
     if sums.sought:
         # What is subtracted around the means has noise too, along them; of few directions one is theirs.
         far = float(np.linalg.norm(given.feature_means)) / constant

@@ -8,13 +8,16 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+
 from colonnade.errors import StudyError
 from colonnade.models.federation import Federation, Roster
+from colonnade.models.newcomers import Matrix
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
 from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.models.predicting import Deciding
 from colonnade.models.scorer import check_columns, features
-from colonnade.models.split import asked
+from colonnade.models.split import asked, foretold
 from colonnade.models.split.asked import Told
 from colonnade.models.split.base import SplitModel
 from colonnade.models.split.given import OWN, supposed_of
@@ -35,8 +38,9 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
 
     With a head that a committee learned, each party computes its part of the scores by its encoder and the public
     weights, and the sums are opened to ``to`` on shares. With a head that the party with the label keeps, the others
-    tell it embeddings of the new people. Exactly one of ``epsilon`` and ``exact=True`` is given, and the costs of
-    questions add up.
+    tell it embeddings of the new people. Answers with noise are weighed against what the receiver's own embeddings say,
+    which stands beside them, so that they are not worse than that in expectation. Exactly one of ``epsilon`` and
+    ``exact=True`` is given, and the costs of questions add up.
 
     Args:
         model: a fitted split model, or the path of its ``model.json``; each party needs its own kept encoder.
@@ -95,7 +99,8 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         check_whole("rows_at_most", self.rows_at_most, 1, 2**31)
         scorer = self.scorer
         check_columns(scorer, roster)  # type: ignore[arg-type]  # it asks for columns alone, not for weights
-        draft = asked.question(scorer, self.recipient, tuple(roster.schemas), roster, self.gamma, self.rows_at_most)
+        owners, exact = tuple(roster.schemas), self.epsilon is None
+        draft = asked.question(scorer, self.recipient, owners, roster, self.gamma, self.rows_at_most, exact=exact)
         if self.epsilon is None:
             return replace(draft, new="clear") if isinstance(draft, NewEmbeddings) else draft
         budgets = budgets_against(self.recipient, self.epsilon, self.delta, draft.trust)
@@ -154,10 +159,26 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         if result is None:
             self.restore({})
             return
-        beside = None
-        if self.exact and isinstance(self.scorer, Deciding):  # with noise these chances would be too sure
-            beside = Beside(self.scorer.chances(result.scores), classes=self.scorer.classes_.tolist())
-        self.received(result.ids, result.scores, self.scorer.answers(result.scores), beside)
+        found, alone = result.scores, result.alone
+        flat = self._flat(found, result.left)
+        beside = Beside(
+            probabilities=self._chances(flat),
+            own_scores=alone,
+            own_predictions=None if alone is None else self.scorer.answers(self._flat(alone, result.unheard)),
+            own_probabilities=None if alone is None else self._chances(self._flat(alone, result.unheard)),
+            deviations=None if result.left is None else np.sqrt(np.tile(np.diag(result.left), (len(found), 1))),
+            classes=self.scorer.classes_.tolist() if isinstance(self.scorer, Deciding) else None,
+        )
+        self.received(result.ids, found, self.scorer.answers(flat), beside)
+
+    def _flat(self, scores: Matrix, unknown: Matrix | None) -> Matrix:
+        """Scores whose chances allow for what is not known of them; of a number the scores themselves."""
+        if unknown is None or not isinstance(self.scorer, Deciding):
+            return scores
+        return scores / foretold.flatter(unknown)
+
+    def _chances(self, flat: Matrix) -> Matrix | None:
+        return self.scorer.chances(flat) if isinstance(self.scorer, Deciding) else None
 
     def asked(self, people: Federation) -> JointScores:
         """Ask about these people, and return the answers as plain values."""

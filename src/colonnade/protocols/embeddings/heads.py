@@ -64,6 +64,11 @@ class Statistics:
             return Linear(slopes, self.weights - slopes @ self.centre)
         return Linear(slopes, np.log(self.weights) - 0.5 * (slopes * self.middles).sum(axis=1))
 
+    def alone(self) -> Statistics:
+        """The same of the active party's own columns, as if nothing had been told."""
+        own = slice(self.told, None)
+        return Statistics(self.spread[own, own], self.centre[own], self.middles[:, own], self.weights, 0)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The same as plain arrays, for a file."""
         return {name: np.asarray(value) for name, value in vars(self).items()}
