@@ -41,8 +41,9 @@ lowest: .venv-lowest/.ready  ## the core of the suite with exactly the lowest ve
 
 pythons:  ## the core with every Python of PYTHONS that is installed, without torch
 	for python in $(PYTHONS); do \
-		$$python --version || { echo "$$python is not here, so it is left out"; continue; }; \
-		$(MAKE) core PYTHON=$$python OTHER=.venv-$$(basename $$python) || exit 1; \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
+			|| { echo "$$python is not here, so it is left out"; continue; }; \
+		$(MAKE) core PYTHON=$$python OTHER=.venv-python$$version || exit 1; \
 	done
 
 core: $(OTHER)/.ready

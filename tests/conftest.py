@@ -20,14 +20,15 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from colonnade.testing.seeded import seeded as _seeded
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from colonnade.randomness import Stream
 from tests.repeatable import repeat
 
 repeat()
-settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("new", deadline=None, print_blob=True)  # `make slow` looks for examples that nobody has seen
+_ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("same", derandomize=True, **_ANY_SPEED)
+settings.register_profile("new", **_ANY_SPEED)  # `make slow` looks for examples that nobody has seen
 settings.load_profile("same")
 
 

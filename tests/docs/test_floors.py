@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
+import subprocess
+import sys
 from importlib.metadata import version
 from itertools import zip_longest
 
@@ -29,6 +32,18 @@ def numbers(text: str) -> list[int]:
 def test_what_is_installed_is_not_below_the_floors() -> None:
     for name, lowest in floors().items():
         assert numbers(version(name)) >= numbers(lowest), name
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_pythons_are_told_apart_by_their_version_and_absent_ones_are_left_out() -> None:
+    """With --dry-run the loop itself still runs, and what it would start is printed."""
+    plain = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    asked = f"PYTHONS=no-such-python {sys.executable}"
+    done = subprocess.run(
+        ["make", "--dry-run", "pythons", asked], cwd=ROOT, env=plain, capture_output=True, text=True, check=True
+    )
+    assert "no-such-python is not here, so it is left out" in done.stdout
+    assert f".venv-python{sys.version_info.major}.{sys.version_info.minor}/bin/python -m pytest" in done.stdout
 
 
 def test_exactly_the_floors_are_installed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
@@ -49,6 +50,11 @@ def readable(path: Path, content: str = "before") -> Path:
     return path
 
 
+def rounded(path):
+    """A model's file; its privacy is computed anew, and the last digit is that of the version of scipy."""
+    return json.dumps(json.loads(path.read_text(encoding="utf-8"), parse_float=lambda said: f"{float(said):.12g}"))
+
+
 @pytest.mark.parametrize("before", [False, True], ids=["new", "in place of a file for everybody"])
 @pytest.mark.parametrize("name", ["prediction", "prediction-exact", "prediction-untold", "glm-scores"])
 def test_predictions_with_ids_are_private(name, before, folder):
@@ -58,7 +64,7 @@ def test_predictions_with_ids_are_private(name, before, folder):
         readable(target)
     model.save(target)
     assert mode(target) == 0o600
-    assert target.read_bytes() == (FIXTURES / "models" / f"{name}.json").read_bytes()
+    assert rounded(target) == rounded(FIXTURES / "models" / f"{name}.json")
     assert [each.name for each in folder.iterdir()] == ["model.json"]
 
 

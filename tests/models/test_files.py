@@ -15,7 +15,7 @@ import pytest
 from colonnade import Federation, Party, Schema, number
 from colonnade.errors import StudyError
 from colonnade.models import Estimator, kinds
-from colonnade.models.files import ARRAYS, pack_arrays, read_arrays, read_json, write_together
+from colonnade.models.files import ARRAYS, pack_arrays, packed, read_arrays, read_json, unpack_arrays, write_together
 from colonnade.models.kinds import Kind
 
 HELD = {
@@ -32,9 +32,9 @@ def path(tmp_path) -> Path:
 
 
 def write_arrays(path, arrays):
-    packed = pack_arrays(arrays, path)
-    write_together({path: packed})
-    return hashlib.sha256(packed).hexdigest()
+    content = pack_arrays(arrays, path)
+    write_together({path: content})
+    return hashlib.sha256(content).hexdigest()
 
 
 def names_in(folder):
@@ -75,6 +75,21 @@ def test_arrays_that_hold_anything_but_numbers_and_texts_are_refused(path):
     with pytest.raises(StudyError, match="plain numbers and texts, and people is none"):
         write_arrays(path, HELD | {"people": np.array([{"name": "Ann"}, None])})
     assert names_in(path.parent) == []
+
+
+def test_a_file_holds_the_arrays_that_were_given_and_no_others(path):
+    path.write_bytes(packed(HELD))
+    with np.load(path, allow_pickle=False) as held:
+        assert set(held.files) == set(HELD)
+    np.savez(path, **HELD)
+    assert packed(HELD) == path.read_bytes()
+    with pytest.raises(ValueError, match="Object arrays"):
+        packed(HELD | {"people": np.array([{"name": "Ann"}, None])})
+
+
+def test_an_argument_of_numpy_that_stands_in_a_file_is_no_array_of_the_model():
+    content = packed({**HELD, "allow_pickle": np.array(False)})
+    assert set(unpack_arrays(content)) == set(HELD)
 
 
 def test_pickles_that_somebody_put_there_are_not_opened(path):

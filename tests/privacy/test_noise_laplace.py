@@ -49,6 +49,8 @@ def laplace_fit(samples: Samples, scale: Fraction, cells: int = 60) -> float:
 def polya_fit(samples: Samples, scale: Fraction, parts: int, cells: int = 40) -> float:
     quantiles = special.gammaincinv(1 / parts, np.linspace(0, 1, cells + 1)[1:-1]) * float(scale)
     edges = np.unique(np.floor(quantiles).astype(np.int64))
+    if scale > 2**40:  # betainc of older scipys fails here; the limit differs by less than 2^-40
+        return fit(samples, edges, special.gammainc(1 / parts, (edges + 1.0) / float(scale)))
     return fit(samples, edges, special.betainc(1 / parts, edges + 1.0, -np.expm1(-1 / float(scale))))
 
 

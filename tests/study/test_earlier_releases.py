@@ -11,6 +11,7 @@ import base64
 import gzip
 import json
 import math
+import os
 import re
 import shutil
 import textwrap
@@ -36,6 +37,7 @@ from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.tables import Schema, read_table
 from colonnade.wire.codec import decode, encode
 
+OTHER_VERSIONS = os.environ.get("COLONNADE_LOWEST") == "1"
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PARTIES = ("bank", "shop", "clinic")
 THEN = "every table fits its schema{labels}; a party whose table does not is seen to stop, which is not counted here"
@@ -261,8 +263,10 @@ def test_a_saved_model_says_and_does_the_same(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_saved_model_is_saved_again_as_it_was(name, tmp_path):
-    path = load_model(name).save(tmp_path / "model.json")
-    assert path.read_bytes() == (FIXTURES / "models" / f"{name}.json").read_bytes()
+    """To the last digit with the versions of constraints.txt; older ones compute another last digit."""
+    path, before = load_model(name).save(tmp_path / "model.json"), FIXTURES / "models" / f"{name}.json"
+    assert not differences(json.loads(path.read_bytes()), json.loads(before.read_bytes()))
+    assert OTHER_VERSIONS or path.read_bytes() == before.read_bytes()
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if list((FIXTURES / "models").glob(f"{name}.kept.*"))])

@@ -18,6 +18,7 @@ from colonnade.errors import ColonnadeError, PrivacyError, StorageError, StudyEr
 
 ARRAYS = ".npz"
 """The ending of the file with a model's arrays."""
+_STRAY = "allow_pickle"  # releases before this one, with an older numpy, wrote this argument as an array too
 _PACKED = 16  # we write arrays as they are; a file that somebody compressed may be so many times smaller
 
 
@@ -70,8 +71,16 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], path: Path) -> bytes:
     """Arrays of numbers and texts as the content of a file without pickles; ``path`` is the model's, for errors."""
     if wrong := [name for name, array in arrays.items() if array.dtype.hasobject]:
         raise StudyError(f"{path} holds arrays of plain numbers and texts, and {wrong[0]} is none")
+    return packed(arrays)
+
+
+def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays of numbers and texts as the content of a file without pickles; a ValueError if one holds objects."""
     held = io.BytesIO()
-    np.savez(held, allow_pickle=False, **arrays)
+    with zipfile.ZipFile(held, "w") as archive:  # what savez of an older numpy does, which cannot refuse pickles
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
     return held.getvalue()
 
 
@@ -99,7 +108,7 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
             if sum(member.file_size for member in archive.infolist()) > _PACKED * len(content):
                 raise ValueError("it would grow too large")
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
+            return {name: held[name] for name in held.files if name != _STRAY}
     except Exception as error:  # what is damaged, or made to be, may raise anything here
         raise ValueError("no arrays that can be read") from error
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model, model_validator
@@ -28,10 +28,10 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _meant(cls, given: Any) -> Any:
-        """Name the key that an unknown one resembles; one that resembles none is refused without."""
+        """Name the key that an unknown one resembles; one of the budget, or like none, is refused without."""
         if isinstance(given, Mapping) and (known := [field.alias or name for name, field in cls.model_fields.items()]):
             for key in given:
-                if key not in known and (hint := suggestion(str(key), known)):
+                if key not in (*known, *_BUDGET) and (hint := suggestion(str(key), known)):
                     raise ValueError(f"has no key {key!r}{hint}")
         return given
 
@@ -113,6 +113,8 @@ def _field(hint: Any, default: Any) -> tuple[Any, Any]:
 
 def _readable(hint: Any) -> Any:
     """The type with our marks replaced by those of pydantic; dataclasses become sections with known keys."""
+    if hint is None:
+        return NoneType  # an older pydantic takes None itself for a field without a type
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         marks = [mark for mark in map(_validator, arguments[1:]) if mark is not None]

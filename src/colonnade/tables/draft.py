@@ -88,8 +88,7 @@ def _dates(name: str, array: Any, known: Any, place: parse.Place) -> str | None:
         return _left_out(name, "it has times of day or a time zone; store dates")
     days, missing = days_of(array, formats[0], place)
     years = days[~missing].astype("M8[D]").astype("M8[Y]")
-    first, last = years.min().astype("M8[D]"), (years.max() + 1).astype("M8[D]") - 1
-    fields: dict[str, Field] = {"type": "date", "from": str(first), "until": str(last)}
+    fields: dict[str, Field] = {"type": "date", "from": f"{years.min()}-01-01", "until": f"{years.max()}-12-31"}
     fields |= {"format": formats[0]} if formats[0] != ISO_DATE else {}
     parts = 'Encoded as the days since `from`; with `as = ["days", "month", "weekday"]` also as these.'
     comments = [_SAY, parts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from colonnade.disk import reading
 from colonnade.errors import StudyError
-from colonnade.models.files import about, replace_private, unpack_arrays
+from colonnade.models.files import about, packed, replace_private, unpack_arrays
 from colonnade.models.split.contract import Encoder, Matrix, OverRows, Trainable, Training
 from colonnade.models.split.edges import Edges, EdgesOptions
 from colonnade.models.split.features import Convolution, ConvolutionOptions, Cosine, CosineOptions
@@ -102,9 +101,7 @@ def to_bytes(encoder: Encoder) -> bytes:
     if encoder.learned != "none":
         said["learned"] = encoder.learned
     arrays = {f"{_ARRAY}{name}": value for name, value in encoder.arrays().items()}
-    held = io.BytesIO()
-    np.savez(held, allow_pickle=False, **{_ABOUT: np.array(json.dumps(said))}, **arrays)
-    return held.getvalue()
+    return packed({_ABOUT: np.array(json.dumps(said)), **arrays})
 
 
 def from_bytes(

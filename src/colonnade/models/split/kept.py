@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,9 +40,7 @@ def content(kept: Kept) -> bytes:
         arrays[_ENCODER] = np.frombuffer(to_bytes(kept.encoder), dtype=np.uint8)
     for name, array in kept.own.items():
         arrays[f"{_OWN}{name}"] = array
-    held = io.BytesIO()
-    np.savez(held, allow_pickle=False, **arrays)
-    return held.getvalue()
+    return files.packed(arrays)
 
 
 def write(path: Path, party: str, whole: bytes) -> Path:

@@ -9,7 +9,6 @@ the machine cannot read it.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -140,10 +139,8 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    held = io.BytesIO()
-    np.savez(held, allow_pickle=False, **arrays)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from None
-    files.replace_private(path, held.getvalue())
+    files.replace_private(path, files.packed(arrays))
