@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from colonnade.cli.publish import _strongest
+from colonnade.cli.publish import _strongest, learned
 from colonnade.models.outlook import Outlook
+from colonnade.privacy import Ledger, Trust
+from colonnade.privacy.releases import RandomisedResponse
 from colonnade.report.glossary import WORDS, linked
 from colonnade.report.markup import Html
 
@@ -18,6 +21,7 @@ OWN = {
     "party": "bank",
     "ledger": "bank/ledger.sqlite",
     "studies": 2,
+    "here": {"analyst": 0.5, "shop+clinic": None},
     "totals": {"analyst": 0.7004, "shop+clinic": None},
     "kept": "kept.json",
     "keeps": "weights",
@@ -56,9 +60,26 @@ def test_too_few_people_are_said(page):
 
 def test_a_party_reads_its_own_part(page):
     text = page(own=OWN, misfits={"age": 3}, rows_held=3000, ledger_head="ab" * 32, words=True)
-    for said in ("For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.701", "no promise"):
+    for said in ("For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.500", "0.701", "no promise"):
         assert said in text
     assert "sent by this party" in text
+
+
+def test_what_a_party_reads_of_all_studies_is_never_less_than_of_this_one(tmp_path):
+    trust = Trust(("bank", "shop", "clinic"), (), 0)
+    book = Ledger(tmp_path / "bank.sqlite", owner="bank")
+
+    def answers(to: str, *owners: str) -> list[RandomisedResponse]:
+        return [RandomisedResponse(who, Fraction(3), 4, who, "levels-of-scores", audience=(to,)) for who in owners]
+
+    for digest, events in (("a" * 64, answers("shop", "bank")), ("b" * 64, answers("bank", "shop", "clinic"))):
+        book.reserve(digest[:3], digest, events, trust, [])
+    found = learned(book.entries(), "bank", "b" * 64, 1e-5)
+    assert set(found["here"]) == set(found["totals"])
+    assert "bank" not in {name for who in found["totals"] for name in who.split("+")}
+    assert found["totals"]["shop"] > 1
+    for who, total in found["totals"].items():
+        assert total is None or total >= found["here"][who]
 
 
 def test_processor_time_of_all_threads(page):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from colonnade.errors import StorageError
 from colonnade.models import Estimator, files
 from colonnade.models.kinds import section_of
 from colonnade.models.saved import finite
+from colonnade.privacy import Entry
+from colonnade.privacy.ledger.groups import Sight
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
 from colonnade.report.alignment import people
@@ -40,12 +42,23 @@ def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimato
     counted = [entry for entry in book.entries() if entry.state != "released"]
     own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": len(counted)}
     if len(counted) <= _FEW_STUDIES:  # to compose more of them takes long
-        own["totals"] = {who: finite(total) for who, total in book.totals(study.statement.delta).items()}
+        own |= learned(counted, name, study.digest, study.statement.delta)
     if kept.exists():
         own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
     with _still_paid_for(folder):
         _write(study, folder, run | _told(study, record), model)
+
+
+def learned(counted: Sequence[Entry], party: str, digest: str, delta: float) -> dict[str, dict[str, float | None]]:
+    """What everybody but the party learned by the last run of a study and by all, as the party's ledger counts both."""
+    last = [place for place, entry in enumerate(counted) if entry.digest == digest][-1:]
+    sight = Sight([entry.told for entry in counted], party)
+    others = [who for who in sight.standard() if party not in who.label.split("+")]
+    return {
+        "here": {who.label: finite(sight.total(who, delta, last).epsilon) for who in others},
+        "totals": {who.label: finite(sight.total(who, delta).epsilon) for who in others},
+    }
 
 
 def publish(

@@ -43,9 +43,9 @@ def _spent(own: Mapping[str, Any], statement: Statement) -> Html | None:
     totals = mapping(own.get("totals"))
     if not totals:
         return None
-    here = {row.observer.label: row.epsilon for row in statement.rows}
+    here = mapping(own.get("here"))
     rows = [
-        (breakable(who, after="+"), words.epsilon(here[who]) if who in here else "–", _total(total))
+        (breakable(who, after="+"), _total(here[who]) if who in here else "–", _total(total))
         for who, total in list(totals.items())[:_MOST]
     ]
     studies = number(own.get("studies"))
