@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,6 +17,7 @@ from typing_extensions import TypeVar
 from colonnade.errors import DataError, StudyError
 from colonnade.models import files, kinds, notebook
 from colonnade.models.assessment import Assessment
+from colonnade.models.ceilings import ceiling_of, with_ceiling
 from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.planner import Planner
@@ -150,7 +152,10 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         task = self.plan_for(people)
         programs = (lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         results = people.run(task, *programs, self.kind)
-        return self.conclude(people.roster, task, self.outcome(results, task))
+        self.conclude(people.roster, task, self.outcome(results, task))
+        if said := ceiling_of(self.privacy_, self.parameters_.get("epsilon")):
+            warnings.warn(said, stacklevel=2)
+        return self
 
     def plan_for(self, people: Federation) -> RunTask:
         """The task for these people; a number of rows that is not given may be counted here."""
@@ -174,7 +179,8 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def conclude(self, roster: Roster, task: RunTask, result: Result) -> Self:
         """Make this model a fitted one, from the published result of a task."""
         self.parameters_ = self.get_params()
-        self.privacy_ = _statement(tuple(task.events), task.trust, self.parameters_["delta"], self.assumptions(roster))
+        found = _statement(tuple(task.events), task.trust, self.parameters_["delta"], self.assumptions(roster))
+        self.privacy_ = with_ceiling(found, self.parameters_.get("epsilon"))
         self.schemas_ = dict(roster.schemas)
         self.finish(result)
         return self
