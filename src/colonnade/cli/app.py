@@ -155,7 +155,7 @@ def privacy(
         emit(answer.to_dict() | more | ({"curves": curves} if curve else {}))
     else:
         parts = [show.about(loaded), show.preflight(answer), show.curve_table(curves) if curve else ""]
-        say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded)])))
+        say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded), show.wrong_pins(loaded)])))
 
 
 @app.command()

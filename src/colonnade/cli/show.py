@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.cli.keys import rules
+from colonnade.errors import ColonnadeError
 from colonnade.harmless import harmless, harmless_lines
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
@@ -61,6 +62,17 @@ def preflight(answer: Preflight) -> str:
 def about(study: Study) -> str:
     """What the study is for, in the words of who wrote it; empty where nobody said."""
     return harmless(study.content.description.strip())
+
+
+def wrong_pins(study: Study) -> str:
+    """Why a run would refuse the pins that the study has; empty where they are right, or there are none yet."""
+    if not study.content.pins:
+        return ""
+    try:
+        study.certificates()
+    except ColonnadeError as error:
+        return f"A RUN WOULD STOP: {harmless(str(error))}"
+    return ""
 
 
 def forecast(found: Outlook | None, study: Study) -> str:

@@ -158,7 +158,7 @@ class PartyConfig:
         said, text = str(self.data), schema.written(self.content.written).text
         with suppress(DataError):
             first = files.column_names(self.data, said, text)[:1]
-            return sum(part.num_rows for part in files.read_batches(self.data, said, first, text))
+            return sum(int(part.num_rows) for part in files.read_batches(self.data, said, first, text))
         return None
 
     def key_columns(self, plan: KeyPlan) -> dict[str, KeyColumn]:
