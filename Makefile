@@ -15,9 +15,10 @@ ABREAST := --numprocesses 2 --dist loadfile
 CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/files tests/cli tests/study \
 	tests/models/test_federation.py tests/models/test_pca.py tests/models/test_sklearn_protocol.py \
 	tests/docs/test_floors.py tests/docs/test_light_imports.py
+LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test lint check slow lowest pythons core bench reproduce audit clean
+.PHONY: demo test lint check slow lowest pythons core no-environment bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -40,14 +41,19 @@ lowest: .venv-lowest/.ready  ## the core of the suite with exactly the lowest ve
 	COLONNADE_LOWEST=1 .venv-lowest/bin/python -m pytest $(ABREAST) $(CORE)
 
 pythons:  ## the core with every Python of PYTHONS that is installed, without torch
-	for python in $(PYTHONS); do \
+	@tried=; left=; for python in $(PYTHONS); do \
 		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
-			|| { echo "$$python is not here, so it is left out"; continue; }; \
+			|| { left="$$left $$python"; continue; }; \
 		$(MAKE) core PYTHON=$$python OTHER=.venv-python$$version || exit 1; \
-	done
+		tried="$$tried $$python"; \
+	done; \
+	echo "passed with:$${tried:- none}; not here, so left out:$${left:- none}"; test -n "$$tried"
 
-core: $(OTHER)/.ready
+core: $(if $(OTHER),,no-environment) $(OTHER)/.ready
 	$(OTHER)/bin/python -m pytest $(ABREAST) $(CORE)
+
+no-environment:
+	@echo "make core takes an environment: make core PYTHON=python3.12 OTHER=.venv-python3.12, or make pythons"; exit 1
 
 bench: $(BENCH)  ## speed, memory and bytes, beside peers
 	$(BIN)/python benchmarks/run.py
@@ -73,7 +79,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 .venv-lowest/.ready: pyproject.toml tools/floors.py
-	$(PYTHON) -m venv .venv-lowest
+	$(LOWEST_PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python tools/floors.py > .venv-lowest/floors.txt
 	.venv-lowest/bin/pip install --quiet --requirement .venv-lowest/floors.txt
 	.venv-lowest/bin/pip install --quiet --no-deps --editable .

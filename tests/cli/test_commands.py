@@ -406,3 +406,14 @@ def test_a_windows_path_survives_in_a_configuration(colonnade, tmp_path):
 
     made = colonnade("init", "party", "carl", "--out", tmp_path / "carl", "--data", "C:\\data\\x.csv", "--json")
     assert PartyConfig.load(made["config"]).content.data == "C:\\data\\x.csv"
+
+
+def test_a_wrong_pin_is_said_by_privacy_and_once_by_doctor(colonnade, study):
+    colonnade("init", "trial", study)
+    assert "A RUN WOULD STOP" not in colonnade("privacy", study)
+    text = study.read_text()
+    start = text.index("sha256:", text.index("[pins]")) + len("sha256:")
+    study.write_text(text[:start] + "0" * 64 + text[start + 64 :])
+    assert "A RUN WOULD STOP" in colonnade("privacy", study)
+    told = colonnade("doctor", study, study.parent / "bank" / "party.toml", code=1)
+    assert "not checked: see certificates" in told

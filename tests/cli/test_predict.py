@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from colonnade.errors import DataError, StorageError, StudyError
+from colonnade.errors import DataError, SchemaError, StorageError, StudyError
 from colonnade.models import Estimator
 from tests.pages import Page
 
@@ -104,6 +104,51 @@ def test_one_file_of_all_columns_and_other_names_of_ids(colonnade, tmp_path, out
     assert [row["id"] for row in rows_of(out)] == [row["person_id"] for row in expected]
     colonnade("predict", model_at("logistic"), *tables(), "--same-order", "--out", out, "--force")
     assert list(rows_of(out)[0]) == ["prediction", "probability_false", "probability_true"]
+
+
+def test_how_new_files_are_written_is_said_by_options(colonnade, tmp_path, out) -> None:
+    colonnade("predict", model_at("logistic"), *tables(), "--out", out)
+    expected, text = rows_of(out), file_of("shop").read_text(encoding="utf-8")
+    other = tmp_path / "shop.csv"
+    other.write_text(text.replace(",", ";"), encoding="utf-16")
+    given = ["predict", model_at("logistic"), *tables(shop=other), "--out", out, "--force"]
+    told = colonnade(*given, code=DataError.exit_code)
+    assert "looks like UTF-16; give --encoding 'shop=utf-16'" in told
+    told = colonnade(*given, "--encoding", "shop=utf-16", code=DataError.exit_code)
+    assert "give --separator 'shop=;'" in told
+    colonnade(*given, "--encoding", "shop=utf-16", "--separator", "shop=;")
+    assert rows_of(out) == expected
+    other.write_text("\n".join(re.sub(r"(\d)\.(\d)", r"\1,\2", line.replace(",", ";")) for line in text.split("\n")))
+    colonnade(*given, "--separator", "shop=;", "--decimal", "shop=,")
+    assert rows_of(out) == expected
+    assert "encoding must be one that Python knows" in colonnade(
+        *given, "--encoding", "klingon", code=SchemaError.exit_code
+    )
+
+
+def test_another_name_of_the_id_is_answered_with_the_option(colonnade, tmp_path, out) -> None:
+    text = file_of("shop").read_text(encoding="utf-8")
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(text.replace("person_id", "customer"), encoding="utf-8")
+    told = colonnade("predict", model_at("logistic"), *tables(shop=renamed), "--out", out, code=DataError.exit_code)
+    told = " ".join(told.split())
+    for column in ("customer", *next(csv.reader(text.splitlines()))[1:]):
+        assert repr(column) in told
+    assert "name the one that holds ids with --id shop=COLUMN" in told
+
+
+def test_only_the_people_whom_all_files_hold(colonnade, tmp_path, out) -> None:
+    colonnade("predict", model_at("logistic"), *tables(), "--out", out)
+    expected = rows_of(out)
+    given = ["predict", model_at("logistic"), "--out", out, "--force"]
+    given += tables(shop=rewritten(tmp_path, "shop", lambda rows: rows[:1:-1]))
+    assert "say --common" in colonnade(*given, code=DataError.exit_code)
+    told = colonnade(*given, "--common", "--json")
+    assert told["left_out"] == {"bank": 2, "shop": 0, "clinic": 2}
+    assert rows_of(out) == expected[2:]
+    assert "2 rows of bank, 0 rows of shop, 2 rows of clinic left out" in colonnade(*given, "--common")
+    colonnade(*given, "--common", "--assess")
+    assert "leave --same-order out" in colonnade(*given, "--common", "--same-order", code=DataError.exit_code)
 
 
 def test_models_of_other_kinds(colonnade, out) -> None:

@@ -40,6 +40,23 @@ def trial(colonnade, *more, **kwargs):
     return colonnade("init", "trial", "--party", "bank=bank.csv", "--party", "shop=shop.csv", *more, **kwargs)
 
 
+def test_too_few_people_are_said_before_anything_is_spent(colonnade, files):
+    made = trial(colonnade, "--id", "shop=customer", "--label", "bank.default")
+    assert "FORECAST for 360 people" in made
+    assert "TOO FEW PEOPLE" in made
+    for name in ("bank", "shop"):
+        config = files / name / "party.toml"
+        config.write_text(config.read_text().replace('"auto-within-budget"\n', '"ask"\n'))
+    few = "at most 360 people can match, as many as {} rows\nFORECAST for 360 people"
+    told = colonnade("run", "study.toml", code=PolicyError.exit_code)
+    assert few.format("the shortest table has") in told
+    assert "TOO FEW PEOPLE" in told
+    told = colonnade("party", "study.toml", "bank/party.toml", code=PolicyError.exit_code)
+    assert few.format("bank's table has") in told
+    assert "TOO FEW PEOPLE" in told
+    assert "people can match" not in colonnade("privacy", "study.toml")  # from public numbers alone
+
+
 def test_files_become_a_study_that_every_party_agrees_to(colonnade, files):
     text = trial(colonnade, "--id", "shop=customer", "--label", "bank.default")
     assert "logistic of bank.default, epsilon 1 against everyone" in text

@@ -59,7 +59,14 @@ def test_too_few_people_are_said(page):
 
 def test_a_party_reads_its_own_part(page):
     text = page(own=OWN, misfits={"age": 3}, rows_held=3000, ledger_head="ab" * 32, words=True)
-    for said in ("For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.701", "no promise"):
+    for said in (
+        "For bank alone",
+        "3,000",
+        "bank/ledger.sqlite",
+        "weights, in kept.json",
+        "0.701",
+        "no promise",
+    ):
         assert said in text
     assert "sent by this party" in text
     assert "The last row is everybody but bank together" in text

@@ -155,7 +155,7 @@ def privacy(
         emit(answer.to_dict() | more | ({"curves": curves} if curve else {}))
     else:
         parts = [show.about(loaded), show.preflight(answer), show.curve_table(curves) if curve else ""]
-        say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded)])))
+        say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded), show.wrong_pins(loaded)])))
 
 
 @app.command()
@@ -192,6 +192,17 @@ def predict(
     same_order: Annotated[
         bool, typer.Option("--same-order", help="No ids: the same row is the same person in every file.")
     ] = False,
+    common: Annotated[bool, typer.Option("--common", help="Only the people whom all files hold.")] = False,
+    encoding: Annotated[
+        list[str] | None, typer.Option("--encoding", metavar="[PARTY=]X", help="Of CSV files, such as latin-1.")
+    ] = None,
+    separator: Annotated[
+        list[str] | None,
+        typer.Option("--separator", metavar="[PARTY=]X", help="What separates the cells of CSV files."),
+    ] = None,
+    decimal: Annotated[
+        list[str] | None, typer.Option("--decimal", metavar="[PARTY=]X", help="The decimal sign in CSV files.")
+    ] = None,
     threshold: Annotated[
         str | None, typer.Option("--threshold", help="Predict the second class above this chance, or: balanced.")
     ] = None,
@@ -212,6 +223,8 @@ def predict(
         out=out,
         id=id or [],
         same_order=same_order,
+        common=common,
+        written={"encoding": encoding or [], "separator": separator or [], "decimal": decimal or []},
         threshold=threshold,
         assess=assess,
         of=of,
@@ -229,13 +242,13 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
     from colonnade.cli.publish import publish
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
-    from colonnade.study.preflight import outlook
 
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
-    said = (show.about(loaded), show.preflight(preflight(loaded)), show.forecast(outlook(loaded), loaded))
-    say("\n\n".join(filter(None, said)))
+    say("\n\n".join(filter(None, (show.about(loaded), show.preflight(preflight(loaded))))))
     configs = list(local_configs(loaded).values())
+    if enough := show.own_forecast(loaded, configs):
+        say(f"\n{enough}")
     about(study, *(own.path for own in configs))
     say_news(loaded, configs)
     approved, repeated = approval_for_all(loaded, configs, approve, again, mute=json)
@@ -298,7 +311,6 @@ def party(
     from colonnade.cli.publish import publish_own
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.local import folder_of
-    from colonnade.study.preflight import outlook
     from colonnade.study.record import read_facts
 
     without_pandas()
@@ -307,7 +319,7 @@ def party(
     loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
-        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.forecast(outlook(loaded), loaded))
+        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.own_forecast(loaded, [own]))
         say("\n".join(filter(None, said)))
     say_news(loaded, [own])
     say_repeat(loaded, own)

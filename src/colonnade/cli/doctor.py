@@ -19,6 +19,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig, Study
 from colonnade.study.run import load_identity
 from colonnade.tables import Table
+from colonnade.tables.files import LACKS_ID
 from colonnade.versions import installed
 from colonnade.wire import probe
 
@@ -33,7 +34,16 @@ class Check:
 
 
 def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
-    """All checks, one after the other; a check that failed may leave out those after it."""
+    """All checks, one after the other; a check that failed may leave out those after it, and is explained once."""
+    told: dict[str, str] = {}
+    for check in _checks(study_path, config_path):
+        if check.level == "bad" and (before := told.setdefault(check.detail, check.what)) != check.what:
+            yield Check(check.what, "bad", f"not checked: see {before}")
+        else:
+            yield check
+
+
+def _checks(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     yield Check("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
     yield Check("versions", "good", ", ".join(f"{name} {version}" for name, version in installed().items()))
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
@@ -103,7 +113,8 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
     try:
         table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
     except ColonnadeError as error:
-        yield Check("table", "bad", str(error))
+        cure = f': write id = "COLUMN" in {config.path.name}' if LACKS_ID in str(error) else ""
+        yield Check("table", "bad", f"{error}{cure}")
         return
     yield _fit(table, config)
     if task is None and study.task.rows_fixed:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from colonnade.models.predicting import check_threshold
 from colonnade.report.reliability import write_assessment
 from colonnade.tables.arrow import pa
 from colonnade.tables.files import read_columns
+from colonnade.tables.formats import WHERE, TextFormat
 from colonnade.tables.wording import suggestion
 
 
@@ -27,6 +30,8 @@ def predict(
     out: Path,
     id: Sequence[str],
     same_order: bool,
+    common: bool,
+    written: Mapping[str, Sequence[str]],
     threshold: str | None,
     assess: bool,
     of: str | None,
@@ -39,16 +44,25 @@ def predict(
         if target.exists() and not force:
             raise StorageError(f"{target} is there already: choose another name, or replace it with --force")
     model: Any = Estimator.load(path)
-    people, given, limit = _people(model, path, tables), _ids(model, id, same_order), _threshold(threshold)
+    given, limit, formats = _ids(model, id, same_order, common), _threshold(threshold), _formats(model, written)
+    with _in_options(tables):
+        people = _people(model, path, tables, formats[None])
     if kept and not model.keeps:
         raise StudyError(f"parties keep nothing of {path}, so leave --kept out")
     for file in kept:
         model.load_kept(file)
-    told = model.assess(people, of=of, **given) if assess or page is not None else None
-    found = model.predictions(people, limit, **given)
+    if model.recipient is None:
+        model.schemas_ = {party: schema.written(formats[party]) for party, schema in model.schemas_.items()}
+    with _in_options(tables):
+        told = model.assess(people, of=of, **given) if assess or page is not None else None
+        found = model.predictions(people, limit, **given)
+        left = model.people(people, **given).left_out if common and model.recipient is None else {}
     files.replace_private(out, _csv(found))
     said: dict[str, Any] = {"model": str(path), "people": found.num_rows, "out": str(out)}
     lines = [f"{found.num_rows:,} predictions are in {out}, which only you can read"]
+    if left:
+        said["left_out"] = dict(left)
+        lines.append(", ".join(f"{count:,} rows of {party}" for party, count in left.items()) + " left out: not in all")
     if told is not None:
         decision = told.at(model.limit(limit)) if len(model.classes_) == 2 and of is None else None
         said |= {"assessment": told.to_dict(), "at_threshold": decision and asdict(decision)}
@@ -61,7 +75,7 @@ def predict(
     emit(said) if json else say("\n".join(lines))
 
 
-def _people(model: Any, path: Path, tables: Sequence[str]) -> Any:
+def _people(model: Any, path: Path, tables: Sequence[str], text: TextFormat) -> Any:
     """The files by party, or the cells of the one file that has all columns; nothing for scores that were received."""
     if model.recipient is not None:
         if tables:
@@ -72,7 +86,7 @@ def _people(model: Any, path: Path, tables: Sequence[str]) -> Any:
         raise DataError(f"there are no tables: give --table PARTY=FILE for each of {parties}, or one --table FILE")
     named = {party: Path(file) for party, mark, file in (text.partition("=") for text in tables) if mark}
     if not named and len(tables) == 1:
-        return read_columns(Path(tables[0]), tables[0], lambda there: there)
+        return read_columns(Path(tables[0]), tables[0], lambda there: there, text)
     for party in named:
         if party not in model.schemas_:
             hint = suggestion(party, list(model.schemas_))
@@ -82,8 +96,36 @@ def _people(model: Any, path: Path, tables: Sequence[str]) -> Any:
     return named
 
 
-def _ids(model: Any, given: Sequence[str], same_order: bool) -> dict[str, Any]:
+def _formats(model: Any, written: Mapping[str, Sequence[str]]) -> dict[str | None, TextFormat]:
+    """How each party's file is written, and under ``None`` how all of them are, from ``[PARTY=]VALUE``."""
+    parties = list(model.schemas_) if model.recipient is None else []
+    said: dict[str | None, dict[str, str]] = {party: {} for party in (None, *parties)}
+    for key, texts in written.items():
+        for text in texts:
+            party, _, value = text.partition("=")
+            whose, value = (party, value) if party in parties else (None, text)
+            said[whose][key] = "\t" if value == "\\t" else value
+    return {party: TextFormat(**(said[None] | own)) for party, own in said.items()}
+
+
+@contextmanager
+def _in_options(tables: Sequence[str]) -> Iterator[None]:
+    """Errors that say what to write in a program or in a party's file say instead which option does it here."""
+    try:
+        yield
+    except DataError as error:
+        said = str(error)
+        owner = next((text.partition("=")[0] for text in tables if said.startswith(f"{text.partition('=')[2]}: ")), "")
+        whose = f"{owner}=" if owner else ""
+        said = re.sub(rf'write (\w+) = "(.*)" {re.escape(WHERE)}', rf"give --\1 '{whose}\2'", said)
+        said = re.sub(r"with id=\{'(.*)': COLUMN\}", r"with --id \1=COLUMN", said)
+        raise DataError(said.replace("say common=True", "say --common")) from None
+
+
+def _ids(model: Any, given: Sequence[str], same_order: bool, common: bool) -> dict[str, Any]:
     """The column of ids, or one for each party, or that rows stand in the same order."""
+    if same_order and common:
+        raise DataError("--common finds people by their ids, so leave --same-order out")
     if same_order:
         return {"same_order": True}
     named = {party: column for party, mark, column in (text.partition("=") for text in given) if mark}
@@ -91,7 +133,8 @@ def _ids(model: Any, given: Sequence[str], same_order: bool) -> dict[str, Any]:
     if len(whole) > 1:
         raise DataError("give one --id COLUMN, and --id PARTY=COLUMN for parties that name it otherwise")
     usual = whole[0] if whole else "person_id"
-    return {"id": {party: named.get(party, usual) for party in model.schemas_} if named else usual}
+    ids = {party: named.get(party, usual) for party in model.schemas_} if named else usual
+    return {"id": ids, "common": True} if common else {"id": ids}
 
 
 def _threshold(text: str | None) -> float | str | None:

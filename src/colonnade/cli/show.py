@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade.cli.doctor import Check
 from colonnade.cli.keys import rules
+from colonnade.errors import ColonnadeError
 from colonnade.harmless import harmless, harmless_lines
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
@@ -19,10 +20,10 @@ from colonnade.privacy.additive import USUAL
 from colonnade.privacy.calibrate import Binding
 from colonnade.privacy.statement import Statement, rounded_up
 from colonnade.report.alignment import people
-from colonnade.study import Preflight, Study
+from colonnade.study import PartyConfig, Preflight, Study
 from colonnade.study.alignment.figures import Alignment
 from colonnade.study.local import folder_of
-from colonnade.study.preflight import RunFigures
+from colonnade.study.preflight import RunFigures, outlook
 from colonnade.tables import Report
 
 _MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
@@ -63,6 +64,17 @@ def about(study: Study) -> str:
     return harmless(study.content.description.strip())
 
 
+def wrong_pins(study: Study) -> str:
+    """Why a run would refuse the pins that the study has; empty where they are right, or there are none yet."""
+    if not study.content.pins:
+        return ""
+    try:
+        study.certificates()
+    except ColonnadeError as error:
+        return f"A RUN WOULD STOP: {harmless(str(error))}"
+    return ""
+
+
 def forecast(found: Outlook | None, study: Study) -> str:
     """Whether there are enough people, and what would do; empty where there is no such figure."""
     if found is None:
@@ -73,6 +85,17 @@ def forecast(found: Outlook | None, study: Study) -> str:
     if counted and align is not None and align.at_least < least:
         lines.append(f"to spend nothing where fewer match, set at_least = {least} in [align]")
     return "\n".join(lines)
+
+
+def own_forecast(study: Study, configs: Sequence[PartyConfig]) -> str:
+    """The forecast for as many people as these parties' tables can have in common; for their own eyes."""
+    known = [rows for own in configs if (rows := own.rows_held(study.roster.schemas[own.name])) is not None]
+    found = outlook(study)
+    if found is None or not known or (found.rows is not None and found.rows <= min(known)):
+        return forecast(found, study)
+    whose = f"{configs[0].name}'s table" if len(configs) == 1 else "the shortest table"
+    least = f"at most {min(known):,} people can match, as many as {whose} has rows"
+    return f"{least}\n{forecast(outlook(study, min(known)), study)}"
 
 
 def forecast_of(run: Mapping[str, Any]) -> str:
@@ -293,6 +316,7 @@ def trial(made: Mapping[str, Any]) -> str:
     for name, each in made["parties"].items():
         lines.append(f"  {name:<{width}}  {each['columns']} columns of {each['file']}, schema {each['schema']}")
         lines += [f"  {'':<{width}}  left out: {column}" for column in each["left_out"]]
+    lines += made["enough"]
     lines += [
         "THIS IS A TRIAL: bounds in the schemas were taken from the data, all keys are on this machine, and each party",
         "says yes by itself. For a real study replace every bound marked `drafted`, and review every party.toml.",

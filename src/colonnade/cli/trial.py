@@ -15,6 +15,7 @@ from colonnade.cli.output import writing
 from colonnade.errors import ColonnadeError, DataError, StudyError
 from colonnade.models.files import replace_private, write_whole
 from colonnade.models.regression.design import owner_of
+from colonnade.study.preflight import outlook
 from colonnade.study.spec import Study
 from colonnade.tables import Schema, draft_schema
 from colonnade.tables.dataset import PERSON_ID
@@ -120,7 +121,9 @@ def prepare(
         )
     write_whole(study, text.encode())
     pins = initialise.trial(study)
-    return {"study": str(study), "kind": chosen, "label": label, "epsilon": epsilon, "pins": pins} | {
+    expected = outlook(Study.load(study), min(draft.rows for draft in drafts))
+    enough = [] if expected is None or expected.warning is None else [expected.forecast, expected.warning]
+    return {"enough": enough, "study": str(study), "kind": chosen, "label": label, "epsilon": epsilon, "pins": pins} | {
         "parties": {
             draft.name: {
                 "file": str(draft.file),

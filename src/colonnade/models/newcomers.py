@@ -7,6 +7,8 @@ is taken for one only where the caller says so, because the two cannot be told a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypedDict
 
 import numpy as np
@@ -17,7 +19,7 @@ from colonnade.models.federation import Federation
 from colonnade.models.regression.design import split_label
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.arrow import pa
-from colonnade.tables.files import read_columns
+from colonnade.tables.files import LACKS_ID, read_columns
 from colonnade.tables.wording import listed
 
 Matrix = NDArray[np.float64]
@@ -30,11 +32,15 @@ class Given(TypedDict, total=False):
 
     id: str | Mapping[str, str] | None
     same_order: bool
+    common: bool
     encoded: bool
 
 
 class SamePeople(dict[str, Table]):
     """Tables of several parties in which the same row is the same person."""
+
+    left_out: Mapping[str, int] = MappingProxyType({})
+    """How many rows of a party are of people whom not all tables hold, where those were asked for whom all hold."""
 
     @property
     def ids(self) -> list[str] | None:
@@ -51,6 +57,7 @@ def gathered(
     *,
     id: str | Mapping[str, str] | None = None,
     same_order: bool = False,
+    common: bool = False,
     encoded: bool = False,
 ) -> SamePeople:
     """The tables of the wanted columns, with the same people in each row; ``what`` needs them, in words."""
@@ -63,7 +70,7 @@ def gathered(
         raise DataError(f"no table of {', '.join(missing)}; {what} needs one of each party")
     if isinstance(X, Federation | SamePeople):
         return SamePeople({party: table_of(tables[party], schema) for party, schema in wanted.items()})
-    return same_people(tables, wanted, id, what, same_order=same_order)
+    return same_people(tables, wanted, id, what, same_order=same_order, common=common)
 
 
 def same_people(
@@ -73,15 +80,17 @@ def same_people(
     what: str,
     *,
     same_order: bool = False,
+    common: bool = False,
 ) -> SamePeople:
     """The tables of some parties with the same people in each row, in the order of the first one that was given.
 
     Rows are matched where each table names its people: by the column ``id``, or because it was read with ids. Tables
-    that do not are refused, unless the caller says that they are in the same order.
+    that do not are refused, unless the caller says that they are in the same order. So are tables of other people,
+    unless ``common`` asks for those whom all tables hold.
     """
     column = id if isinstance(id, Mapping) else dict.fromkeys(schemas, id)
     tables = SamePeople(
-        {party: table_of(given[party], schemas[party], column.get(party)) for party in given if party in schemas}
+        {party: table_of(given[party], schemas[party], column.get(party), party) for party in given if party in schemas}
     )
     first, *others = tables
     if not others:
@@ -95,9 +104,23 @@ def same_people(
             f"nothing says who the rows of {listed(nameless)} are: name the column of ids with id=, or say "
             "same_order=True if the same row is the same person in every table"
         )
+    if common:
+        return _whom_all_hold(tables)
     for party in others:
         tables[party] = _matched(tables, first, party)
     return tables
+
+
+def _whom_all_hold(tables: SamePeople) -> SamePeople:
+    """The rows of the people whom every table holds."""
+    first, *others = tables.values()
+    everywhere = set(first.ids).intersection(*(table.ids for table in others))
+    wanted = [each for each in first.ids if each in everywhere]
+    if not wanted:
+        raise DataError(f"{listed(tables)} have nobody in common: no id is in each of their tables")
+    found = SamePeople({party: table.take(wanted) for party, table in tables.items()})
+    found.left_out = {party: table.rows - len(wanted) for party, table in tables.items()}
+    return found
 
 
 def _matched(tables: Mapping[str, Table], first: str, party: str) -> Table:
@@ -110,7 +133,7 @@ def _matched(tables: Mapping[str, Table], first: str, party: str) -> Table:
     if common < one.rows or common < other.rows:
         raise DataError(
             f"{first} and {party} do not hold the same people: of {one.rows:,} and {other.rows:,} rows {common:,} have "
-            "the same ids, so give tables of the same people"
+            "the same ids, so give tables of the same people, or say common=True to take those whom all hold"
         )
     return other.take(wanted)
 
@@ -197,10 +220,16 @@ def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def table_of(source: Any, schema: Schema, id: str | None = None) -> Table:
+def table_of(source: Any, schema: Schema, id: str | None = None, party: str | None = None) -> Table:
     """A table with the columns of a schema, from a table or from anything that can be read as one."""
     if not isinstance(source, Table):
-        return read_table(source, schema, id=id)
+        try:
+            return read_table(source, schema, id=id, name=None if isinstance(source, str | Path) else party)
+        except DataError as error:
+            if party is None or LACKS_ID not in (said := str(error)):
+                raise
+            mark = "" if said.endswith("?") else ";"
+            raise DataError(f"{said}{mark} name the one that holds ids with id={{{party!r}: COLUMN}}") from None
     if missing := [name for name in schema.names if name not in source.schema.columns]:
         raise DataError(f"{source.source} has no column {missing[0]!r}, which the model needs")
     view = source.select(schema.names)

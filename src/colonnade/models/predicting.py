@@ -6,13 +6,13 @@ from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import numpy as np
-from annotated_types import Gt, Lt
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.assessment import Assessment, assess
 from colonnade.models.base import Result, RunTask
 from colonnade.models.newcomers import Given, Matrix, People, SamePeople, gathered, labels_of
+from colonnade.models.parameters import Checked
 from colonnade.models.predicted import by_class
 from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import Saved
@@ -20,7 +20,15 @@ from colonnade.tables import Category
 from colonnade.tables.arrow import pa
 from colonnade.tables.wording import listed
 
-Threshold = Annotated[float, Gt(0), Lt(1)] | Literal["balanced"]
+
+def _in_a_file(threshold: object) -> None:
+    try:
+        check_threshold(threshold)
+    except StudyError as error:
+        raise ValueError(str(error).removeprefix("threshold ")) from None
+
+
+Threshold = Annotated[float | Literal["balanced"], Checked(_in_a_file)]
 NO_SHARE = (
     'threshold="balanced" needs the share of each class, which this model does not release: give the share as a number'
 )

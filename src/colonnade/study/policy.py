@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from colonnade.errors import PolicyError, PrivacyError, StudyError
+from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
@@ -20,7 +21,7 @@ from colonnade.privacy.observers import OTHERS
 from colonnade.study.given import bring
 from colonnade.study.party_file import Approval, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
-from colonnade.tables import Schema, Table, read_table
+from colonnade.tables import Schema, Table, files, read_table
 from colonnade.tables.dates import source_of
 from colonnade.tables.formats import in_toml
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
@@ -152,6 +153,14 @@ class PartyConfig:
         table = read_table(self.data, written, id=own.id, keys=plan, columns=columns, misfits=own.misfits)
         table.check()
         return table
+
+    def rows_held(self, schema: Schema) -> int | None:
+        """How many rows the party's table has, which no other participant is told; ``None`` if it cannot be read."""
+        said, text = str(self.data), schema.written(self.content.written).text
+        with suppress(DataError):
+            first = files.column_names(self.data, said, text)[:1]
+            return sum(int(part.num_rows) for part in files.read_batches(self.data, said, first, text))
+        return None
 
     def key_columns(self, plan: KeyPlan) -> dict[str, KeyColumn]:
         """In which column this party has each part of a study's key."""

@@ -32,7 +32,7 @@ from colonnade.study.given import digest_of, public_model, without_label
 from colonnade.study.keys import parse_task
 from colonnade.study.sections import StudyFile
 from colonnade.tables import Schema
-from colonnade.tables.wording import full_suggestion
+from colonnade.tables.wording import full_suggestion, listed
 from colonnade.wire import Certificate
 
 TRIAL = (
@@ -141,7 +141,8 @@ class Study:
         if column not in self.roster.schemas[owner].names:
             holders = [f"{name}.{column}" for name, schema in self.roster.schemas.items() if column in schema.names]
             near = full_suggestion(label, holders or columns_of(self.roster.schemas))
-            hint = near or f"; add it to the schema and columns of {owner}"
+            brings = listed(self.roster.schemas[owner].names)
+            hint = near or f"; those it brings are {brings}: add it to the schema and columns of {owner}"
             raise StudyError(f"{self.path}: task.label - {owner} brings no column {column!r} to this study{hint}")
 
     def runnable(self) -> Study:

@@ -31,6 +31,8 @@ _SPREADSHEETS = {
     b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls)",
 }
 AS_USUAL = TextFormat()
+LACKS_ID = ": the id: column"
+"""Stands in the error about a table that lacks the column of ids."""
 
 Chooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
@@ -66,7 +68,8 @@ def need(
     meant = [column for column in free if column not in other]
     hint = suggestion(lacking[0], meant) if len(lacking) == 1 else ""
     what = f"column {lacking[0]!r} is" if len(lacking) == 1 else f"columns {listed(lacking)} are"
-    said = f"{name}: {what} not there{advice}{hint or f'; the columns are {listed(free or there)}'}"
+    shown = listed(free if advice and free else there)
+    said = f"{name}: {what} not there{advice}{hint or f'; the columns are {shown}'}"
     raise DataError(reading.short(said))
 
 

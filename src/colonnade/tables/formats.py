@@ -19,6 +19,7 @@ UTF_8 = "utf-8"
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 KEYS = ("separator", "encoding", "decimal")
 
+WHERE = "in the party's own file or in [table] of the schema, or pass it to Party or read_table"
 _SAMPLE = 1 << 16
 _LINES = 50
 _ONLY_IN_WINDOWS = frozenset(range(0x80, 0xA0))
@@ -97,9 +98,7 @@ def sample(start: bytes, encoding: str, size: int = _SAMPLE) -> str:
 
 def advice(said: Mapping[str, str]) -> str:
     """What to write so that a file is read: ``'separator = ";"'``, and where."""
-    return (
-        f"write {in_toml(said)} in the party's own file or in [table] of the schema, or pass it to Party or read_table"
-    )
+    return f"write {in_toml(said)} {WHERE}"
 
 
 def in_toml(said: Mapping[str, str]) -> str:
