@@ -635,3 +635,23 @@ def test_what_is_no_model_of_ones_own_is_refused(bent, own, sentence):
     earlier = replace(bent[0], own_probabilities=None)
     with pytest.raises(StudyError, match="do not say what own columns alone tell"):
         earlier.with_own([0.5] * 4000)
+
+
+def test_the_variance_of_a_part_allows_for_weights_that_noise_made_large():
+    """Weights are large where noise made moments small, so these moments alone say too little of the variance."""
+    rng, rows = np.random.default_rng(12), 3000
+    z, ids = rng.normal(0, 1, rows), [f"p{i:05d}" for i in range(rows)]
+    schemas = {"bank": Schema({"paid": flag()}), "shop": Schema({f"s{k}": number(0, 60) for k in range(3)})}
+    frames = {
+        "bank": pd.DataFrame({"id": ids, "paid": z + rng.logistic(0, 1, rows) > 0}),
+        "shop": pd.DataFrame(
+            {"id": ids, **{f"s{k}": np.exp(z + rng.normal(0, 0.7, rows)).clip(0, 60) for k in range(3)}}
+        ),
+    }
+    tables = {name: read_table(frame, schemas[name], id="id") for name, frame in frames.items()}
+    ratios = []
+    for seed in range(8):
+        model = LogisticRegression(label="bank.paid", epsilon=3.0, method="one-shot")
+        model.simulate(tables, Roster.of(schemas), seeded(seed))
+        ratios.append(model.partial("shop", tables["shop"]).var() / model.parts_["shop"].variance)
+    assert 0.2 < np.median(ratios) < 2.2
