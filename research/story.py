@@ -8,7 +8,8 @@ them asks for scores of the new people.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -21,7 +22,7 @@ import typer
 from numpy.typing import NDArray
 
 from colonnade.cli.output import say
-from colonnade.models import LogisticRegression, Roster
+from colonnade.models import LogisticRegression, Roster, assess
 from colonnade.models.prediction import JointPrediction
 from colonnade.tables import Table, read_table
 from colonnade.tables.dataset import Dataset
@@ -31,10 +32,12 @@ from research.datasets.catalog import ADULT, CREDIT_DEFAULT, Layout
 PERSON = "person_id"
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
 MODELS = (1.0, 3.0)
-ALONE, OWN, EXACT, CLEAR = "alone, not private", "own columns, joint model", "exact", "clear weights"
+ALONE, BOOSTED = "alone, regression", "alone, boosted"
+OWN, EXACT, CLEAR = "own columns, joint model", "exact", "clear weights"
 LEVELS: Final = "levels"
 NOISE: Final = "noise"
-_ORDER = (ALONE, OWN, LEVELS, NOISE, EXACT)
+BESIDE = "levels beside own boosted model"
+_ORDER = (ALONE, BOOSTED, OWN, LEVELS, BESIDE, NOISE, EXACT)
 _EXTRA = 0.05
 _FIT = """\
 name = "fit"
@@ -95,7 +98,10 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: the area under the curve for new people, for one receiver, in one run."""
+    """How good chances of new people are for one receiver in one run: area under the curve, log-loss, and slope.
+
+    For clear weights the first figure is their share, and there are no others.
+    """
 
     data: str
     to: str
@@ -104,6 +110,8 @@ class Row:
     epsilon: float
     seed: int
     auc: float
+    loss: float = math.nan
+    slope: float = math.nan
 
 
 class People:
@@ -144,73 +152,120 @@ def _one_run(name: str, people: People, seed: int, epsilons: Sequence[float]) ->
 
     known, new = people.tables(people.known), people.tables(people.new)
     paid, roster = people.truth(people.known), Roster.of(people.schemas)
-    area = _area_of(people.truth(people.new))
+    truth, boosted = people.truth(people.new), {}
+
+    def row(to: str, model: float, how: str, epsilon: float, chances: NDArray[np.float64] | None) -> Row:
+        if chances is None:
+            raise ValueError("the models of this story give chances")
+        told = assess(truth, chances[:, 1])
+        return Row(name, to, model, how, epsilon, seed, told.auc or 0.0, told.log_loss, told.slope or 0.0)
+
     for to in people.schemas:
-        mine = people.features(to)
-        own = InOnePlace(max_iter=2000).fit(known[to].select(mine).matrix(), paid)
-        yield Row(name, to, 0.0, ALONE, 0.0, seed, area(own.decision_function(new[to].select(mine).matrix())))
+        mine, hers = (tables[to].select(people.features(to)).matrix() for tables in (known, new))
+        yield row(to, 0.0, ALONE, 0.0, InOnePlace(max_iter=2000).fit(mine, paid).predict_proba(hers))
+        boosted[to] = boosting(seed).fit(mine, paid).predict_proba(hers)
+        yield row(to, 0.0, BOOSTED, 0.0, boosted[to])
     for budget in MODELS:
         fitted = LogisticRegression(label=people.label, epsilon=budget, method="one-shot").simulate(known, roster)
         weights = [each for held in fitted.coefficients().values() for each in held.values()]
         yield Row(name, people.holder, budget, CLEAR, 0.0, seed, fmean(weight.clear for weight in weights))
         for to in people.schemas:
             exact = JointPrediction(fitted, to=to, exact=True).simulate(new, roster).joint
-            yield Row(name, to, budget, OWN, 0.0, seed, area(exact.own_scores))
-            yield Row(name, to, budget, EXACT, 0.0, seed, area(exact.scores))
+            yield row(to, budget, OWN, 0.0, exact.own_probabilities)
+            yield row(to, budget, EXACT, 0.0, exact.probabilities)
             for epsilon in epsilons:
                 for how in (LEVELS, NOISE):
                     asked = JointPrediction(fitted, to=to, epsilon=epsilon, answers=how).simulate(new, roster).joint
-                    yield Row(name, to, budget, how, epsilon, seed, area(asked.scores))
+                    yield row(to, budget, how, epsilon, asked.probabilities)
+                    if how == LEVELS and to == people.holder:
+                        yield row(to, budget, BESIDE, epsilon, asked.with_own(boosted[to]).probabilities)
 
 
-def _area_of(truth: NDArray[np.bool_]) -> Callable[[Any], float]:
-    """The area under the ROC curve of scores, (rows,) or (rows, 1), of people of whom the truth is known."""
-    from sklearn.metrics import roc_auc_score
+def boosting(seed: int) -> Any:
+    """Trees for a party's own columns; few enough that they do not learn single people by heart."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
-    return lambda scores: float(roc_auc_score(truth, np.ravel(scores)))
+    return HistGradientBoostingClassifier(max_iter=80, random_state=seed)
 
 
-def means(rows: Iterable[Row]) -> dict[tuple[str, str, float, str, float], tuple[float, float]]:
-    """Mean and deviation over runs, by everything else."""
+def means(rows: Iterable[Row], figure: str = "auc") -> dict[tuple[str, str, float, str, float], tuple[float, float]]:
+    """Mean of a figure and its deviation from run to run, by everything else."""
     runs: dict[tuple[str, str, float, str, float], list[float]] = {}
     for row in rows:
-        runs.setdefault((row.data, row.to, row.model, row.how, row.epsilon), []).append(row.auc)
+        if not math.isnan(getattr(row, figure)):
+            runs.setdefault((row.data, row.to, row.model, row.how, row.epsilon), []).append(getattr(row, figure))
     return {key: (fmean(found), stdev(found) if len(found) > 1 else 0.0) for key, found in runs.items()}
+
+
+def gain(rows: Iterable[Row], to: str, how: str, over: str, epsilon: float, model: float) -> tuple[float, float]:
+    """By how much more area one way has than another, run by run: the mean, and the deviation of that mean."""
+    found = {
+        (row.how, row.seed): row.auc
+        for row in rows
+        if row.to == to and (row.model, row.epsilon) in ((model, epsilon), (0.0, 0.0))
+    }
+    more = [area - found[over, seed] for (each, seed), area in found.items() if each == how]
+    return fmean(more), stdev(more) / math.sqrt(len(more)) if len(more) > 1 else 0.0
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """The page of figures."""
-    found, runs = means(rows), len({row.seed for row in rows})
+    runs = len({row.seed for row in rows})
     lines = [
         "# Scores of new people: alone and together",
         "",
-        f"Area under the ROC curve for new people (a fifth of each data set), mean over {runs} runs and in brackets",
-        "its deviation. In each run people are divided, and noise is drawn, anew. `python -m research story` makes",
-        "this page and `story.csv`, which has each run; [the story](../../docs/story.md) says what it means.",
+        f"Figures for new people (a fifth of each data set), each the mean over {runs} runs; in brackets the deviation",
+        "of single runs, of which that of the mean is less by the root of their number. In each run people are",
+        "divided, and noise is drawn, anew. `python -m research story` makes this page and `story.csv`, which has",
+        "each run; [the story](../../docs/story.md) says what it means.",
         "",
-        f"- **{ALONE}**: the receiver's own logistic regression (scikit-learn) on its own columns. Whoever does not",
-        "  hold the label could not even fit it.",
+        f"- **{ALONE}** and **{BOOSTED}**: a logistic regression and boosted trees (scikit-learn, without noise) on",
+        "  the receiver's own columns with the labels. Only the label's holder could fit them; the other party has no",
+        "  labels and can give nothing alone, and its rows say what it would reach if it were given them.",
         f"- **{OWN}**: the joint private model by the receiver's columns and what they foretell of the others' part.",
         f"- **{LEVELS}**: the other party tells one level a person, answered at random. **{NOISE}**: the sum with",
-        "  Skellam noise, delta 1e-5; as both are weighed against own columns, neither is worse than these.",
+        "  Skellam noise, delta 1e-5; both are weighed against own columns.",
+        f"- **{BESIDE}**: the odds of the label's holder's own boosted model, times what the levels told (`with_own`).",
         f"- **{CLEAR}**: the share of the model's weights that can be told from zero.",
+        "- **Slope**: of a logistic recalibration; 1 for chances that are right, less for those that are too sure.",
     ]
     models = sorted({row.model for row in rows if row.model})
     for data in dict.fromkeys(row.data for row in rows):
-        parties = dict.fromkeys(row.to for row in rows if row.data == data and row.how == ALONE)
-        columns = [(to, model) for to in parties for model in models]
-        heads = ["", *(f"told to {to}, model at {model:g}" for to, model in columns)]
-        lines += ["", f"## {data}", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-        keys = dict.fromkeys((row.how, row.epsilon) for row in rows if row.data == data and row.how != CLEAR)
-        for how, epsilon in sorted(keys, key=lambda key: (_ORDER.index(key[0]), key[1])):
-            cells = [found[data, to, 0.0 if how == ALONE else model, how, epsilon] for to, model in columns]
-            name = f"{how}, epsilon {epsilon:g}" if epsilon else how
-            lines.append(f"| {name} | " + " | ".join(f"{mean:.3f} ({spread:.3f})" for mean, spread in cells) + " |")
-        clear = [
-            f"{found[data, to, model, CLEAR, 0.0][0]:.0%} at {model:g}" for to in list(parties)[:1] for model in models
-        ]
-        lines += ["", f"{CLEAR.capitalize()}: {', '.join(clear)}."]
+        some = [row for row in rows if row.data == data]
+        for figure, title in (("auc", "area under the ROC curve"), ("loss", "log-loss"), ("slope", "slope")):
+            lines += ["", f"## {data}, {title}", "", *_figures(some, figure, models)]
+            if figure == "auc":
+                lines += ["", *_remarks(data, some, models)]
     return "\n".join(lines) + "\n"
+
+
+def _figures(rows: Sequence[Row], figure: str, models: Sequence[float]) -> Iterator[str]:
+    """One data set's table of one figure."""
+    data, found = rows[0].data, means(rows, figure)
+    columns = [(to, model) for to in dict.fromkeys(row.to for row in rows if row.how == ALONE) for model in models]
+    heads = ["", *(f"told to {to}, model at {model:g}" for to, model in columns)]
+    yield from (f"| {' | '.join(heads)} |", "|" + "---|" * len(heads))
+    keys = dict.fromkeys((row.how, row.epsilon) for row in rows if row.how != CLEAR)
+    for how, epsilon in sorted(keys, key=lambda key: (_ORDER.index(key[0]), key[1])):
+        cells = [
+            found.get((data, to, 0.0 if how in (ALONE, BOOSTED) else model, how, epsilon)) for to, model in columns
+        ]
+        name = f"{how}, epsilon {epsilon:g}" if epsilon else how
+        yield f"| {name} | " + " | ".join(f"{one[0]:.3f} ({one[1]:.3f})" if one else "" for one in cells) + " |"
+
+
+def _remarks(data: str, rows: Sequence[Row], models: Sequence[float]) -> Iterator[str]:
+    """What levels add to the best that a party could do alone, run by run; and the share of clear weights."""
+    found, epsilons = means(rows), sorted({row.epsilon for row in rows if row.how == LEVELS})
+    holder = next(row.to for row in rows if row.how == CLEAR)
+    for epsilon in epsilons:
+        more = [gain(rows, holder, BESIDE, BOOSTED, epsilon, model) for model in models]
+        said = [
+            f"{mean:+.4f} ± {off:.4f} (model at {model:g})" for (mean, off), model in zip(more, models, strict=True)
+        ]
+        yield f"- {holder}, {BESIDE} at epsilon {epsilon:g} over {BOOSTED}, run by run: {', '.join(said)}."
+    clear = [f"{found[data, holder, model, CLEAR, 0.0][0]:.0%} at {model:g}" for model in models]
+    yield from ("", f"After ± stands the deviation of the mean. {CLEAR.capitalize()}: {', '.join(clear)}.")
 
 
 def write_files(people: People, out: Path, seed: int = 0) -> list[Path]:
@@ -260,7 +315,9 @@ def story(
     with (out / "story.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(vars(rows[0])))
         writer.writeheader()
-        writer.writerows({**vars(row), "auc": f"{row.auc:.5f}"} for row in rows)
+        writer.writerows(
+            vars(row) | {name: f"{getattr(row, name):.5f}" for name in ("auc", "loss", "slope")} for row in rows
+        )
     (out / "story.md").write_text(markdown(read(out / "story.csv")), encoding="utf-8")
 
 
@@ -289,6 +346,8 @@ def read(path: Path) -> list[Row]:
                 float(line["epsilon"]),
                 int(line["seed"]),
                 float(line["auc"]),
+                float(line["loss"]),
+                float(line["slope"]),
             )
             for line in csv.DictReader(file)
         ]

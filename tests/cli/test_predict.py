@@ -13,6 +13,7 @@ import pytest
 
 from colonnade.errors import DataError, SchemaError, StorageError, StudyError
 from colonnade.models import Estimator
+from colonnade.models.predicted import Beside
 from tests.pages import Page
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -189,9 +190,36 @@ def test_received_scores_become_a_file(colonnade, out, name) -> None:
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
+def test_received_scores_stand_beside_a_model_of_ones_own(colonnade, tmp_path, out) -> None:
+    asked = Estimator.load(model_at("prediction"))
+    rows = len(asked.ids_)
+    told, before = np.linspace(0.2, 0.7, rows), np.linspace(0.6, 0.3, rows)
+    chances = {"probabilities": np.stack([1 - told, told], axis=1)}
+    chances["own_probabilities"] = np.stack([1 - before, before], axis=1)
+    asked.received(asked.ids_, asked.scores_, told > 0.5, Beside(**chances, classes=[False, True]))
+    asked.save(tmp_path / "scores.json")
+    mine, own = tmp_path / "own.csv", np.linspace(0.1, 0.8, rows)
+    lines = [f"{person},{chance!r}\n" for person, chance in zip(asked.ids_, own.tolist(), strict=True)]
+    mine.write_text("id,probability\n" + "".join(reversed(lines)), encoding="utf-8")
+    colonnade("predict", tmp_path / "scores.json", "--own", mine, "--out", out)
+    odds = own / (1 - own) * told / (1 - told) * (1 - before) / before
+    np.testing.assert_allclose([float(row["probability_true"]) for row in rows_of(out)], odds / (1 + odds))
+    for text, sentence in (
+        ("id,chance\n", "'probability' is not there"),
+        ("id,probability\np,much\n", "a number in every row"),
+        ("id,probability\np,0.5\np,0.6\n", "more than once"),
+        ("id,probability\np,0.5\n", "says nothing of"),
+    ):
+        mine.write_text(text, encoding="utf-8")
+        code = StudyError.exit_code if "nothing" in sentence else DataError.exit_code
+        said = colonnade("predict", tmp_path / "scores.json", "--own", mine, "--out", out, "--force", code=code)
+        assert sentence in " ".join(said.split())
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "kind", "sentence"),
     [
+        ("logistic", [*tables(), "--own", "x.csv"], StudyError, "leave --own out"),
         ("logistic", [], DataError, "--table PARTY=FILE for each of bank, shop, clinic"),
         ("logistic", ["--table", "bank=nowhere.csv"], DataError, "no table of shop, clinic"),
         ("logistic", ["--table", "bnk=nowhere.csv"], DataError, "and no bnk.*bank"),

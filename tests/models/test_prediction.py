@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade import Ledger, Schema, Statement, category, flag, number, read_table
 from colonnade.errors import BudgetError, StudyError
 from colonnade.models import PCA, Estimator, Roster
+from colonnade.models.predicted import JointScores
 from colonnade.models.prediction import JointPrediction, Scorer, features, joint_scores, part_of
 from colonnade.models.regression.linear import LinearRegression
 from colonnade.models.regression.logistic import LogisticRegression
@@ -550,3 +551,107 @@ def test_joint_scores_of_several_classes_and_of_numbers(aligned):
     ages = LinearRegression(epsilon=20.0, label="bank.age", rows_at_most=1000).fit(people)
     found = joint_scores(ages, people, to="shop", exact=True)
     np.testing.assert_allclose(found.predictions, ages.predict(people), atol=0.1)
+
+
+# --- a model of the receiver's own
+
+
+@pytest.fixture(scope="module")
+def bent():
+    """Two parties' people whose label follows one of the bank's columns by its square, which no regression sees."""
+    rng = np.random.default_rng(8)
+    rows = 8000
+    b, s = rng.uniform(-3, 3, rows), rng.normal(0, 1, rows).clip(-3, 3)
+    chance = 1 / (1 + np.exp(-(np.square(b) - 3 + 1.5 * s)))
+    paid, ids = rng.random(rows) < chance, [f"p{i:05d}" for i in range(rows)]
+    schemas = {"bank": Schema({"b": number(-3, 3), "paid": flag()}), "shop": Schema({"s": number(-3, 3)})}
+    frames = {"bank": pd.DataFrame({"id": ids, "b": b, "paid": paid}), "shop": pd.DataFrame({"id": ids, "s": s})}
+
+    def read(part):
+        return {name: read_table(frame[part], schemas[name], id="id") for name, frame in frames.items()}
+
+    known, new = slice(0, 4000), slice(4000, None)
+    model = LogisticRegression(label="bank.paid", epsilon=4.0, method="one-shot")
+    model.simulate(read(known), Roster.of(schemas), seeded(9))
+    asked = JointPrediction(model, to="bank", epsilon=3.0, answers="levels")
+    joint = asked.simulate(read(new), Roster.of(schemas), stream=seeded(10)).joint
+    edges = np.linspace(-3, 3, 13)
+    places = np.digitize(b, edges[1:-1])
+    shares = np.array([paid[known][places[known] == k].mean() for k in range(12)])
+    return joint, shares[places[new]], paid[new]
+
+
+def test_a_model_of_ones_own_and_what_others_told_are_better_than_either(bent):
+    joint, own, paid = bent
+    both = joint.with_own(own)
+    areas = [area(paid, each) for each in (both.probabilities[:, 1], own, joint.scores[:, 0])]
+    assert areas[0] > areas[1] + 0.03 > areas[2] + 0.1
+    losses = [-np.mean(np.log(np.where(paid, p, 1 - p))) for p in (both.probabilities[:, 1], own)]
+    assert losses[0] < losses[1] - 0.03
+    assert np.array_equal(both.predictions, both.probabilities[:, 1] > 0.5)
+    assert np.allclose(both.scores[:, 0], np.log(both.probabilities[:, 1] / both.probabilities[:, 0]))
+    assert np.allclose(both.own_probabilities[:, 1], own)
+    assert both.deviations is None
+    assert both.privacy_ is joint.privacy_
+    by_id = joint.with_own(dict(zip(reversed(joint.ids), own[::-1], strict=True)))
+    assert np.array_equal(by_id.probabilities, both.probabilities)
+    assert both.table().column_names == [
+        *("id", "prediction", "probability_false", "probability_true", "score"),
+        *("own_prediction", "own_probability_false", "own_probability_true", "own_score"),
+    ]
+
+
+def test_beside_the_joint_models_own_part_nothing_changes(bent):
+    joint, _, _ = bent
+    same = joint.with_own(joint.own_probabilities)
+    assert np.allclose(same.probabilities, joint.probabilities)
+    silent = replace(joint, probabilities=joint.own_probabilities)
+    chances = np.linspace(0, 1, len(joint.ids))
+    assert np.allclose(silent.with_own(chances).probabilities[:, 1], chances, atol=1e-8)
+
+
+def test_numbers_of_ones_own_are_moved_by_what_was_told(bent):
+    ids, statement = ["p1", "p2"], bent[0].privacy_
+    told, own = np.array([[3.0], [5.0]]), np.array([[2.0], [7.0]])
+    joint = JointScores(ids, told, told[:, 0], statement, own_scores=own, own_predictions=own[:, 0])
+    both = joint.with_own({"p2": 20.0, "p1": 10.0})
+    assert both.predictions.tolist() == both.scores[:, 0].tolist() == [11.0, 18.0]
+    assert both.own_predictions.tolist() == [10.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("own", "sentence"),
+    [
+        ([0.5], "finite numbers for each of the 4,000 people"),
+        ([float("nan")] * 4000, "finite numbers for each"),
+        ([1.5] * 4000, "between 0 and 1"),
+        ([[0.1, 0.2, 0.7]] * 4000, "the chance of each class"),
+        ({"p04000": 0.5}, "nothing of 3,999 of 4,000 people"),
+    ],
+)
+def test_what_is_no_model_of_ones_own_is_refused(bent, own, sentence):
+    with pytest.raises(StudyError, match=sentence):
+        bent[0].with_own(own)
+    earlier = replace(bent[0], own_probabilities=None)
+    with pytest.raises(StudyError, match="do not say what own columns alone tell"):
+        earlier.with_own([0.5] * 4000)
+
+
+def test_the_variance_of_a_part_allows_for_weights_that_noise_made_large():
+    """Weights are large where noise made moments small, so these moments alone say too little of the variance."""
+    rng, rows = np.random.default_rng(12), 3000
+    z, ids = rng.normal(0, 1, rows), [f"p{i:05d}" for i in range(rows)]
+    schemas = {"bank": Schema({"paid": flag()}), "shop": Schema({f"s{k}": number(0, 60) for k in range(3)})}
+    frames = {
+        "bank": pd.DataFrame({"id": ids, "paid": z + rng.logistic(0, 1, rows) > 0}),
+        "shop": pd.DataFrame(
+            {"id": ids, **{f"s{k}": np.exp(z + rng.normal(0, 0.7, rows)).clip(0, 60) for k in range(3)}}
+        ),
+    }
+    tables = {name: read_table(frame, schemas[name], id="id") for name, frame in frames.items()}
+    ratios = []
+    for seed in range(8):
+        model = LogisticRegression(label="bank.paid", epsilon=3.0, method="one-shot")
+        model.simulate(tables, Roster.of(schemas), seeded(seed))
+        ratios.append(model.partial("shop", tables["shop"]).var() / model.parts_["shop"].variance)
+    assert 0.2 < np.median(ratios) < 2.2

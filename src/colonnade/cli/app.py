@@ -210,6 +210,10 @@ def predict(
     of: Annotated[str | None, typer.Option("--class", help="The class to assess, where there are several.")] = None,
     page: Annotated[Path | None, typer.Option("--page", help="Assess, and write a page with curves here.")] = None,
     kept: Annotated[list[Path] | None, typer.Option("--kept", help="What a party kept of the model.")] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option("--own", metavar="FILE", help="For scores: id and probability by a model of our own columns."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     json: Json = False,
 ) -> None:
@@ -229,6 +233,7 @@ def predict(
         assess=assess,
         of=of,
         page=page,
+        own=own,
         force=force,
         json=json,
     )

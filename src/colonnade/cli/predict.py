@@ -17,7 +17,7 @@ from colonnade.models.base import Estimator
 from colonnade.models.predicting import check_threshold
 from colonnade.report.reliability import write_assessment
 from colonnade.tables.arrow import pa
-from colonnade.tables.files import read_columns
+from colonnade.tables.files import need, read_columns
 from colonnade.tables.formats import WHERE, TextFormat
 from colonnade.tables.wording import suggestion
 
@@ -36,6 +36,7 @@ def predict(
     assess: bool,
     of: str | None,
     page: Path | None,
+    own: Path | None,
     force: bool,
     json: bool,
 ) -> None:
@@ -51,11 +52,17 @@ def predict(
         raise StudyError(f"parties keep nothing of {path}, so leave --kept out")
     for file in kept:
         model.load_kept(file)
+    if own is not None and model.recipient is None:
+        raise StudyError(f"{path} holds no scores that were received, so leave --own out")
     if model.recipient is None:
         model.schemas_ = {party: schema.written(formats[party]) for party, schema in model.schemas_.items()}
     with _in_options(tables):
         told = model.assess(people, of=of, **given) if assess or page is not None else None
-        found = model.predictions(people, limit, **given)
+        found = (
+            model.predictions(people, limit, **given)
+            if own is None
+            else model.joint.with_own(_own(own, model.joint.probabilities is None)).table(limit)
+        )
         left = model.people(people, **given).left_out if common and model.recipient is None else {}
     files.replace_private(out, _csv(found))
     said: dict[str, Any] = {"model": str(path), "people": found.num_rows, "out": str(out)}
@@ -145,6 +152,24 @@ def _threshold(text: str | None) -> float | str | None:
     except ValueError:
         found = text
     check_threshold(found)
+    return found
+
+
+def _own(path: Path, numbers: bool) -> dict[str, float]:
+    """What a model of our own columns says, by id."""
+    wanted = ["id", "prediction" if numbers else "probability"]
+
+    def choose(there: Sequence[str]) -> Sequence[str]:
+        need(wanted, there, str(path))
+        return wanted
+
+    ids, values = (column.to_pylist() for column in read_columns(path, str(path), choose).columns)
+    try:
+        found = {str(person): float(value) for person, value in zip(ids, values, strict=True)}
+    except (TypeError, ValueError):
+        raise DataError(f"{path}: the column {wanted[1]} must have a number in every row") from None
+    if len(found) < len(ids):
+        raise DataError(f"{path}: some ids are there more than once; keep one row for each person")
     return found
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, Self, Unpack
 
 import numpy as np
 from annotated_types import MinLen
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from typing_extensions import TypeVar
 
 from colonnade.errors import StudyError
@@ -26,6 +26,7 @@ FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
 """In a study file the public model is given by its path."""
 Scored = TypeVar("Scored", default=Any)
 """The fitted models that a question can be about."""
+_LEAST = 1e-9  # a chance of 0 or 1 has no odds
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,66 @@ class JointScores:
     own_probabilities: NDArray[np.float64] | None = None
     deviations: NDArray[np.float64] | None = None
     classes: list[Any] | None = None
+
+    def with_own(self, own: Mapping[str, float] | ArrayLike) -> JointScores:
+        """These answers beside a model of the receiver's own, which may be any model of its own columns.
+
+        What the others told multiplies the odds of that model by what it multiplied those by own columns with; a
+        number is moved by what it moved. Nobody is asked again, so it costs nothing.
+
+        Args:
+            own: the chance of the second of two classes, a row of chances for each person, or numbers where numbers
+                are predicted; in the order of ``ids``, or by id.
+        """
+        given = _of_everybody(own, self.ids)
+        if self.probabilities is None and self.classes is None and self.own_predictions is not None:
+            return self._moved(given)
+        if self.probabilities is None or self.own_probabilities is None or self.classes is None:
+            raise StudyError("these scores do not say what own columns alone tell, so no other model can stand there")
+        if given.ndim == 1 and len(self.classes) == 2:
+            given = np.stack([1 - given, given], axis=1)
+        if given.shape != self.probabilities.shape or not ((given >= 0) & (given <= 1)).all():
+            raise StudyError("a model of own columns gives each person the chance of each class, between 0 and 1")
+        mine, told, before = (
+            np.log(np.clip(each, _LEAST, 1.0)) for each in (given, self.probabilities, self.own_probabilities)
+        )
+        raised = mine + told - before
+        chances = np.exp(raised - raised.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        odds = [each[:, 1:] - each[:, :1] if len(self.classes) == 2 else each for each in (raised, mine)]
+        named = np.asarray(self.classes)
+        return replace(
+            self,
+            scores=odds[0],
+            own_scores=odds[1],
+            predictions=named[chances.argmax(axis=1)],
+            own_predictions=named[given.argmax(axis=1)],
+            probabilities=chances,
+            own_probabilities=given,
+            deviations=None,
+        )
+
+    def _moved(self, given: NDArray[np.float64]) -> JointScores:
+        """Numbers of another model, moved by what the others told."""
+        if given.shape != (len(self.ids),):
+            raise StudyError("a model of own columns gives each person one number here")
+        told = self.predictions - self.own_predictions
+        both = {"predictions": given + told, "own_predictions": given}
+        return replace(self, **both, scores=(given + told)[:, None], own_scores=given[:, None])
+
+    def table(self, threshold: float | str | None = None) -> Any:
+        """Ids, predictions, and what stands beside them, as an Arrow table.
+
+        With a threshold, the second of two classes is predicted where its chance is above it.
+        """
+        columns: dict[str, Any] = {"id": self.ids, "prediction": self.predictions}
+        if threshold is not None:
+            columns["prediction"] = _decided(self, threshold)
+        columns |= by_class("probability", self.probabilities, self.classes)
+        columns |= by_class("score", self.scores, self.classes) | by_class("deviation", self.deviations, self.classes)
+        own = {} if self.own_predictions is None else {"own_prediction": self.own_predictions}
+        columns |= own | by_class("own_probability", self.own_probabilities, self.classes)
+        return pa.table(columns | by_class("own_score", self.own_scores, self.classes))
 
 
 @dataclass(frozen=True)
@@ -136,23 +197,10 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
         return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_, **beside)
 
     def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
-        """The answers as an Arrow table: ids, predictions, and what stands beside them; nobody's columns are needed.
-
-        With a threshold, the second of two classes is predicted where its chance is above it.
-        """
+        """The answers as an Arrow table, see :meth:`JointScores.table`; nobody's columns are needed."""
         if X is not None:
             raise StudyError("these are scores that were received: nothing is computed from tables")
-        joint = self.joint
-        columns: dict[str, Any] = {"id": joint.ids, "prediction": joint.predictions}
-        if threshold is not None:
-            columns["prediction"] = _decided(joint, threshold)
-        columns |= by_class("probability", joint.probabilities, joint.classes)
-        columns |= by_class("score", joint.scores, joint.classes) | by_class(
-            "deviation", joint.deviations, joint.classes
-        )
-        own = {} if joint.own_predictions is None else {"own_prediction": joint.own_predictions}
-        columns |= own | by_class("own_probability", joint.own_probabilities, joint.classes)
-        return pa.table(columns | by_class("own_score", joint.own_scores, joint.classes))
+        return self.joint.table(threshold)
 
     @property
     def in_short(self) -> str:
@@ -216,6 +264,19 @@ def by_class(name: str, values: NDArray[np.float64] | None, classes: Sequence[An
     called = classes if classes is not None and len(classes) == values.shape[1] else range(1, values.shape[1] + 1)
     said = [str(one).lower() if isinstance(one, bool) else str(one) for one in called]
     return {f"{name}_{one}": values[:, place] for place, one in enumerate(said)}
+
+
+def _of_everybody(own: Mapping[str, float] | ArrayLike, ids: Sequence[str]) -> NDArray[np.float64]:
+    """What a model of own columns says, in the order of these ids; an error unless it speaks of everybody."""
+    if isinstance(own, Mapping):
+        lacking = sum(each not in own for each in ids)
+        if lacking:
+            raise StudyError(f"the model of own columns says nothing of {lacking:,} of {len(ids):,} people with scores")
+        own = [own[each] for each in ids]
+    given = np.asarray(own, dtype=np.float64)
+    if given.shape[:1] != (len(ids),) or not np.isfinite(given).all():
+        raise StudyError(f"a model of own columns gives finite numbers for each of the {len(ids):,} people with scores")
+    return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
 
 
 def _decided(joint: JointScores, threshold: float | str) -> list[Any]:

@@ -1,7 +1,7 @@
 """What published second moments tell about parts of scores: their spread, and how they follow others' columns.
 
 Whoever receives scores of new people starts from it. It is computed from published numbers alone, so it costs no
-privacy; with little budget it is rough, and a variance is never put below the deviation that noise gives it.
+privacy; with little budget it is rough, and a variance is put higher by two deviations that noise gives it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class _Part:
         spread = float(self.weights @ given.gram[inside] @ self.weights) / given.rows
         squares = np.square(self.weights)
         blur = float(np.sqrt(squares @ np.square(deviations[inside]) @ squares)) / given.rows
-        self.variance = max(spread, blur)
+        # Weights are large where noise made moments small, so the spread they see is too small by about this much.
+        self.variance = max(spread, 0.0) + 2 * blur
 
     def foretell(self, others: Mapping[str, _Part]) -> dict[str, Foresight]:
         """Least squares of the others' parts on this party's columns, with a ridge as large as the noise."""
