@@ -133,7 +133,8 @@ def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary, federat
     assert task.noise_std > 0.3
     wrong, alone = (found - in_the_clear(binary, people) for found in (fitted.scores_, fitted.joint.own_scores))
     assert np.std(wrong) < min(task.noise_std / 2, np.std(alone))
-    assert np.std(wrong) == pytest.approx(float(fitted.joint.deviations.mean()), rel=0.2)
+    # Both rest on how 2,000 people differ, which is seen through noise of twice their deviation.
+    assert np.std(wrong) == pytest.approx(float(fitted.joint.deviations.mean()), rel=0.3)
     assert "joint-prediction" in str(fitted.privacy_)
 
 
