@@ -55,7 +55,10 @@ def test_every_key_must_be_known(read, task):
         (LOGISTIC.replace('label = "a.hit"\n', ""), r"task\.label is missing"),
         (LOGISTIC.replace("a.hit", "hit"), r"task\.label must be written party\.column"),
         (LOGISTIC.replace("a.hit", "q.hit"), r"task\.label names 'q\.hit'"),
-        (LOGISTIC.replace("a.hit", "c.hit"), r"task\.label - c brings no column 'hit' to this study; write a\.hit"),
+        (
+            LOGISTIC.replace("a.hit", "c.hit"),
+            r"c brings no column 'hit' to this study; did you mean 'a\.hit'",
+        ),
         (LOGISTIC.replace("a.hit", "a.b.late"), r"a\.b brings no column 'late' to this study; add it to the schema"),
         (LOGISTIC + 'method = "magic"\n', r"task\.method"),
         (LOGISTIC + "expansion = 2\n", r"task\.expansion"),
