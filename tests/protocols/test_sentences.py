@@ -37,6 +37,7 @@ PUBLIC = {
     "protocols/align/similarity.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"task.at_least"},
     "protocols/exchange/programs.py": {"task.rows"},
+    "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # versions and rules, of no table
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
     "mpc/fixed/binary.py": {"degree", "len(points)"},
     "mpc/hand.py": {"'are' if len(self.lost) > 1 else 'is'", "degree + 1", "left", "seats"},
@@ -48,7 +49,7 @@ PUBLIC = {
     "wire/packet.py": {"number"},
     "wire/tls.py": {
         "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
-        "self._peer.fingerprint",
+        "self._peer.fingerprint", "_VERSION[len(_WIRE):].decode()", "theirs.decode() if known else '?'",
     },
     "wire/values.py": {
         "MAX_DEPTH", "MAX_FRAME", "MAX_INT_BYTES", "MAX_RANK", "MAX_VALUES", "dtype", "tag", "type(array).__name__",

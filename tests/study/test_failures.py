@@ -477,7 +477,7 @@ import resource, sys
 from colonnade.cli import main
 
 sys.dont_write_bytecode = True  # or compiled modules would be cut off, and stay so
-resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, 16_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (32_000, 32_000))
 main()
 """
 

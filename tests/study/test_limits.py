@@ -64,7 +64,7 @@ def test_participants_agree_on_every_limit(tmp_path: Path, key: str) -> None:
         ("window = 1\nbacklog = 4", "limits.backlog"),
         ("window = 16\nbacklog = 64", "limits.backlog"),
         ("window = 3\nbacklog = 259", "limits.backlog"),
-        ("patience = 3", "limits.patience is not a key"),
+        ("colour = 3", "limits.colour is not a key"),
     ],
 )
 def test_limits_without_sense(tmp_path: Path, limits: str, said: str) -> None:
