@@ -36,6 +36,7 @@ NAMES = {
 PUBLIC = {
     "protocols/align/similarity.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"task.at_least"},
+    "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "protocols/exchange/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
     "mpc/fixed/binary.py": {"degree", "len(points)"},
@@ -48,7 +49,7 @@ PUBLIC = {
     "wire/packet.py": {"number"},
     "wire/tls.py": {
         "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
-        "self._peer.fingerprint",
+        "self._peer.fingerprint", "_VERSION[len(_WIRE):].decode()", "theirs.decode() if known else '?'",
     },
     "wire/values.py": {
         "MAX_DEPTH", "MAX_FRAME", "MAX_INT_BYTES", "MAX_RANK", "MAX_VALUES", "dtype", "tag", "type(array).__name__",
