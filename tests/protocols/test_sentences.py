@@ -36,6 +36,7 @@ NAMES = {
 PUBLIC = {
     "protocols/align/similarity.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"task.at_least"},
+    "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "protocols/exchange/programs.py": {"task.rows"},
     "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # versions and rules, of no table
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
