@@ -38,7 +38,6 @@ PUBLIC = {
     "protocols/align/programs.py": {"task.at_least"},
     "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "protocols/exchange/programs.py": {"task.rows"},
-    "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # versions and rules, of no table
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
     "mpc/fixed/binary.py": {"degree", "len(points)"},
     "mpc/hand.py": {"'are' if len(self.lost) > 1 else 'is'", "degree + 1", "left", "seats"},
