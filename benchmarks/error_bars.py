@@ -22,7 +22,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.models import LogisticRegression, Roster
@@ -36,7 +35,7 @@ from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_sha
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
-from colonnade.tables import Dataset, Flag, Number, Schema, Table, category, flag, number
+from colonnade.tables import Dataset, Flag, Number, Table
 from research.datasets import load_dataset
 
 Vector = NDArray[np.float64]
@@ -61,17 +60,6 @@ weights can be told from zero, and *wrong* how many of these have the wrong sign
 
 | data | method | epsilon | fits | coverage | numbers | values | intercept | mostly | median width | clear | wrong |
 |---|---|---|---|---|---|---|---|---|---|---|---|
-"""
-_STRONG = ((0.5, 0.9, -0.7), (0.8, 0.9, 0.7), (0.8, 1.5, -1.4), (0.8, 3.0, -2.8), (0.95, 2.0, -2.0))
-_STRONG_HEAD = """
-## Two strong numbers
-
-5,000 made-up people, four other columns, `one-shot`. The two numbers have this correlation, and these log-odds for one
-standard deviation; the second is published with a little noise of its own. Then how often the interval of each holds,
-and that of the weight that is held least often.
-
-| correlation | log-odds | epsilon | fits | coverage | first | second | least |
-|---|---|---|---|---|---|---|---|
 """
 
 
@@ -207,53 +195,13 @@ def measured(name: str, method: str, epsilon: float, fits: int, people: People) 
     return cell.row(SETS[name], method, epsilon)
 
 
-def two_strong(correlation: float, one: float, other: float) -> Dataset:
-    """Made-up people of whom two numbers, left.a and right.d, go together and matter most."""
-    rng, rows = np.random.default_rng(5), 5000
-    first, rest, third = rng.normal(size=(3, rows))
-    second = correlation * first + (1 - correlation**2) ** 0.5 * rest
-    kinds = np.array(["w", "x", "y", "z"])[np.clip((third * 0.9 + 1.5).astype(int), 0, 3)]
-    score = one * first + other * second + 0.5 * (kinds == "y") + 0.2 * third - 1
-    ids = [str(place) for place in range(rows)]
-    left = {"person_id": ids, "a": np.clip(first, -4, 4), "b": np.clip(np.exp(second), 0, 20)}
-    left |= {"c": np.clip(0.5 * first + rng.normal(size=rows), -3, 3), "yes": rng.logistic(size=rows) < score}
-    right = {"person_id": ids, "kind": kinds, "d": np.clip(second + 0.3 * third, -4, 4)}
-    right["e"] = np.clip(rng.gamma(2, 2, rows), 0, 40)
-    schemas = {
-        "left": Schema({"a": number(-4, 4), "b": number(0, 20), "c": number(-3, 3), "yes": flag()}),
-        "right": Schema({"kind": category(["w", "x", "y", "z"]), "d": number(-4, 4), "e": number(0, 40)}),
-    }
-    return Dataset("strong", "", {"left": pa.table(left), "right": pa.table(right)}, schemas, "left.yes")
-
-
-def strong(fits: int) -> Iterator[str]:
-    """Lines of the table of two strong numbers."""
-    for correlation, one, other in _STRONG:
-        people = People(two_strong(correlation, one, other))
-        for epsilon in (0.5, 2.0, 8.0):
-            model = people.model("one-shot", epsilon)
-            stream = Stream(hashlib.sha256(f"strong {correlation} {one} {epsilon}".encode()).digest())
-            cell = Cell(model, [], [], [], [])
-            for true in _from_moments(people, model, model.plan(people.roster), fits, stream):
-                cell.add(true)
-            rates = np.mean(cell.held, axis=0)
-            places = [list(model.feature_names_in_).index(name) for name in ("left.a", "right.d")]
-            figures = [f"**{rates.mean():.3f}**", *(f"{rates[place]:.2f}" for place in places), f"{rates.min():.2f}"]
-            start = [f"| {correlation:g}", f"{one:g}, {other:g}", f"{epsilon:g}", str(fits)]
-            yield " | ".join([*start, *figures]) + " |"
-
-
 def main() -> None:
     """Print the table, or write its page."""
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     given.add_argument("--fits", type=int, default=30, help="of second moments, for each line; a sixth of gradients")
     given.add_argument("--methods", nargs="+", default=["one-shot", "functional", "sqm"])
-    given.add_argument("--strong", action="store_true", help="print the table of two strong numbers alone")
     options = given.parse_args()
-    if options.strong:
-        print("\n".join(strong(options.fits)))
-        return
     lines, sizes = [], []
     for name, title in SETS.items():
         people = People(load_dataset(name, split="train"))
@@ -264,8 +212,7 @@ def main() -> None:
                 lines.append(measured(name, method, epsilon, fits, people))
                 print(lines[-1], flush=True)
     if options.write:
-        whole = [_HEAD.format(sets=", ".join(sizes)) + "\n".join(lines), _STRONG_HEAD + "\n".join(strong(options.fits))]
-        PAGE.write_text("\n".join(whole) + "\n", encoding="utf-8")
+        PAGE.write_text(_HEAD.format(sets=", ".join(sizes)) + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
