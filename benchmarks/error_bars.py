@@ -52,8 +52,8 @@ _HEAD = """\
 
 Made by `python benchmarks/error_bars.py --write`: logistic regression on {sets}, the parties of each data set, the
 analyst's epsilon, delta 1e-5. What intervals are for, and what they rest on, is in
-[the theory](../../docs/theory/error-bars.md); its constants were set with the first three data sets and made-up people
-in sight, the last had no part in it. Coverage is averaged over weights; beside it that of each kind: numbers
+[the theory](../../docs/theory/error-bars.md); its constants were set with the first two data sets in sight, the others
+had no part in it. Coverage is averaged over weights; beside it that of each kind: numbers
 (with flags), values of categories, the intercept. *Mostly* is the share of weights whose interval holds in at least
 85 % of fits. Widths are of the whole interval, in log-odds for one step of an encoded column; *clear* is how many
 weights can be told from zero, and *wrong* how many of these have the wrong sign.
