@@ -21,8 +21,6 @@ DRAWS = 1000
 _SLOPES = 40
 _EXPLAINED = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """Shares of the label's variance that the features may explain; how likely each is follows from what is published."""
-_HIDDEN = 0.5
-"""What noise hides explains at least this share for its size: what stands out does not tell how much it is."""
 _TURNS = 4
 _ROUNDING = 1e-12
 
@@ -126,8 +124,6 @@ class _Seen:
     """The features' products, as far as they stand out of the noise."""
     seen: Matrix
     """Orthonormal columns: the directions in which they do; all of them, if there is a ridge."""
-    visible: Matrix
-    """Orthonormal columns: what stands out shows of weights, each in units of its deviation beforehand."""
     ridge: float
     hidden: float
     """What is left of the sum of squares of a feature, on average."""
@@ -151,12 +147,9 @@ class _Seen:
         fixed = _fixed(columns, width) if through is None else np.zeros((width, 0))
         gram, seen = above_noise(raw, variances[:width, :width], fixed)
         hidden = max(0.0, float(raw.trace() - gram.trace())) / width
-        prior = _prior(sizes, floor, columns)
-        visible, _ = np.linalg.qr(seen * np.sqrt(prior)[:, None])
         seen = np.eye(width) if ridge else seen
-        return cls(
-            moments, variances, features, labels, rows, constant, prior, fixed, gram, seen, visible, ridge, hidden
-        )
+        prior = _prior(sizes, floor, columns)
+        return cls(moments, variances, features, labels, rows, constant, prior, fixed, gram, seen, ridge, hidden)
 
     def weights(self, label: int, normals: Matrix) -> Matrix:
         """Draws of one label's weights, from standard normal numbers: as many as features twice."""
@@ -169,10 +162,8 @@ class _Seen:
         """What is known of the weights if the features explain this share of the label's variance."""
         cross = self.seen.T @ self.features @ self.moments @ self.labels[label]
         deviations = np.sqrt(share * self._label_size(label) * self.prior)
-        more = max(1.0, _HIDDEN / share) ** 0.5
         # A row of a root of the prior's covariance for each feature; its columns leave out what is fixed.
-        root = deviations[:, None] * (more * np.eye(len(deviations)) + (1 - more) * self.visible @ self.visible.T)
-        root -= self.fixed @ (self.fixed.T @ root)
+        root = np.diag(deviations) - self.fixed @ (self.fixed.T * deviations)
         prior = root @ root.T
         reach = self.seen.T @ self.gram + self.ridge * self.seen.T
         mean, covariance = np.zeros(len(root)), prior
