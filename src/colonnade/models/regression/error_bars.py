@@ -175,8 +175,7 @@ class _Seen:
             mean, covariance = gain @ cross, prior - gain @ reach @ prior
         half = np.linalg.cholesky(whole)
         chance = -np.square(np.linalg.solve(half, cross)).sum() / 2 - np.log(half.diagonal()).sum()
-        # Before anything is seen, a share is twice as likely as one twice as large.
-        return _Given(root, reach, noise, gain, cross, float(chance) - np.log(share))
+        return _Given(root, reach, noise, gain, cross, float(chance))
 
     def _noise(self, label: int, mean: Vector, covariance: Matrix) -> Matrix:
         """The covariance of the noise in A w - b along what is seen, for weights of this mean and covariance."""

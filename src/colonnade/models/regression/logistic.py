@@ -18,7 +18,7 @@ from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Given, Matrix, People
 from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, RowsAtMost, check_whole
 from colonnade.models.predicting import Deciding, Threshold, check_threshold, shares_of
-from colonnade.models.regression import error_bars, forecast, quadratic
+from colonnade.models.regression import error_bars, forecast, gradient_bars, quadratic
 from colonnade.models.regression.base import Published, Regression, Ridge, Task
 from colonnade.models.regression.forecast import Forecast
 from colonnade.models.saved import numbers
@@ -250,12 +250,14 @@ class LogisticRegression(Deciding[Task, Published], Regression):
 
     def _gradient_bars(self, result: Learned) -> tuple[Bars | None, Bars | None]:
         """Weights as far as noise may have moved them in all rounds; that of the intercept is part of all of them."""
-        if (deviation := result.deviation) is None:
+        if (deviations := gradient_bars.deviations(result)) is None:
             return None, None
-        slope, offset = deviation * result.task.scale, deviation * result.task.constant / result.task.gamma
-        moved = math.hypot(offset, slope * float(np.linalg.norm(self.design_.middles)))
-        slopes = Bars.normal(self.coef_, np.full_like(self.coef_, slope))
-        return slopes, Bars.normal(self.intercept_, np.full_like(self.intercept_, moved))
+        slopes, offsets = deviations * result.task.scale, deviations * result.task.constant / result.task.gamma
+        moved = np.hypot(offsets, slopes * float(np.linalg.norm(self.design_.middles)))
+        return (
+            Bars.normal(self.coef_, np.repeat(slopes[:, None], self.coef_.shape[1], axis=1)),
+            Bars.normal(self.intercept_, moved),
+        )
 
     def learned(self) -> dict[str, Any]:
         """The learned attributes as plain values; models of earlier releases have no shares."""
