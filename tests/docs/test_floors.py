@@ -42,7 +42,7 @@ def test_pythons_are_told_apart_by_their_version_and_absent_ones_are_left_out() 
     done = subprocess.run(
         ["make", "--dry-run", "pythons", asked], cwd=ROOT, env=plain, capture_output=True, text=True, check=True
     )
-    assert "no-such-python is not here, so it is left out" in done.stdout
+    assert "not here, so left out: no-such-python" in done.stdout
     assert f".venv-python{sys.version_info.major}.{sys.version_info.minor}/bin/python -m pytest" in done.stdout
 
 
