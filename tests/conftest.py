@@ -45,6 +45,13 @@ def same_networks() -> None:
         torch.manual_seed(20240)
 
 
+@pytest.fixture(autouse=True)
+def speaking_text() -> None:
+    """A command with --json that ran before, in this process, does not make later ones mute."""
+    if (output := sys.modules.get("colonnade.cli.output")) is not None:
+        output.speak_json(False)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Where the real data sets are; tests that need them skip with a reason where they are not."""
