@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade import Ledger, Schema, Statement, category, flag, number, read_table
-from colonnade.errors import BudgetError, StudyError
+from colonnade.errors import BudgetError, PrivacyError, StudyError
 from colonnade.models import PCA, Estimator, Roster
 from colonnade.models.predicted import JointScores
 from colonnade.models.prediction import JointPrediction, Scorer, features, joint_scores, part_of
@@ -218,6 +218,16 @@ def test_joint_scores_are_better_than_own_columns_and_know_how_wrong_they_are(po
     if answers == "levels":
         assert areas[2] > own + 0.5 * (area(paid, truth[:, 0]) - own)
         assert asked.joint.own_scores is not None
+
+
+def test_where_no_noise_protects_a_pair_levels_do(binary):
+    """Bank and shop together hold enough shares to open what is noised; levels are told to the bank alone."""
+    allowed = {"bank": 1.0, "bank+shop": 1.0}
+    with pytest.raises(PrivacyError, match="no noise"):
+        JointPrediction(binary, to="bank", epsilon=allowed, answers="noise").plan(Roster.of(NEW))
+    task = JointPrediction(binary, to="bank", epsilon=allowed, answers="auto").plan(Roster.of(NEW))
+    assert isinstance(task, Levels)
+    assert Statement.of(task.events, task.trust, 1e-5).epsilon("bank+shop") <= 1.0
 
 
 def test_levels_are_chosen_where_they_tell_more(population_model, several, binary):

@@ -328,19 +328,10 @@ class PCA(Saved[Task, Published]):
             lines.append(f"{sum(clear)} of {len(clear)} components are clear of the noise")
         for index in range(min(3, len(self.components_))):
             found = self.loadings(index + 1)
-            strongest = sorted(found, key=lambda name: (-_surely(found[name]), -abs(found[name])))[:4]
-            loadings = ", ".join(f"{name} {_shown(found[name])}" for name in strongest)
+            strongest = sorted(found, key=lambda name: (-found[name].surely, -abs(found[name])))[:4]
+            loadings = ", ".join(f"{name} {found[name].text()}" for name in strongest)
             lines.append(f"  component {index + 1}{_within(self.angles_, index)}: {loadings}")
         return lines + [f"  {text}" for text in self.unclear()]
-
-
-def _surely(loading: Estimate) -> float:
-    """How large a loading is at least, as far as is known."""
-    return max(0.0, loading.low, -loading.high) if loading.deviation is not None else 0.0
-
-
-def _shown(loading: Estimate) -> str:
-    return f"{loading:+.2f}" + (f" ± {loading.deviation:.2f}" if loading.deviation is not None else "")
 
 
 def _within(angles: Matrix | None, index: int) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import StudyError
+from colonnade.errors import PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.beliefs import Belief, Law, Matrix, flattened, of_law
 from colonnade.models.federation import Federation, Roster
@@ -118,7 +118,12 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             if asking is not None and self.answers == "levels":
                 return asking
         parts = draft.additive.parts
-        noised = with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
+        try:
+            noised = with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
+        except PrivacyError:  # a group that holds enough shares is told the sum without noise, but no other level
+            if asking is None:
+                raise
+            return asking
         if asking is None:
             return noised
         spread = sum(float(law.variance[0]) for law in laws.values())

@@ -17,8 +17,9 @@ from scipy.stats import norm
 from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy.noise.response import MOST_EPSILON
 from colonnade.protocols.levels import choice, programs as levels
-from colonnade.protocols.levels.task import MOST_EPSILON, NOISE_UNIT, Levels, Respondent
+from colonnade.protocols.levels.task import NOISE_UNIT, Levels, Respondent
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.scores.programs import Parts
 from colonnade.testing.seeded import seeded

@@ -16,7 +16,7 @@ from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.randomness import Stream
 
 ODDS_BITS = 32
-_MOST_EPSILON = 20  # odds above e^20 with 32 bits behind the point would not leave room for the categories
+MOST_EPSILON = 20  # odds above e^20 with 32 bits behind the point would not leave room for the categories
 _MOST_BITS = 62
 
 
@@ -26,8 +26,8 @@ def odds_for(epsilon: float) -> Fraction:
         raise PrivacyError("an epsilon for randomised response must be a finite number, not negative")
     if epsilon == 0:
         return Fraction(1)
-    if epsilon > _MOST_EPSILON:
-        raise CapacityError(f"an epsilon above {_MOST_EPSILON} would keep nearly every label; ask for less")
+    if epsilon > MOST_EPSILON:
+        raise CapacityError(f"an epsilon above {MOST_EPSILON} would keep nearly every label; ask for less")
     from flint import arb
 
     from colonnade.privacy.noise.laws import precise

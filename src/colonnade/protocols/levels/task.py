@@ -12,7 +12,7 @@ from typing import Any
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Event, Trust
-from colonnade.privacy.noise.response import odds_for
+from colonnade.privacy.noise.response import MOST_EPSILON, odds_for
 from colonnade.privacy.releases import RandomisedResponse
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, Cells, Load, seconds_on_wire, seconds_per_draw
 from colonnade.protocols.task import RESPONSE, Task
@@ -21,8 +21,6 @@ THEOREM = "levels-of-scores"
 PROTOCOL = "levels 1"
 NOISE_UNIT = 1 << 40
 """``noise = NOISE_UNIT`` means that all answers about a person together cost epsilon 1."""
-MOST_EPSILON = 20
-"""With more than that nearly every level would be answered truly."""
 
 
 @dataclass(frozen=True)
