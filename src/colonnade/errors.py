@@ -12,6 +12,10 @@ NO_PART = "it does not take part in this study; only its own log says why"
 CANNOT_GO_ON = "it cannot go on; its own log says why"
 """What the others are told by any other participant, unless the message is public."""
 
+NO_RESULT = "the study ends here without a result, and what was sent stays spent"
+"""How a sentence about a check ends: others may have seen something that was opened before, and the ledger counts it.
+"""
+
 
 class ColonnadeError(Exception):
     """Base of all errors raised on purpose."""
@@ -89,6 +93,12 @@ class StorageError(ColonnadeError):
     """The model that could not be saved, if that is what was to be written."""
 
 
+class OfficeError(ColonnadeError):
+    """A proposed study is unknown or not in a state for what was asked, or the agent's store cannot be used."""
+
+    exit_code = 19
+
+
 class IdentityError(ColonnadeError):
     """A key, certificate or pinned fingerprint does not match."""
 
@@ -126,6 +136,19 @@ class ProtocolError(ColonnadeError):
     public = True
 
 
+class DisagreementError(ColonnadeError):
+    """Participants hold or were told different things where all must have the same; who lied cannot be known."""
+
+    exit_code = 25
+    public = True
+
+
+class FederationError(ColonnadeError):
+    """The file of a federation, an invitation, a proposal or an answer to one is wrong, late or not allowed."""
+
+    exit_code = 26
+
+
 class CapacityError(ColonnadeError):
     """The numbers would not fit the chosen arithmetic."""
 
@@ -133,7 +156,7 @@ class CapacityError(ColonnadeError):
 
 
 class ShareError(ColonnadeError):
-    """Opened shares do not lie on one polynomial."""
+    """Shares do not lie on one polynomial, or another check of what seats and owners sent has failed."""
 
     exit_code = 31
     public = True

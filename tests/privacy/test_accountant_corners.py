@@ -32,7 +32,8 @@ from colonnade.privacy.routes.coins import participations
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.routes.losses import MOST_ROUNDS, LossDistribution
 from colonnade.privacy.routes.rounds import Rounds
-from colonnade.privacy.statement import Statement, rounded_up
+from colonnade.privacy.rows import rounded_up
+from colonnade.privacy.statement import Statement
 
 THREE = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
 SKELLAM = SkellamRelease("x", tuple((name, Fraction(10)) for name in "abc"), 1, 100, 100, 200, 400)

@@ -64,6 +64,25 @@ def test_studies_compose_by_the_accountant_not_by_addition(path: Path) -> None:
     assert ledger.spent(Observer.parse("bank+shop"), DELTA) == float("inf")
 
 
+def test_the_course_of_spending_ends_with_the_totals(path: Path) -> None:
+    ledger = Ledger(path, owner="bank")
+    assert ledger.course(DELTA) == ([], {"analyst": []})
+    for number in range(5):
+        entry = ledger.reserve(f"s{number}", "digest", [EVENT], TWO, cap("analyst", 50))
+        if number == 2:
+            ledger.release(entry)
+    when, found = ledger.course(DELTA)
+    assert len(when) == 4
+    assert when == sorted(when)
+    totals = ledger.totals(DELTA)
+    assert {who: line[-1] for who, line in found.items()} == {who: totals[who] for who in found}
+    assert set(found) == {"analyst", "coordinator", "bank", "shop", "others"}
+    assert found["analyst"] == [one("analyst", times=k) for k in range(1, 5)]
+    few, short = ledger.course(DELTA, most=2)
+    assert len(few) == 2
+    assert short["analyst"] == [one("analyst", times=k) for k in (2, 4)]
+
+
 def test_over_budget_is_refused_with_spent_asked_left(path: Path) -> None:
     ledger = Ledger(path)
     limit = one("analyst", times=2)

@@ -90,7 +90,8 @@ def test_lemma_t_is_not_far_from_the_truth() -> None:
 
 @pytest.mark.parametrize("x", [16, 50, 144, 200, 400])
 def test_tail(x: int) -> None:
-    masses = [skellam(n, x) for n in range(int(20 * x**0.5) + 60)]
+    with ctx.workprec(200):  # intervals are wider, and what they show is as certain
+        masses = [skellam(n, x) for n in range(int(20 * x**0.5) + 60)]
     for z in (1, 2, 4, 6, 9, 12):
         first = int(z * x**0.5) + 1
         tail = 2 * sum(masses[first:], arb(0))

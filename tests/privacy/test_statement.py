@@ -11,7 +11,8 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Adjacency, Observer, Trust
 from colonnade.privacy.releases import PoissonSampled, Repeated
-from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, PUBLISHED, Statement, rounded_up
+from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, PUBLISHED, rounded_up
+from colonnade.privacy.statement import Statement
 
 from .conftest import EVENT, TRUST as TWO
 
@@ -102,7 +103,7 @@ def test_html_is_escaped() -> None:
     page = Statement.of([replace(EVENT, unproven="<b>x</b>")], TWO, 1e-5)._repr_html_()
     assert "&lt;b&gt;x" in page
     assert "<b>x" not in page
-    assert page.count("<tr>") == 1 + len(TWO.standard_observers())
+    assert page.count("<tr>") == 1 + len(TWO.standard_observers()) + 3
 
 
 def test_the_whole_promise_is_a_curve() -> None:

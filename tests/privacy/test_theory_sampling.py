@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,14 @@ def _digits() -> Any:
         yield
 
 
+@cache
 def skellam(mu: float) -> Law:
     reach = int(12 + 14 * (2 * mu) ** 0.5)
-    return {k: mpmath.exp(-2 * mpf(mu)) * mpmath.besseli(k, 2 * mpf(mu)) for k in range(-reach, reach + 1)}
+    half = [mpmath.exp(-2 * mpf(mu)) * mpmath.besseli(k, 2 * mpf(mu)) for k in range(reach + 1)]
+    return {k: half[abs(k)] for k in range(-reach, reach + 1)}
 
 
+@cache
 def discrete_gaussian(variance: float) -> Law:
     reach = int(10 + 14 * variance**0.5)
     raw = {k: mpmath.exp(-mpf(k * k) / (2 * mpf(variance))) for k in range(-reach, reach + 1)}
@@ -36,6 +40,7 @@ def discrete_gaussian(variance: float) -> Law:
     return {k: value / total for k, value in raw.items()}
 
 
+@cache
 def discrete_laplace(scale: float) -> Law:
     reach = int(60 * scale)
     raw = {k: mpmath.exp(-abs(k) / mpf(scale)) for k in range(-reach, reach + 1)}

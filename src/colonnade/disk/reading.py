@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 WRITTEN_BY_PEOPLE = 1 << 26
 """More bytes than any file that people write."""
@@ -24,6 +24,7 @@ LEARNED = 1 << 32
 DEEPEST = 64
 """No file of ours nests values deeper."""
 _KEY_PARTS = 32
+_PIECE = 1 << 20
 _MOST_BITS = 1 << 11
 _NOT_A_KEY = re.compile(
     r"#[^\n]*"
@@ -66,7 +67,7 @@ def read_bytes(path: Path, most: int) -> bytes:
             found = os.fstat(descriptor)
             _check_regular(found.st_mode)
             with open(descriptor, "rb", closefd=False) as file:
-                content = file.read(most + 1) if found.st_size <= most else b""
+                content = b"" if found.st_size > most else _read(file, found.st_size, most)
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
@@ -74,6 +75,15 @@ def read_bytes(path: Path, most: int) -> bytes:
     if max(found.st_size, len(content)) > most:
         raise Unreadable(f"it has more than {most:,} bytes, which no such file has")
     return content
+
+
+def _read(file: BinaryIO, size: int, most: int) -> bytes:
+    """At most one byte more than so many; it is expected to have a size, and room is made for no more than that."""
+    parts, left, wanted = [], most + 1, size + 1
+    while left > 0 and (part := file.read(min(wanted, left))):
+        parts.append(part)
+        left, wanted = left - len(part), _PIECE
+    return b"".join(parts)
 
 
 def read_text(path: Path, most: int = WRITTEN_BY_PEOPLE) -> str:

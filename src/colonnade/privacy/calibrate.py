@@ -18,7 +18,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy.accountant import Bound, epsilon, routes
 from colonnade.privacy.events import Event, View, alike, views
 from colonnade.privacy.observers import Budget, Observer, Trust
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.rows import rounded_up
 
 Made = Event | Sequence[Event]
 Make = Callable[[int], Made]

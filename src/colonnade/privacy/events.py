@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from types import UnionType
@@ -130,9 +130,9 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 class View:
     """One event as one observer sees it; with a ``reason``, nothing is hidden from that observer.
 
-    ``noise`` is the sum of the shares the observer does not know, made of ``parts`` shares of which the least
-    is ``smallest``. ``l1`` and ``l2_squared`` are for the observer's own relation, the ``single`` ones for
-    adding or removing a row. The release is made ``times`` times, each over a batch of ``rate``. ``pure`` is
+    ``noise`` is the sum of the shares that are drawn and that the observer does not know, made of ``parts`` shares of
+    which the least is ``smallest``. ``l1`` and ``l2_squared`` are for the observer's own relation, the ``single``
+    ones for adding or removing a row. The release is made ``times`` times, each over a batch of ``rate``. ``pure`` is
     the epsilon of one release without delta. ``lost`` is what each adds to delta, whatever epsilon is.
     """
 
@@ -173,8 +173,17 @@ class View:
         return not (self.l1 or self.l2_squared or self.pure or self.reason)
 
 
-def view(event: Event, observer: Observer, trust: Trust, adjacency: Adjacency | None = None) -> View:
-    """The mechanism that is left when the observer subtracts the noise it knows.
+def view(
+    event: Event,
+    observer: Observer,
+    trust: Trust,
+    adjacency: Adjacency | None = None,
+    missing: int | None = None,
+) -> View:
+    """The mechanism that is left when the observer subtracts the noise it knows, and ``missing`` others draw none.
+
+    These are by default as many as the trust says, and those with the largest shares; one owner that the observer is
+    not in league with draws its noise.
 
     A party that takes no part in the study sees the published result; it is still held to its own relation
     (replace), so that its views of several studies compose. ``adjacency`` is given where several studies must be
@@ -191,16 +200,17 @@ def view(event: Event, observer: Observer, trust: Trust, adjacency: Adjacency | 
         raise PrivacyError(f"release {event.name!r} names the coordinator, which without a committee only relays")
     if reason := trust.broken(observer):
         return View(NonPrivate.kind, adjacency, reason=reason)
-    return _view(event, observer, adjacency)
+    return _view(event, observer, adjacency, trust.owners, trust.missing if missing is None else missing)
 
 
-def _view(event: Event, observer: Observer, adjacency: Adjacency) -> View:
+def _view(event: Event, observer: Observer, adjacency: Adjacency, owners: Sequence[str], missing: int) -> View:
     if isinstance(event, Repeated):
-        once = _view(event.event, observer, adjacency)
+        once = _view(event.event, observer, adjacency, owners, missing)
         return replace(once, times=once.times * event.times)
     if isinstance(event, PoissonSampled):
         known = bool(set(event.coins) & set(observer.names))
-        return replace(_view(event.event, observer, adjacency), rate=event.rate, coins_known=known)
+        once = _view(event.event, observer, adjacency, owners, missing)
+        return replace(once, rate=event.rate, coins_known=known)
     nothing = View(NOTHING, adjacency)
     if isinstance(event, PostProcessing):
         return nothing
@@ -212,7 +222,7 @@ def _view(event: Event, observer: Observer, adjacency: Adjacency) -> View:
         return nothing  # it depends on the observer's own columns only
     if isinstance(event, NonPrivate):
         return View(NonPrivate.kind, adjacency, reason=event.reason)
-    return _noisy(event, observer, adjacency)
+    return _noisy(event, observer, adjacency, owners, missing)
 
 
 def _response(event: RandomisedResponse, adjacency: Adjacency) -> View:
@@ -227,10 +237,18 @@ def _noisy(
     event: SkellamRelease | DiscreteGaussianRelease | GaussianRelease | DiscreteLaplaceRelease,
     observer: Observer,
     adjacency: Adjacency,
+    owners: Sequence[str],
+    missing: int,
 ) -> View:
-    unknown = [size for owner, size in event.shares if owner not in observer.names]
-    if not unknown:
+    drawn = sorted(size for owner, size in event.shares if owner not in observer.names)
+    if not drawn:
         return View(NonPrivate.kind, adjacency, reason=f"{observer} knows every share of the noise")
+    # Who leaves out noise gives away its own columns: where it is about no others, somebody is left who drew.
+    own = set(event.about or owners) <= {*observer.names, *(owner for owner, _ in event.shares)}
+    unknown = drawn[: max(len(drawn) - missing, int(own))]
+    if not unknown:
+        reason = f"those who draw the noise of {event.name} may all leave it out, and it is about columns of others too"
+        return View(NonPrivate.kind, adjacency, reason=reason)
     l1, l2_squared = event.l1, event.l2_squared
     if adjacency is not Adjacency.ADD_REMOVE:
         l1, l2_squared = event.replace_l1, event.replace_l2_squared
@@ -255,10 +273,11 @@ def _noisy(
         theorem=event.theorem,
         unproven=event.unproven,
     )
-    return _laplace(event, seen, observer) if isinstance(event, DiscreteLaplaceRelease) else seen
+    known = str(observer) if len(unknown) == len(drawn) else ""
+    return _laplace(event, seen, known) if isinstance(event, DiscreteLaplaceRelease) else seen
 
 
-def _laplace(event: DiscreteLaplaceRelease, seen: View, observer: Observer) -> View:
+def _laplace(event: DiscreteLaplaceRelease, seen: View, known_to: str) -> View:
     """One whole discrete Laplace variable must be among the unknown noise (docs/theory/laplace-shares.md)."""
     if seen.noise >= 1 or not seen.l1:
         pure, single = (float_up(Fraction(l1) / event.scale) for l1 in (seen.l1, seen.single_l1))
@@ -266,18 +285,19 @@ def _laplace(event: DiscreteLaplaceRelease, seen: View, observer: Observer) -> V
     from colonnade.privacy.routes.laplace import generalised_laplace_epsilon  # it needs flint, most events do not
 
     least = generalised_laplace_epsilon(float(seen.noise), float(event.scale), int(seen.l1))
+    known = f"{known_to} knows so much" if known_to else "so much is known or missing"
     reason = (
-        f"{observer} knows so much of the Laplace noise that less than one whole variable is left; "
+        f"{known} of the Laplace noise that less than one whole variable is left; "
         f"even one number that moves by the whole sensitivity costs epsilon {least:.3g}, and many small moves cost more"
     )
     return View(NonPrivate.kind, seen.adjacency, reason=reason)
 
 
-def views(events: Iterable[Event], observer: Observer, trust: Trust) -> tuple[View, ...]:
+def views(events: Iterable[Event], observer: Observer, trust: Trust, missing: int | None = None) -> tuple[View, ...]:
     """Every event of a study as one observer sees it."""
     known = tuple(events)
     check_sources(known)
-    return tuple(view(event, observer, trust) for event in known)
+    return tuple(view(event, observer, trust, missing=missing) for event in known)
 
 
 def check_sources(events: Iterable[Event]) -> None:

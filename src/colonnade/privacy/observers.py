@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, combinations_with_replacement
-from typing import Any
+from typing import Any, Literal, get_args
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
@@ -103,6 +103,12 @@ class Observer:
         return self.short
 
 
+Security = Literal["semi-honest", "active"]
+Inputs = Literal["unproven", "covert", "proven"]
+SECURITIES: tuple[Security, ...] = get_args(Security)
+INPUTS: tuple[Inputs, ...] = get_args(Inputs)
+
+
 @dataclass(frozen=True)
 class Trust:
     """The public arrangement of a study: owners, committee, and how many members may pool their shares.
@@ -113,8 +119,18 @@ class Trust:
     owners: tuple[str, ...]
     committee: tuple[str, ...]
     threshold: int
+    security: Security = "semi-honest"
+    """Whether what follows holds only if everybody follows the protocol, or also if some do not."""
+    inputs: Inputs = "unproven"
+    """Whether owners prove that what they deal keeps its bounds: all rows, or rows that a coin chooses."""
+    noise_missing: int | None = None
+    """How many owners besides an observer may leave out their noise; by default see :attr:`missing`."""
 
     def __post_init__(self) -> None:
+        if self.inputs != "unproven" and not self.active:
+            raise PrivacyError("owners prove bounds only where security is active")
+        if self.active and not self.committee:
+            raise PrivacyError("security is active only where there is a committee, whose seats check each other")
         for name in self.owners:
             _check_name(name)
         if len(self.owners) < 2:
@@ -123,6 +139,9 @@ class Trust:
             raise PrivacyError("an owner or committee member is named twice")
         if strangers := sorted(set(self.committee) - {*self.owners, COORDINATOR}):
             raise PrivacyError(f"the committee names {', '.join(strangers)}, who takes no part in the study")
+        missing = self.noise_missing
+        if missing is not None and not (type(missing) is int and 0 <= missing <= self.threshold):
+            raise PrivacyError(f"noise_missing is a whole number from 0 to the threshold, here {self.threshold}")
         size = len(self.committee)
         if not size and not self.threshold:
             return
@@ -132,6 +151,19 @@ class Trust:
             raise PrivacyError(
                 f"the threshold of a committee of {size} is 1 to {(size - 1) // 2}, not {self.threshold}"
             )
+
+    @property
+    def active(self) -> bool:
+        """Whether seats check what the others did before anything is opened."""
+        return self.security == "active"
+
+    @property
+    def missing(self) -> int:
+        """How many owners may leave out their noise without making any promise untrue (docs/theory/missing-noise.md).
+
+        If the study says nothing, as many as the threshold where participants may deviate, and otherwise none.
+        """
+        return self.noise_missing if self.noise_missing is not None else self.threshold * self.active
 
     def adjacency(self, observer: Observer) -> Adjacency:
         """The neighbouring relation an observer is held to."""
@@ -220,8 +252,10 @@ class Trust:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {"owners": list(self.owners), "committee": list(self.committee), "threshold": self.threshold}
+        """Plain values for JSON; where everybody is taken to follow the protocol, nothing is said about it."""
+        said: dict[str, Any] = {"security": self.security, "inputs": self.inputs} if self.active else {}
+        said |= {} if self.noise_missing is None else {"noise_missing": self.noise_missing}
+        return {"owners": list(self.owners), "committee": list(self.committee), "threshold": self.threshold, **said}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Trust:
@@ -230,7 +264,10 @@ class Trust:
             owners, committee, threshold = value["owners"], value["committee"], value["threshold"]
             if not isinstance(threshold, int) or not all(isinstance(name, str) for name in (*owners, *committee)):
                 raise TypeError("names are texts, and a threshold is a whole number")
-            return cls(tuple(owners), tuple(committee), threshold)
+            security, inputs = value.get("security", "semi-honest"), value.get("inputs", "unproven")
+            if security not in SECURITIES or inputs not in INPUTS:
+                raise ValueError("security and inputs are words from short lists")
+            return cls(tuple(owners), tuple(committee), threshold, security, inputs, value.get("noise_missing"))
         except (KeyError, TypeError, ValueError) as error:
             raise PrivacyError("the description of who is trusted cannot be read") from error
 
@@ -254,6 +291,8 @@ class Budget:
     selector: str
     epsilon: float
     delta: float
+    called: str | None = None
+    """What the one who is meant is called, where that is not the selector."""
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
@@ -334,10 +373,10 @@ def unspoken(names: Sequence[str], budgets: Sequence[Budget], trust: Trust) -> t
 
 
 def most_known(trust: Trust, budgets: Sequence[Budget]) -> int:
-    """The largest number of owners whose noise an observer with a budget may know; at least the threshold."""
+    """The most owners whose noise an observer with a budget may know, or that may be missing; one is always left."""
     groups = [observer.names for budget in budgets for observer in budget.observers(trust, lambda _: 0)]
     sizes = [len(set(names) - {COORDINATOR}) for names in groups]
-    return min(max([trust.threshold, *sizes]), len(trust.owners) - 1)
+    return min(max([trust.threshold, *sizes]) + trust.missing, len(trust.owners) - 1)
 
 
 def check_epsilon(epsilon: float) -> None:

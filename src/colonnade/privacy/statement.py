@@ -6,66 +6,69 @@ relation is always named, and an observer against whom nothing protects has its 
 
 from __future__ import annotations
 
-import html
 import math
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from functools import cached_property
 from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
 from colonnade.privacy.events import Event, View, alike, from_dict, innermost, views
-from colonnade.privacy.observers import COORDINATOR, Adjacency, Observer, Trust, check_delta
+from colonnade.privacy.observers import COORDINATOR, Adjacency, Inputs, Observer, Trust, check_delta
 from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
+from colonnade.privacy.rows import MISSING, NO_GUARANTEE, PROVEN, PUBLISHED, Row, as_html, as_text
 
 VERSION = 1
-PROVEN = "proven"
-PUBLISHED = "as published, not proven"
-NO_GUARANTEE = "no guarantee"
 UNMATCHED = "matching people between the parties is outside this statement"
 CLIPPED = "rows are clipped to their public bounds by this code, on each party's own machine"
 TIMES = "no epsilon covers what others can see of how long a participant takes, or of when it stops"
 MISFITS = "cells outside a schema are mapped by public rules; that a party stops is seen, and not counted here"
+FOLLOWING = "every participant follows the protocol and may be curious (semi-honest)"
+DEVIATING = (
+    "at most {threshold} of the {seats} seats ({names}) in all deviate from the protocol or pool what they "
+    "hold{others} (active); whoever sees a check fail stops and accepts no result"
+)
+_WITHIN = "within its bounds an owner may deal what it likes; delta counts what proofs tell of its rows"
+DEALT: Mapping[Inputs, str] = {
+    "unproven": (
+        "every owner keeps the bounds of the rows that it deals, which nobody proves: against one that deals larger "
+        "numbers these figures do not hold"
+    ),
+    "covert": (
+        "owners prove that the numbers they deal are small, and the bounds of one row in eight, which a coin chooses; "
+        "one that breaks those of k rows is found out but for a chance of about (7/8)^k, and against one that takes "
+        f"that chance these figures do not hold; {_WITHIN}"
+    ),
+    "proven": f"owners prove that every row they deal keeps its bounds, but for a chance of 2^-40; {_WITHIN}",
+}
+NOT_CHECKED = (
+    "which rows of the parties belong together is settled before shares are dealt, and these checks are not about it: "
+    "after a hidden or fuzzy alignment a coordinator that deviates can join rows of different people, and the figures "
+    "then hold for the columns of one honest owner"
+)
 _EARLIER = ("every table fits its schema; ", "every table fits its schema and every label the model; ")
 """How earlier releases, which mapped nothing, began the sentence in its place."""
 _LISTED_OWNERS = 4
 _OF_EACH_PERSON = "embedding-releases"
+_NOBODY_LEFT = "nobody is left who draws noise: open are the columns of those who leave theirs out, and no others"
 _IN_PLACE = "ids and the order of rows are public; who is replaced is so in the same place, and so in the same batch"
-_WIDTH = 108
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one observer can learn; ``others`` more observers are in exactly the same position."""
-
-    observer: Observer
-    adjacency: Adjacency
-    epsilon: float
-    delta: float
-    route: str
-    theorem: str
-    status: str
-    reason: str = ""
-    others: int = 0
-
-    @property
-    def who(self) -> str:
-        """The observer as it is printed."""
-        return self.observer.short + (f" and {self.others} alike" if self.others else "")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Rows for every standard observer, with the events and the trust they follow from."""
+    """Rows for every standard observer, with the events and the trust they follow from.
+
+    ``earlier`` is a statement as an earlier release wrote it, without rows about missing noise.
+    """
 
     rows: tuple[Row, ...]
     assumptions: tuple[str, ...]
     events: tuple[Event, ...]
     trust: Trust
     delta: float
+    earlier: bool = False
 
     @classmethod
     def of(
@@ -91,14 +94,30 @@ class Statement:
             rows = _grouped(known, trust, delta)
         return cls(rows, (*_assumptions(trust, known, clipped), *(also or (UNMATCHED,))), known, trust, delta)
 
-    def epsilon(self, observer: Observer | str, delta: float | None = None) -> float:
-        """What any observer learns, not rounded to the printed digits; infinite if nothing protects."""
-        wanted = self.delta if delta is None else delta
-        return _row(self.events, self._observer(observer), self.trust, wanted).epsilon
+    @cached_property
+    def missing_noise(self) -> tuple[Row, ...]:
+        """What is left of the promise if owners draw no noise, for each number of them up to the threshold.
 
-    def profile(self, observer: Observer | str, epsilons: Sequence[float]) -> list[float]:
-        """The whole guarantee against an observer: the delta for each epsilon; 1 if nothing protects."""
-        seen = views(self.events, self._observer(observer), self.trust)
+        Empty where no committee adds noise of several owners up.
+        """
+        return () if self.earlier else tuple(_missing_noise(self.events, self.trust, self.delta))
+
+    def epsilon(self, observer: Observer | str, delta: float | None = None, *, missing: int | None = None) -> float:
+        """What any observer learns, not rounded to the printed digits; infinite if nothing protects.
+
+        With ``missing``, if so many owners besides the observer draw no noise.
+        """
+        wanted = self.delta if delta is None else delta
+        return _row(self.events, self._observer(observer), self.trust, wanted, missing=missing).epsilon
+
+    def profile(
+        self, observer: Observer | str, epsilons: Sequence[float], *, missing: int | None = None
+    ) -> list[float]:
+        """The whole guarantee against an observer: the delta for each epsilon; 1 if nothing protects.
+
+        With ``missing``, if so many owners besides the observer draw no noise.
+        """
+        seen = views(self.events, self._observer(observer), self.trust, missing)
         return [float(delta) for delta in accountant.profile(seen, epsilons)]
 
     def _observer(self, observer: Observer | str) -> Observer:
@@ -112,15 +131,8 @@ class Statement:
         return {
             "version": VERSION,
             "delta": self.delta,
-            "rows": [
-                {
-                    **vars(row),
-                    "observer": row.observer.label,
-                    "adjacency": row.adjacency.value,
-                    "epsilon": None if math.isinf(row.epsilon) else row.epsilon,
-                }
-                for row in self.rows
-            ],
+            "rows": [row.to_dict() for row in self.rows],
+            **({} if self.earlier else {"missing_noise": [row.to_dict() for row in self.missing_noise]}),
             "assumptions": list(self.assumptions),
             "events": [event.to_dict() for event in self.events],
             "trust": self.trust.to_dict(),
@@ -139,62 +151,26 @@ class Statement:
             raise PrivacyError(f"privacy statement of version {shown}; expected {VERSION}")
         try:
             events = [from_dict(event) for event in value["events"]]
-            stated = {row["observer"]: _stated(row["epsilon"]) for row in value["rows"]}
+            written = [*value["rows"], *value.get("missing_noise", ())]
+            stated = {(row["observer"], row.get("missing")): _stated(row["epsilon"]) for row in written}
             fresh = cls.of(events, Trust.from_dict(value["trust"]), value["delta"])
+            fresh = replace(fresh, earlier="missing_noise" not in value)
             known = _as_said_then(_assumptions(fresh.trust, events, CLIPPED), value["assumptions"])
             also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
         except PrivacyError as error:
             raise PrivacyError(reading.short(str(error))) from None
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError("a privacy statement is incomplete or malformed") from error
-        for row in fresh.rows:
-            if not row.epsilon <= stated.get(row.observer.label, -1.0) * (1 + 1e-9):
+        for row in (*fresh.rows, *fresh.missing_noise):
+            if not row.epsilon <= stated.get((row.observer.label, row.missing), -1.0) * (1 + 1e-9):
                 raise PrivacyError(f"the stated epsilon for {row.observer} does not follow from the events")
         return replace(fresh, assumptions=(*known, *(also or (UNMATCHED,))))
 
     def __str__(self) -> str:
-        return as_text(self.rows, self.assumptions)
+        return as_text((*self.rows, *self.missing_noise), self.assumptions)
 
     def _repr_html_(self) -> str:
-        return as_html(self.rows, self.assumptions)
-
-
-def as_text(rows: Sequence[Row], assumptions: Sequence[str]) -> str:
-    """Rows as a table, what they rest on, and what they assume."""
-    lines = []
-    heads = ("observer", "cannot tell", "epsilon", "delta", "status")
-    cells = [_cells(row) for row in rows]
-    wide = [max(len(line[k]) for line in [heads, *cells]) for k in range(5)]
-    wide[0] = min(wide[0], _WIDTH - sum(wide[1:]) - 8)
-    for line in [heads, *cells]:
-        who = textwrap.shorten(line[0], wide[0], placeholder="...") if len(line[0]) > wide[0] else line[0]
-        texts = (
-            who.ljust(wide[0]),
-            line[1].ljust(wide[1]),
-            line[2].rjust(wide[2]),
-            line[3].rjust(wide[3]),
-        )
-        lines.append("  ".join((*texts, line[4])).rstrip())
-    lines.insert(1, "-" * max(len(line) for line in lines))
-    for text in _notes(rows):
-        lines.extend(textwrap.wrap(text, _WIDTH, subsequent_indent="  "))
-    lines.append("assumes")
-    for text in assumptions:
-        lines.extend(textwrap.wrap(f"- {text}", _WIDTH, subsequent_indent="  "))
-    return "\n".join(lines)
-
-
-def as_html(rows: Sequence[Row], assumptions: Sequence[str]) -> str:
-    """The same for notebooks."""
-    heads = ("observer", "cannot tell", "epsilon", "delta", "status", "rests on")
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in (*_cells(row), _basis(row))) + "</tr>"
-        for row in rows
-    )
-    head = "".join(f"<th>{text}</th>" for text in heads)
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in assumptions)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"{table}<p>assumes</p><ul>{items}</ul>"
+        return as_html((*self.rows, *self.missing_noise), self.assumptions)
 
 
 def _stated(epsilon: Any) -> float:
@@ -203,17 +179,39 @@ def _stated(epsilon: Any) -> float:
     return math.inf if epsilon is None else float(epsilon)
 
 
-def rounded_up(epsilon: float, digits: int = 4) -> str:
-    """Epsilon as text, never below the number it stands for."""
-    if math.isinf(epsilon):
-        return "inf"
-    exact = Context(prec=400)  # enough for every float
-    return str(Decimal(epsilon).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING, context=exact))
+def _row(
+    events: tuple[Event, ...],
+    observer: Observer,
+    trust: Trust,
+    delta: float,
+    others: int = 0,
+    *,
+    missing: int | None = None,
+) -> Row:
+    seen = views(events, observer, trust, missing)
+    broken = trust.broken(observer) or ""
+    row = row_of(observer, trust.adjacency(observer), seen, delta, broken=broken, others=others)
+    if row.theorem and (trust.missing if missing is None else missing):
+        row = replace(row, theorem=f"{row.theorem}, {MISSING}")
+    return replace(row, missing=missing)
 
 
-def _row(events: tuple[Event, ...], observer: Observer, trust: Trust, delta: float, others: int = 0) -> Row:
-    seen = views(events, observer, trust)
-    return row_of(observer, trust.adjacency(observer), seen, delta, broken=trust.broken(observer) or "", others=others)
+def _missing_noise(events: tuple[Event, ...], trust: Trust, delta: float) -> Iterator[Row]:
+    """For each number of owners without noise: the analyst, the coordinator, and the party that learns most."""
+    if not any(getattr(innermost(event), "shares", ()) for event in events):
+        return
+    alone = list(trust.coalitions(1, alike((event, trust) for event in events)))
+    alone.remove(Observer.coordinator())
+    most = min(trust.threshold, len(trust.owners) - 1)
+    for missing in range(0 if trust.missing else 1, most + 1):
+        for seen in (Observer.analyst(), Observer.coordinator()):
+            yield _row(events, seen, trust, delta, missing=missing)
+        if missing == len(trust.owners) - 1:
+            held = trust.adjacency(alone[0])
+            yield Row(alone[0], held, math.inf, delta, "none", "", NO_GUARANTEE, _NOBODY_LEFT, missing=missing)
+        else:
+            rows = (_row(events, seen, trust, delta, missing=missing) for seen in alone)
+            yield max(rows, key=lambda row: row.epsilon)
 
 
 def row_of(
@@ -256,14 +254,14 @@ def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[Row
 
 
 def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[str, ...]:
-    among = f"at most {trust.threshold} of the committee ({', '.join(trust.committee)}) pool what they hold"
     for_whom = " for all but the analyst" if trust.committee else ""
     sealed = "messages between parties are sealed end to end; the coordinator sees their sizes and when they end"
     placed = any(_by_place(event) for event in events)
     return (
-        "every participant follows the protocol and may be curious (semi-honest)",
-        among if trust.committee else sealed,
+        *(_about_seats(trust) if trust.committee else (FOLLOWING, sealed)),
         clipped,
+        *((DEALT[trust.inputs], NOT_CHECKED) if trust.active else ()),
+        *_about_missing(trust),
         "noise comes from the exact integer sampler; its distance from the exact law is part of delta",
         *dict.fromkeys(text for event in events for text in _about_batches(event)),
         f"public: schema, clips, scales, noise sizes, and the number of rows{for_whom}",
@@ -271,6 +269,27 @@ def _assumptions(trust: Trust, events: Iterable[Event], clipped: str) -> tuple[s
         MISFITS,
         TIMES,
     )
+
+
+def _about_seats(trust: Trust) -> Iterator[str]:
+    names = ", ".join(trust.committee)
+    if trust.active:
+        others = ", and any owners without a seat" if set(trust.owners) - set(trust.committee) else ""
+        yield DEVIATING.format(threshold=trust.threshold, seats=len(trust.committee), names=names, others=others)
+    else:
+        yield FOLLOWING
+        yield f"at most {trust.threshold} of the committee ({names}) pool what they hold"
+
+
+def _about_missing(trust: Trust) -> Iterator[str]:
+    if trust.missing:
+        many = "an owner draws" if trust.missing == 1 else f"up to {trust.missing} owners draw"
+        yield (
+            f"rows without an if hold even if {many} no noise, for the columns of all others; of the owners besides "
+            "the observer one is taken to draw its own"
+        )
+    elif trust.active:
+        yield "every owner draws its part of the noise, which nobody checks; rows with an if say what holds otherwise"
 
 
 def _as_said_then(now: Sequence[str], stored: Sequence[str]) -> tuple[str, ...]:
@@ -311,23 +330,3 @@ _NAMED = 7
 def _few(names: Sequence[str]) -> str:
     """The names; if there are many, the first of them and the number of others."""
     return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
-
-
-def _cells(row: Row) -> tuple[str, str, str, str, str]:
-    return row.who, row.adjacency.value, rounded_up(row.epsilon), repr(float(row.delta)), row.status
-
-
-def _basis(row: Row) -> str:
-    return row.reason or f"{row.theorem} ({row.route})"
-
-
-def _notes(rows: Sequence[Row]) -> list[str]:
-    """Each reason and each basis once, with the observers it belongs to."""
-    groups: dict[str, list[str]] = {}
-    for row in rows:
-        text = f"rests on {row.theorem} ({row.route})" if row.theorem else row.route
-        text = _basis(row) if math.isinf(row.epsilon) else text
-        groups.setdefault(text, []).append(row.who)
-        if row.reason and not math.isinf(row.epsilon):
-            groups.setdefault(row.reason, []).append(row.who)
-    return [f"{', '.join(who)}: {text}" for text, who in groups.items()]

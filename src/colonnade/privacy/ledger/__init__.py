@@ -22,7 +22,7 @@ from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PolicyError, PrivacyError
 from colonnade.privacy.events import Event, check_sources, from_dict
 from colonnade.privacy.ledger import caps as limits
-from colonnade.privacy.ledger.caps import Left, Period, Spending, since
+from colonnade.privacy.ledger.caps import Foreseen, Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
 from colonnade.privacy.ledger.early import EarlyEnds, ended_early, last_before, read_time
 from colonnade.privacy.ledger.file import (
@@ -236,11 +236,31 @@ class Ledger:
             found = limits.totals(delta, days, _spendings(base, now), self._owner, now)
         return {label: bound.epsilon for label, bound in found.items()}
 
+    def course(self, delta: float, most: int = 24) -> tuple[list[datetime], dict[str, list[float]]]:
+        """At most so many moments, the last that of the last study, and what each observer alone knew by then."""
+        with self._file.reading() as base:
+            return limits.course(delta, _spendings(base, self._clock()), self._owner, most)
+
     def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
         """What is left of each cap for each observer: first the caps for all time, then those of periods."""
         with self._file.reading() as base:
             now = self._clock()
             return limits.remainders(caps, periods, _spendings(base, now), self._owner, now)
+
+    def foreseen(
+        self,
+        events: Sequence[Event],
+        trust: Trust,
+        caps: Sequence[Budget],
+        periods: Sequence[Period],
+        keys: Mapping[str, str],
+        attempts: int,
+    ) -> tuple[Foreseen, ...]:
+        """What each cap would leave after a study that may take so many attempts; nothing is written."""
+        with self._file.reading() as base:
+            now = self._clock()
+            told = Told(tuple(events), trust, People.of(self._owner, keys, trust))
+            return limits.foreseen(caps, periods, _spendings(base, now), told, attempts, self._owner, now)
 
     def met(self) -> set[str]:
         """The labels of everybody whom this ledger has met, and every name they used."""
@@ -335,6 +355,21 @@ def check_without_ledger(
     told = Told(tuple(events), trust, People.of(owner, keys or {}, trust))
     check_sources(told.events)
     _refuse(study, told, caps, periods, [], owner, datetime.now(UTC))
+
+
+def foreseen_without_ledger(
+    events: Sequence[Event],
+    trust: Trust,
+    caps: Sequence[Budget],
+    periods: Sequence[Period],
+    keys: Mapping[str, str],
+    attempts: int,
+    *,
+    owner: str = "",
+) -> tuple[Foreseen, ...]:
+    """What each cap would leave after the first study of a party; no ledger is made."""
+    told = Told(tuple(events), trust, People.of(owner, keys, trust))
+    return limits.foreseen(caps, periods, [], told, attempts, owner, datetime.now(UTC))
 
 
 def _refuse(

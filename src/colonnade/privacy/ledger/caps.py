@@ -9,13 +9,15 @@ from datetime import UTC, datetime, timedelta
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
-from colonnade.privacy.ledger.groups import Across, Sight
+from colonnade.privacy.ledger.groups import ANALYST, Across, Sight
 from colonnade.privacy.ledger.people import Told
-from colonnade.privacy.observers import EVERYONE, OTHERS, Budget, Observer
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Budget, Observer
+from colonnade.privacy.rows import rounded_up
 
 MOST_DAYS = 36525.0
 """The longest period: a hundred years."""
+AT_THE_HUB = "analyst at the hub"
+"""A member who proposes studies and watches the hub."""
 _SHOWN = 8
 
 
@@ -52,6 +54,17 @@ class Left:
     def left(self) -> float:
         """Cap less spent, rounded down to the digits that are printed."""
         return math.floor(max(0.0, self.epsilon - self.spent) * 1e4) / 1e4
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a study that is not reserved yet would leave of one cap for one observer."""
+
+    before: Left
+    after: float
+    """Spent after it."""
+    at_most: float
+    """Spent if it takes as many attempts as it may, and each of them counts in full."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,17 @@ def totals(
     return {who.label: sight.total(who, delta, counted) for who in sight.standard()}
 
 
+def course(
+    delta: float, stored: Sequence[Spending], owner: str, most: int
+) -> tuple[list[datetime], dict[str, list[float]]]:
+    """At most so many moments, and what everybody alone, and all others together, had learned by then."""
+    counts = sorted({round(k * len(stored) / most) for k in range(1, most + 1)} - {0})
+    sight = Sight([spending.told for spending in stored], owner)
+    alone = [who for who in sight.standard() if "+" not in who.label]
+    found = {who.label: [sight.total(who, delta, range(count)).epsilon for count in counts] for who in alone}
+    return [stored[count - 1].when for count in counts], found
+
+
 def labels(studies: Sequence[Told], owner: str) -> set[str]:
     """The labels of everybody who took part in these studies, and every name they used."""
     known = Sight(studies, owner).everybody.somebodies
@@ -173,6 +197,38 @@ def remainders(
     return tuple(found)
 
 
+def foreseen(
+    caps: Sequence[Budget],
+    periods: Sequence[Period],
+    stored: Sequence[Spending],
+    new: Told,
+    attempts: int,
+    owner: str,
+    now: datetime,
+) -> tuple[Foreseen, ...]:
+    """What every cap would leave after a new study, observer by observer."""
+    sight, count = Sight([*(spending.told for spending in stored), *[new] * attempts], owner), len(stored)
+    found: dict[Foreseen, None] = {}
+    for limit in limits(caps, periods):
+        cap, before = limit.cap, limit.counted(stored, now)
+        for who in sight.capped(cap):
+            spent, after, most = (
+                sight.total(who, cap.delta, [*before, *range(count, count + runs)]).epsilon for runs in (0, 1, attempts)
+            )
+            found[Foreseen(Left(who.label, cap.epsilon, cap.delta, limit.days, spent), after, most)] = None
+    return tuple(found)
+
+
+def watched(caps: Sequence[Budget]) -> tuple[Budget, ...]:
+    """The caps, with that of the analyst also for what the coordinator sees.
+
+    Whoever proposes through a hub sees when attempts begin and end, hence about how many rows there are: what holds for
+    the coordinator holds for it, and what holds for a reader of the result alone does not.
+    """
+    own = [Budget(COORDINATOR, cap.epsilon, cap.delta, AT_THE_HUB) for cap in caps if cap.selector == ANALYST.label]
+    return (*caps, *own)
+
+
 def with_others(caps: Sequence[Budget]) -> tuple[Budget, ...]:
     """The caps, with one for all others together: if none is given, the largest of those for a kind of observer.
 
@@ -196,11 +252,11 @@ def limits(caps: Sequence[Budget], periods: Sequence[Period]) -> Iterator[Limit]
 
 def _sentence(limit: Limit, sight: Sight, before: Sequence[int], who: Across, why: Sequence[str]) -> str:
     cap, last = limit.cap, len(sight.studies) - 1
-    spent, alone = (sight.total(who, cap.delta, counted).epsilon for counted in (before, [last]))
+    spent, asked = (sight.total(who, cap.delta, counted).epsilon for counted in (before, [last]))
     left = Left(who.label, cap.epsilon, cap.delta, limit.days, spent).left
     span = "" if limit.days is None else f" in {limit.days:g} days"
-    name = f"{OTHERS} (all others together)" if who.others else Observer.parse(who.label).short
-    text = f"{name}: spent {rounded_up(spent)}, asked {rounded_up(alone)}, left {left:g} of {cap.epsilon:g}"
+    name = f"{OTHERS} (all others together)" if who.others else cap.called or Observer.parse(who.label).short
+    text = f"{name}: spent {rounded_up(spent)}, asked {rounded_up(asked)}, left {left:g} of {cap.epsilon:g}"
     section = "[policy.budget]" if limit.days is None else "[[policy.periods]]"
     raised = [f"`{OTHERS}` in the epsilon of {section} sets this cap"] if who.others else []
     reasons = [*why, *raised]

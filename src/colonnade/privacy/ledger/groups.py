@@ -93,7 +93,8 @@ class Sight:
     def capped(self, cap: Budget) -> list[Across]:
         """Everybody whom a cap speaks of, over all whom the ledger has ever met, each once."""
         if cap.named:
-            return [self.named(Observer.parse(cap.selector))]
+            who = self.named(Observer.parse(cap.selector))
+            return [who if cap.called is None else replace(who, label=cap.called)]
         if cap.selector == OTHERS:
             return [ALL_OTHERS]
         found: dict[frozenset[Token] | None, Across] = {}
