@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.blinding import POINT_BYTES, Blind, hashed
+from colonnade.mpc.blinding import POINT_BYTES, Blind, Blinds, hashed
 from colonnade.randomness import Stream
 
 KEYS = [f"person {n}".encode() for n in range(300)]
@@ -15,11 +15,18 @@ KEYS = [f"person {n}".encode() for n in range(300)]
 
 def test_blinds_commute_and_come_off():
     points = hashed(KEYS)
-    a, b = Blind.fresh(Stream.fresh()), Blind.fresh(Stream.fresh())
+    a, b, c = Blinds.fresh(len(points), Stream.fresh()), Blind.fresh(Stream.fresh()), Blind.fresh(Stream.fresh())
     both = b.on(a.on(points))
     np.testing.assert_array_equal(both, a.on(b.on(points)))
     np.testing.assert_array_equal(a.inverse().on(both), b.on(points))
+    np.testing.assert_array_equal(a.inverse().times(c).on(both), c.on(b.on(points)))
+    assert Blinds([]).inverse().on(points[:0]).shape == (0, POINT_BYTES)
     assert not (a.on(points) == points).all(axis=1).any()
+
+
+def test_every_point_has_a_blind_of_its_own():
+    same = np.repeat(hashed(KEYS[:1]), 50, axis=0)
+    assert len(np.unique(Blinds.fresh(50, Stream.fresh()).on(same), axis=0)) == 50
 
 
 def test_hashing_is_a_function_of_the_key_alone_and_separates_keys():
@@ -55,6 +62,7 @@ def test_what_is_no_element_of_the_group_is_refused(bad):
 
 def test_a_secret_is_not_shown():
     assert repr(Blind.fresh(Stream.fresh())) == "Blind(...)"
+    assert repr(Blinds.fresh(3, Stream.fresh())) == "Blinds(...)"
 
 
 def test_the_library_is_loaded_only_when_it_is_needed():

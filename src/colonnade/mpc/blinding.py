@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import accumulate
 from types import ModuleType
 
 import numpy as np
@@ -33,7 +34,7 @@ _PIECE = 128  # operations that a thread does at a time
 
 
 class Blind:
-    """A secret scalar that hides group elements; its inverse shows them again."""
+    """A secret scalar that multiplies any number of group elements."""
 
     def __init__(self, scalar: bytes) -> None:
         self._scalar = scalar
@@ -43,26 +44,64 @@ class Blind:
         """A blind with a uniform scalar from this stream."""
         return cls(_sodium().crypto_core_ristretto255_scalar_reduce(stream.bytes(_HASH_BYTES)))
 
-    def inverse(self) -> Blind:
-        """The blind that undoes this one."""
-        return Blind(_sodium().crypto_core_ristretto255_scalar_invert(self._scalar))
-
-    def times(self, other: Blind) -> Blind:
-        """One blind that does what both do one after the other."""
-        return Blind(_sodium().crypto_core_ristretto255_scalar_mul(self._scalar, other._scalar))
-
     def on(self, points: Points, source: str = "this participant") -> Points:
         """Every point times the scalar; an error names ``source`` if something is not a point."""
-        product, scalar = _sodium().crypto_scalarmult_ristretto255, self._scalar
-        flat = np.ascontiguousarray(points).tobytes()
-        places = range(0, len(flat), POINT_BYTES)
-        try:
-            return _spread(lambda at: product(scalar, flat[at : at + POINT_BYTES]), places)
-        except RuntimeError:
-            raise ProtocolError(f"{source} sent something else than elements of the group") from None
+        return _products([self._scalar] * len(points), points, source)
 
     def __repr__(self) -> str:
         return "Blind(...)"
+
+
+class Blinds:
+    """A secret scalar of its own for each of several group elements; the inverses show the elements again."""
+
+    def __init__(self, scalars: Sequence[bytes]) -> None:
+        self._scalars = scalars
+
+    @classmethod
+    def fresh(cls, count: int, stream: Stream) -> Blinds:
+        """So many blinds with uniform scalars from this stream."""
+        reduced = _sodium().crypto_core_ristretto255_scalar_reduce
+        return cls([reduced(stream.bytes(_HASH_BYTES)) for _ in range(count)])
+
+    def inverse(self) -> Blinds:
+        """The blinds that undo these; the inverse of the product of all gives each, at three products a scalar."""
+        if not self._scalars:
+            return self
+        product = _sodium().crypto_core_ristretto255_scalar_mul
+        before = list(accumulate(self._scalars, product))
+        left, found = _sodium().crypto_core_ristretto255_scalar_invert(before[-1]), [b""] * len(before)
+        for place in range(len(before) - 1, 0, -1):
+            found[place] = product(left, before[place - 1])
+            left = product(left, self._scalars[place])
+        found[0] = left
+        return Blinds(found)
+
+    def times(self, other: Blind) -> Blinds:
+        """Blinds that do what these and then the other do."""
+        multiplied = _sodium().crypto_core_ristretto255_scalar_mul
+        return Blinds([multiplied(scalar, other._scalar) for scalar in self._scalars])
+
+    def on(self, points: Points, source: str = "this participant") -> Points:
+        """Every point times its own scalar; an error names ``source`` if something is not a point."""
+        return _products(self._scalars, points, source)
+
+    def __repr__(self) -> str:
+        return "Blinds(...)"
+
+
+def _products(scalars: Sequence[bytes], points: Points, source: str) -> Points:
+    product = _sodium().crypto_scalarmult_ristretto255
+    flat = np.ascontiguousarray(points).tobytes()
+
+    def at(place: int) -> bytes:
+        found: bytes = product(scalars[place], flat[place * POINT_BYTES : (place + 1) * POINT_BYTES])
+        return found
+
+    try:
+        return _spread(at, range(len(points)))
+    except RuntimeError:
+        raise ProtocolError(f"{source} sent something else than elements of the group") from None
 
 
 def hashed(keys: Sequence[bytes]) -> Points:

@@ -31,6 +31,8 @@ class Committee:
     seats: tuple[str, ...]
     threshold: int
     system: ResidueSystem
+    active: bool = False
+    """Whether the seats check each other's work before anything is opened."""
 
     def __post_init__(self) -> None:
         size = len(self.seats)
@@ -40,6 +42,31 @@ class Committee:
             raise ValueError(f"a committee has 3 to 7 different seats, not {size}")
         if not 1 <= self.threshold < size / 2:
             raise ValueError(f"the threshold of {size} seats lies between 1 and {(size - 1) // 2}")
+
+    @property
+    def spare(self) -> bool:
+        """Whether there are more seats than a product of two inputs needs, so that shares may fit no polynomial."""
+        return len(self.seats) > 2 * self.threshold + 1
+
+    @property
+    def may_split(self) -> bool:
+        """Whether honest seats could open two values, if two halves of them had been told different numbers."""
+        return len(self.seats) - self.threshold >= 2 * (self.threshold + 1)
+
+    def enough(self, degree: int) -> int:
+        """How many seats must be left to open a sharing of this degree.
+
+        Where seats check each other, more than half of the honest ones must be: otherwise two halves that lost each
+        other could both go on, and open two results under the same noise.
+        """
+        if not self.active:
+            return degree + 1
+        return max(degree, 2 * self.threshold, (len(self.seats) + self.threshold) // 2) + 1
+
+    @property
+    def losses(self) -> int:
+        """How many seats may be lost."""
+        return len(self.seats) - self.enough(2 * self.threshold)
 
     def point(self, seat: str) -> int:
         """The point at which the polynomial has the share of this seat."""

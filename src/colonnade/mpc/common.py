@@ -9,17 +9,19 @@ in common, for shares that one of them deals and the other draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, count
+from math import prod
 
 import numpy as np
 
+from colonnade.errors import NO_RESULT, ShareError
 from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
-from colonnade.mpc.residues import Residues
+from colonnade.mpc.residues import FEW, Residues
 from colonnade.mpc.shamir import weights
 from colonnade.randomness import Stream, new_key
 from colonnade.received import received
@@ -32,6 +34,10 @@ def groups(committee: Committee) -> list[Group]:
     return list(combinations(committee.seats, len(committee.seats) - committee.threshold))
 
 
+def _digest(key: bytes) -> bytes:
+    return sha256(b"same key" + key).digest()
+
+
 class CommonKeys:
     """The keys of one seat: the keys of its groups, and one key for each other seat."""
 
@@ -39,7 +45,10 @@ class CommonKeys:
         self, name: str, committee: Committee, keys: Mapping[Group, bytes], pairs: Mapping[str, bytes]
     ) -> None:
         self.name, self.committee, self.system = name, committee, committee.system
-        self.streams = [(group, Stream(keys[group])) for group in groups(committee) if name in group]
+        self._keys = {group: keys[group] for group in groups(committee) if name in group}
+        self._numbers = count(1)
+        self._factors: dict[int, Residues] = {}
+        self.streams = [(group, Stream(key)) for group, key in self._keys.items()]
         """The groups of this seat in a fixed order, each with the stream that all its members read."""
         self._between = {
             (dealer, seat): Stream(sha256(pairs[peer] + dealer.encode()).digest())
@@ -62,11 +71,29 @@ class CommonKeys:
             keys.update(zip(due, found, strict=True))
         return cls(name, committee, keys, pairs)
 
+    def compare(self, links: Mapping[str, Link], promise: bytes) -> dict[str, bytes]:
+        """See that all members of a group have the same key, by digests; returns what the others promise: one round."""
+        others = [seat for seat in self.committee.seats if seat != self.name]
+        shared = {peer: [_digest(key) for group, key in self._keys.items() if peer in group] for peer in others}
+        for peer in others:
+            links[peer].send("key-digests", digests=shared[peer], promise=promise)
+        promises = {}
+        for peer in others:
+            told = received(links[peer], peer, vocabulary.key_digests(len(shared[peer])))
+            if list(told["digests"]) != shared[peer]:
+                raise ShareError(
+                    f"{self.name} and {peer} were given different keys where all members of a group must have the "
+                    f"same, as a seat does not follow the protocol: {NO_RESULT}"
+                )
+            promises[peer] = told["promise"]
+        return promises
+
     def over(self, committee: Committee) -> CommonKeys:
         """The same keys, read by the same streams, for the same seats with another arithmetic."""
         other = copy(self)
         other.committee, other.system = committee, committee.system
         other.__dict__.pop("weights", None)
+        other._factors = {}
         return other
 
     def pair_stream(self, dealer: str, seat: str) -> Stream:
@@ -82,8 +109,14 @@ class CommonKeys:
         assert out is not None  # noqa: S101 - every seat is in a group
         return self.system.reduce(out)
 
-    def zero(self, shape: tuple[int, ...], degree: int) -> Residues:
+    def random(self, shape: tuple[int, ...]) -> Residues:
+        """This seat's share of uniform random residues."""
+        return self.share_of_sum(self.system.uniform(shape, stream) for _, stream in self.streams)
+
+    def zero(self, shape: tuple[int, ...], degree: int, seen: bytes | None = None) -> Residues:
         """This seat's share in a uniform sharing of zero, of a degree above the threshold and at most twice it.
+
+        With ``seen``, seats that give different texts draw independent shares, which are no sharing of zero together.
 
         The polynomial of a group times x^j is 0 at 0. For the group whose key an observer does not know, these products
         span all polynomials of this degree that are 0 at 0 and at the points of the seats outside the group.
@@ -93,15 +126,36 @@ class CommonKeys:
             raise ValueError(f"no sharing of zero of degree {degree} without messages")
         point = self.committee.point(self.name)
         powers = [point**power for power in range(1, degree - threshold + 1)]
+        if seen is not None and len(powers) * prod(shape) * len(self.system.primes) <= FEW:
+            return self._few_zeros(shape, powers, self._read(seen))
 
         def parts() -> Iterator[Residues]:
-            for _, stream in self.streams:
+            for stream in self._read(seen):
                 out = self.system.uniform(shape, stream) * powers[0]
                 for power in powers[1:]:
                     out += self.system.uniform(shape, stream) * power
                 yield self.system.reduce(out)
 
         return self.share_of_sum(parts())
+
+    def _few_zeros(self, shape: tuple[int, ...], powers: Sequence[int], streams: Sequence[Stream]) -> Residues:
+        """The same for few numbers, all groups at once: in a protocol with rounds, calls cost more than numbers."""
+        system = self.system
+        drawn = np.stack([system.uniform((len(powers), prod(shape)), stream) for stream in streams])
+        factors = self._factors.get(len(powers))
+        if factors is None:
+            found = np.array(self.weights).T[:, :, None] * np.array(powers, dtype=np.float64)
+            factors = self._factors[len(powers)] = system.reduce(found).transpose(1, 0, 2)
+        total = np.einsum("gkpn,gkp->kn", drawn, factors)  # few products of two residues, below 2^51
+        return system.reduce(total).reshape(len(total), *shape)
+
+    def _read(self, seen: bytes | None) -> list[Stream]:
+        """The streams of this seat's groups; with ``seen``, new ones that depend on it."""
+        if seen is None:
+            return [stream for _, stream in self.streams]
+        # Counted over all arithmetics that read the same keys: no two sharings of zero come from one stream.
+        number = f"zero {next(self._numbers)}".encode()
+        return [Stream(sha256(key + seen + number).digest()) for key in self._keys.values()]
 
     @cached_property
     def weights(self) -> list[Residues]:

@@ -6,45 +6,23 @@ Every participant has a :class:`Hand`, with a seat in the committee or without. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from colonnade.errors import PeerLost, ShareError
+from colonnade.errors import NO_RESULT, PeerLost, ShareError
 from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import combine, complete, differing, interpolate
+from colonnade.mpc.shares import Shares
+from colonnade.mpc.verify.agreement import Agreement, Noted
+from colonnade.mpc.verify.claims import Claims
 from colonnade.randomness import Stream, new_key
 from colonnade.received import received
-
-
-@dataclass(frozen=True)
-class Shares:
-    """One seat's shares of an integer array, as residues, and the degree of the polynomials that they are values of."""
-
-    values: Residues
-    degree: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the shared array."""
-        return self.values.shape[1:]
-
-    def columns(self, which: slice | Sequence[int]) -> Shares:
-        """Some columns of a shared matrix."""
-        return Shares(self.values[:, :, which], self.degree)
-
-
-def beside(*shares: Shares) -> Shares:
-    """Shared matrices with the same rows, side by side."""
-    if len(shares) == 1:
-        return shares[0]
-    degree = max(share.degree for share in shares)
-    return Shares(np.concatenate([share.values for share in shares], axis=2), degree)
 
 
 class Hand:
@@ -65,7 +43,10 @@ class Hand:
         self.lost: list[str] = []
         """Seats that were lost, and without which an opening went on."""
         self._common: CommonKeys | None = None
+        self._agreement: Agreement | None = None
+        self._claims: Claims | None = None
         self._beside: Hand | None = None
+        self._others: list[Hand] = []
 
     def over(self, system: ResidueSystem) -> Hand:
         """The same participant with other primes: what it may send, whom it lost and its keys are the same.
@@ -75,6 +56,7 @@ class Hand:
         """
         other = Hand(self.name, replace(self.committee, system=system), self.links, self.announce)
         other.lost, other._beside = self.lost, self
+        self._others.append(other)
         return other
 
     @property
@@ -83,19 +65,85 @@ class Hand:
         return self.name in self.committee.seats
 
     @property
+    def active(self) -> bool:
+        """Whether seats check each other's work."""
+        return self.committee.active
+
+    @property
     def common(self) -> CommonKeys:
         """The keys that the seats have in common; the first call exchanges them, so all seats make it together."""
         if self._common is None:
             if not self.seated:
                 raise ValueError(f"{self.name} has no seat")
-            if self._beside is None:
-                self._common = CommonKeys.agree(self.name, self.committee, self.links)
-            else:
+            if self._beside is not None:
                 self._common = self._beside.common.over(self.committee)
+            else:
+                self._common = CommonKeys.agree(self.name, self.committee, self.links)
+                if self.active:
+                    self._agreement = Agreement(self.name, self.committee, self.links, self.lost, self.go_on_without)
+                    self._agreement.begin(self._common.compare(self.links, self._agreement.promise))
         return self._common
 
+    @property
+    def agreement(self) -> Agreement:
+        """What all seats must have seen alike, and their coins; only where seats check each other."""
+        if self._beside is not None:
+            return self._beside.agreement
+        if not self.active:
+            raise ValueError("seats that do not check each other have no coins")
+        self.common  # noqa: B018 - the first call exchanges keys and promises
+        assert self._agreement is not None  # noqa: S101 - made with the keys
+        return self._agreement
+
+    @property
+    def claims(self) -> Claims:
+        """What this seat and the others claim of their shares, to be settled before anything is opened."""
+        if self._claims is None:
+            if not (self.active and self.seated):
+                raise ValueError(f"{self.name} checks nothing: it has no seat, or seats do not check each other")
+            self._claims = Claims(self)
+        return self._claims
+
+    @property
+    def settled(self) -> int:
+        """How many claims this seat and the others have settled, with whichever primes."""
+        own = 0 if self._claims is None else self._claims.settled
+        return own + sum(other.settled for other in self._others)
+
+    def coin(self, tell: Sequence[str] = ()) -> Stream:
+        """Coins that are public among the seats, and that nobody knew before all seats asked for them.
+
+        Every seat tells them to the participants in ``tell``, who have no seat and hear them by :meth:`hear_coin`.
+        """
+        key = self.agreement.coin()
+        for name in tell:
+            self.links[name].send("told-coin", key=key)
+        return Stream(key)
+
+    def hear_coin(self) -> Stream:
+        """The coins that the seats tell a participant without a seat; all seats must tell the same."""
+        keys = {seat: received(self.links[seat], seat, vocabulary.TOLD_COIN)["key"] for seat in self.committee.seats}
+        if len(set(keys.values())) > 1:
+            raise ShareError(
+                f"the seats told {self.name} different coins, as one of them does not follow the protocol: {NO_RESULT}"
+            )
+        return Stream(keys[self.committee.seats[0]])
+
+    def agree(self) -> None:
+        """Compare what all seats have seen: one round."""
+        self.agreement.agree()
+
+    def note(self, *values: Noted) -> None:
+        """Note what all seats take as public; they compare it before the next coin. Does nothing if none check."""
+        if self.active and self.seated:
+            self.agreement.transcript.note(*values)
+
+    def go_on_without(self, seat: str, error: PeerLost) -> None:
+        """Note that a seat is lost; raise an error if too few are left."""
+        self._leave_out(seat, 2 * self.committee.threshold, error)
+
     def announce(self) -> None:
-        """Call ``before_sharing`` once, before this participant deals anything."""
+        """Call ``before_sharing`` once, before this participant deals anything or knows who is in a batch."""
         begin, self._before_sharing = self._before_sharing, None
         if begin:
             begin()
@@ -113,7 +161,13 @@ class Hand:
         else:
             streams = {seat: self._seed(seat, values.shape) for seat in drawing}
         shares = self._deal(self.system.split(values), streams)
-        return Shares(shares[committee.point(self.name)], degree) if self.seated else None
+        return self._taken(Shares(shares[committee.point(self.name)], degree), self.name) if self.seated else None
+
+    def _taken(self, shares: Shares, dealer: str) -> Shares:
+        """Shares that were dealt; where seats check each other, they will see that they lie on polynomials."""
+        if self.active and shares.degree == self.committee.threshold:
+            self.claims.consistent(shares, dealer)
+        return shares
 
     def _seed(self, seat: str, shape: Sequence[int]) -> Stream:
         """Send a seed instead of a share; returns the stream of this seed."""
@@ -133,7 +187,11 @@ class Hand:
         return shares
 
     def receive(self, dealer: str, shape: Sequence[int], *, degree: int | None = None) -> Shares:
-        """This seat's share of the array that ``dealer`` dealt, which must have the given shape.
+        """This seat's share of the array that ``dealer`` dealt, which must have the given shape."""
+        return self._taken(self._received(dealer, shape, degree=degree), dealer)
+
+    def _received(self, dealer: str, shape: Sequence[int], *, degree: int | None = None) -> Shares:
+        """A dealt share.
 
         Some seats draw their share from a stream instead. They have this stream in common with a dealer that has a
         seat; a dealer without a seat sends them its seed.
@@ -166,8 +224,12 @@ class Hand:
         sharings of these shares is a sharing of the secret (BGW). For each dealer, ``threshold`` seats draw their part
         from a stream that they have in common with it. With three seats, each sends one message.
         """
+        return self._taken(self._lowered(shares), "lowered")
+
+    def _lowered(self, shares: Shares) -> Shares:
         committee, common = self.committee, self.common
-        dealers = committee.seats[: shares.degree + 1]
+        there = [seat for seat in committee.seats if seat not in self.lost] if self.active else committee.seats
+        dealers = there[: shares.degree + 1]
         if len(dealers) <= shares.degree:
             raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {shares.degree}")
         own: dict[int, Residues] = {}
@@ -175,11 +237,22 @@ class Hand:
             drawing = committee.seeded_by(self.name, committee.threshold)
             own = self._deal(shares.values, {seat: common.pair_stream(self.name, seat) for seat in drawing})
         parts = [
-            own[committee.point(dealer)] if dealer == self.name else self.receive(dealer, shares.shape).values
+            own[committee.point(dealer)] if dealer == self.name else self._received(dealer, shares.shape).values
             for dealer in dealers
         ]
         points = [committee.point(dealer) for dealer in dealers]
         return Shares(combine(self.system, parts, points, 0), committee.threshold)
+
+    def product(self, left: Shares, right: Shares) -> Shares:
+        """The elementwise product at degree ``threshold``, claimed if seats check each other: one round."""
+        lowered = self.lower(self.multiply(left, right))
+        if self.active:
+            self.claims.elementwise(left, right, lowered)
+        return lowered
+
+    def lower_residues(self, values: Residues, degree: int) -> Residues:
+        """Residues at degree ``threshold``, for a check that shows by itself whether they are right."""
+        return self._lowered(Shares(values, degree)).values
 
     def add(self, terms: Sequence[Shares]) -> Shares:
         """The sum of the terms; its degree is the highest degree of a term."""
@@ -206,12 +279,18 @@ class Hand:
         """
         threshold = self.committee.threshold
         if self.seated and threshold < degree <= 2 * threshold:
-            return Shares(self.common.zero(shape, degree), degree)
+            # Seats that were told different numbers have different masks, and open nothing but random numbers.
+            seen = self.agreement.transcript.digest if self.active else None
+            return Shares(self.common.zero(shape, degree, seen), degree)
         own = self.deal(np.zeros(shape), degree=degree)
         if own is None:
             raise ValueError(f"{self.name} has no seat")
         others = [seat for seat in self.committee.seats if seat != self.name]
         return self.add([own, *(self.receive(seat, shape, degree=degree) for seat in others)])
+
+    def random(self, shape: tuple[int, ...]) -> Shares:
+        """This seat's share of uniform random numbers that no ``threshold`` seats know; nothing is sent."""
+        return Shares(self.common.random(shape), self.committee.threshold)
 
     def send_opening(self, shares: Shares, to: Sequence[str]) -> None:
         """Send this seat's share to the participants in ``to``, who may know the value."""
@@ -233,9 +312,18 @@ class Hand:
 
         Results that may be known are opened by :meth:`send_opening` and :meth:`receive_opening` instead.
         """
+        opened = self._opened_among_seats(shares, digits=True)
+        self.note(opened.astype(np.int32))
+        return opened
+
+    def open_residues(self, values: Residues, degree: int | None = None) -> Residues:
+        """Open residues to all seats, for a check; by default those of the degree of an input."""
+        return self._opened_among_seats(Shares(values, self.committee.threshold if degree is None else degree))
+
+    def _opened_among_seats(self, shares: Shares, *, digits: bool = False) -> Residues:
         self.send_opening(shares, self.committee.seats)
         found = self._gathered(shares.shape, shares.degree, shares)
-        return self._interpolated(found, shares.degree, digits=True)
+        return self._interpolated(found, shares.degree, digits=digits)
 
     def _gathered(self, shape: Sequence[int], degree: int, own: Shares | None) -> dict[str, Residues]:
         """The shares of all seats except those that are lost."""
@@ -249,25 +337,26 @@ class Hand:
                     # Wait for every seat that is alive, even if fewer are enough: additional shares reveal a wrong one.
                     words = received(self.links[seat], seat, due)["words"]
                 except PeerLost as error:
-                    self._go_on_without(seat, degree, error)
+                    self._leave_out(seat, degree, error)
                 else:
                     shares[seat] = unpack(words, shape, self.system, seat)
         self._check_left(degree)
         return shares
 
-    def _go_on_without(self, seat: str, degree: int, error: PeerLost) -> None:
+    def _leave_out(self, seat: str, degree: int, error: PeerLost) -> None:
         """Note that a seat is lost; raise the error if the study or this opening needs that seat."""
-        if error.spare != seat or len(self.committee.seats) == degree + 1:
+        if error.spare != seat or len(self.committee.seats) == self.committee.enough(degree):
             raise error
         self.lost.append(seat)
         self._check_left(degree)
 
     def _check_left(self, degree: int) -> None:
         seats, lost = len(self.committee.seats), ", ".join(self.lost)
-        if (left := seats - len(self.lost)) <= degree:
+        enough = self.committee.enough(degree)
+        if (left := seats - len(self.lost)) < enough:
             raise PeerLost(
                 f"{lost} {'are' if len(self.lost) > 1 else 'is'} lost: {left} of {seats} seats are left, and this "
-                f"opening takes {degree + 1}; the study cannot go on"
+                f"opening takes {enough}; the study cannot go on"
             )
 
     def _interpolated(self, shares: Mapping[str, Residues], degree: int, *, digits: bool = False) -> Residues:

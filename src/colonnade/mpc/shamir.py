@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ShareError
+from colonnade.errors import NO_RESULT, ShareError
 from colonnade.mpc.residues import FEW, Residues, ResidueSystem, Scratch, centred, chunks, draw, filled, reduce, spread
 from colonnade.randomness import Stream
 
@@ -116,6 +116,6 @@ def interpolate(
 def differing(seats: Sequence[str]) -> ShareError:
     """The error for shares that do not lie on one polynomial."""
     return ShareError(
-        f"the shares of {', '.join(seats)} do not lie on one polynomial: one of them computed or sent something else, "
-        "and nothing was opened"
+        f"the shares of {', '.join(seats)} do not lie on one polynomial, as one of them computed or sent something "
+        f"else: {NO_RESULT}"
     )

@@ -20,6 +20,20 @@ def keys(count: int) -> Message:
     return Message("keys", keys=Items(*[Octets(KEY_BYTES)] * count))
 
 
+def key_digests(count: int) -> Message:
+    """Digests of the keys of groups that two seats share, and the sender's promise for the first coin."""
+    return Message("key-digests", digests=Items(*[Octets(KEY_BYTES)] * count), promise=Octets(KEY_BYTES))
+
+
+_LOST = Whole(0, 2**7 - 1)
+COIN = Message("coin", secret=Octets(KEY_BYTES), next=Octets(KEY_BYTES), digest=Octets(KEY_BYTES), lost=_LOST)
+"""A secret that was promised, the promise for the next coin, a digest of what the sender has seen, and whom it lost."""
+TOLD_COIN = Message("told-coin", key=Octets(KEY_BYTES))
+"""The key of public coins, for a participant without a seat."""
+AGREE = Message("agree", digest=Octets(KEY_BYTES), lost=_LOST)
+"""A digest of what the sender has seen, and which seats it has lost, as bits."""
+
+
 @lru_cache(_REMEMBERED)
 def share(shape: tuple[int, ...], primes: int) -> Message:
     """A seat's share of an array."""

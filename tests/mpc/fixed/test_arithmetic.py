@@ -411,8 +411,8 @@ def views(play, operation, secret, committee, pool, count=1200):
         return result
 
     def spied(method, log, arrays):
-        def spy(*arguments):
-            found = method(*arguments)
+        def spy(*arguments, **options):
+            found = method(*arguments, **options)
             log.extend(array.copy() for array in arrays(found) if isinstance(array, np.ndarray))
             return found
 
@@ -434,19 +434,46 @@ def joined(a, b):
     return a ^ b if a.dtype == np.uint64 else a.astype(float) + b
 
 
+def pvalues_of_bits(first, second):
+    """What ``chi2_contingency`` says of zeros and ones in each row of both, for thousands of rows at once."""
+    total = 64 * first.shape[1]
+    ones = np.array(
+        [np.unpackbits(np.ascontiguousarray(s).view(np.uint8), axis=1).sum(axis=1) for s in (first, second)]
+    )
+    ones = ones[:, np.minimum(ones.sum(axis=0), 2 * total - ones.sum(axis=0)) > 20]
+    expected = ones.sum(axis=0) / 2
+    off = np.maximum(np.abs(ones[0] - expected) - 0.5, 0)
+    return stats.chi2.sf(2 * off**2 * (1 / expected + 1 / (total - expected)), 1).tolist()
+
+
+def test_rows_of_bits_are_compared_as_scipy_does():
+    rng = np.random.default_rng(3)
+    first, second = rng.integers(0, 2**63, (2, 6, 5), dtype=np.uint64)
+    second[3] &= second[2]
+    first[4:] = second[4:] = 0
+    first[5, 0] = 2**40 - 1
+    found = []
+    for x, y in zip(first, second, strict=True):
+        counts = np.array([np.bincount(np.unpackbits(side.view(np.uint8)), minlength=2) for side in (x, y)])
+        if counts.sum(axis=0).min() > 20:
+            found.append(stats.chi2_contingency(counts).pvalue)
+    assert len(found) == 5
+    assert pvalues_of_bits(first, second) == pytest.approx(found, rel=1e-9)
+
+
 def differences(first, second):
     """The smallest p-value of a difference between two transcripts, row by row, and how many of numbers and bits."""
     assert [a.shape for a in first] == [b.shape for b in second]
     values, bits = [], 0
     for a, b in zip(first, second, strict=True):
         rows = [array.reshape(-1, array.shape[-1]) for array in (a, b)]
+        if a.dtype == np.uint64:
+            bits += len(rows[0])
+            values += pvalues_of_bits(*rows)
+            continue
         for x, y in zip(*rows, strict=True):
-            if x.dtype == np.uint64:
-                counts = np.array([np.bincount(np.unpackbits(side.view(np.uint8)), minlength=2) for side in (x, y)])
-                bits += 1
-            else:
-                edges = np.unique(np.quantile(np.concatenate([x, y]), np.linspace(0, 1, 9)))
-                counts = np.array([np.histogram(side, edges)[0] for side in (x, y)])
+            edges = np.unique(np.quantile(np.concatenate([x, y]), np.linspace(0, 1, 9)))
+            counts = np.array([np.histogram(side, edges)[0] for side in (x, y)])
             counts = counts[:, counts.sum(axis=0) > 20]
             if counts.shape[1] > 1:
                 values.append(stats.chi2_contingency(counts).pvalue)

@@ -22,6 +22,11 @@ class HeldRows:
         self._placed: list[Any] = []
         self._refused = False
 
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(block.shape[1] for block in self._blocks)
+
     def parts(self) -> Iterator[Residues]:
         """The rows as floats, at most ``step`` at a time."""
         for block in self._blocks:

@@ -7,6 +7,10 @@ fail, and its error is less than :attr:`FixedPoint.ulps` units in the last place
 Every seat calls the same operations in the same order. Each operation states its error, its rounds and what a seat
 sends for one number, with n seats, threshold t and k primes; a residue has 3 bytes, or 4 in messages of few numbers.
 :attr:`FixedPoint.masks` makes ahead of time what can be made without the inputs.
+
+Where seats check each other's work, every product is claimed. A mask hides numbers within their bounds and no others,
+so claims are settled before each opening under a mask, and not only at the end (docs/theory/fixed-point.md). This takes
+more rounds than are stated here.
 """
 
 from __future__ import annotations
@@ -22,11 +26,14 @@ from colonnade.errors import CapacityError
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BitShares, slice_bits
 from colonnade.mpc.fixed.masks import Mask, Masks, unpacked
-from colonnade.mpc.hand import Hand, Shares
+from colonnade.mpc.hand import Hand
 from colonnade.mpc.residues import Residues
+from colonnade.mpc.shares import Shares
 
 PART = 1 << 16
 """Operations on bits compute at most this many numbers at a time."""
+Claim = Callable[[Shares], None]
+"""A function that claims that a number, given at the degree of a fresh input, is the product that it should be."""
 LONGEST = 62
 """Most bits that a truncation or a comparison may read: the masked number is read as 64 bits."""
 
@@ -73,6 +80,15 @@ class FixedPoint:
     def ulps(self) -> float:
         """The error of a truncation is less than this many units in the last place: 2 with three seats."""
         return (self.masks.groups + 1) / 2
+
+    def settle(self) -> None:
+        """Check everything that was claimed, where seats check each other's work; else nothing is done.
+
+        It comes before everything that is opened: every operation does so itself, and whoever opens a result must.
+        """
+        if self.masks.claims is not None:
+            self.masks.claims.settle()
+            self.hand.claims.settle()
 
     # Input, without a message
 
@@ -129,20 +145,29 @@ class FixedPoint:
         The error is less than ``ulps``. If no bits are cut off, the product is exact and a seat sends at most n - 1 - t
         shares. The caller may give a ``bound`` that it knows to hold for the product before it is truncated.
         """
-        return self.truncate_all([self._raw(left, right, bound)], fraction)[0]
+        return self.products([(left, right)], fraction=fraction, bounds=None if bound is None else [bound])[0]
 
     def products(
         self, pairs: Sequence[tuple[Fixed, Fixed]], *, fraction: int | None = None, bounds: Sequence[int] | None = None
     ) -> list[Fixed]:
         """The elementwise product of each pair: 1 round, or 2 if only some are truncated; see :meth:`multiply`."""
         known = [left.bound * right.bound for left, right in pairs] if bounds is None else bounds
-        return self.truncate_all([self._raw(*pair, bound) for pair, bound in zip(pairs, known, strict=True)], fraction)
+        raw = [self._raw(*pair, bound) for pair, bound in zip(pairs, known, strict=True)]
+        return self._truncated(raw, fraction, [self._claim(*pair) for pair in pairs])
 
     def product(self, left: Fixed, right: Fixed) -> Fixed:
-        """The elementwise product, not truncated and of twice the degree; nothing is sent."""
+        """The elementwise product, not truncated and of twice the degree; nothing is sent.
+
+        Where seats check each other's work, one round lowers the degree, so that the product can be claimed.
+        """
         found = self._raw(left, right)
+        if self.hand.active:
+            return replace(found, shares=self.hand.product(left.shares, right.shares))
         self.system.reduce(found.shares.values)
         return found
+
+    def _claim(self, left: Fixed, right: Fixed) -> Claim:
+        return lambda product: self.hand.claims.elementwise(left.shares, right.shares, product)
 
     def _raw(self, left: Fixed, right: Fixed, bound: int | None = None) -> Fixed:
         """A product that is not yet reduced modulo the primes: the next operation must do it."""
@@ -156,7 +181,9 @@ class FixedPoint:
         shares = self.hand.inner(left.shares, right.shares)
         bound = left.shape[0] * left.bound * right.bound
         found = self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product of matrices")
-        return self.truncate_all([found], fraction)[0]
+        return self._truncated([found], fraction, [lambda p: self.hand.claims.inner([left.shares], [right.shares], p)])[
+            0
+        ]
 
     def truncate(self, number: Fixed, fraction: int) -> Fixed:
         """The number with fewer fractional bits: 1 round, (n - 1) k residues; the error is less than ``ulps``."""
@@ -168,15 +195,23 @@ class FixedPoint:
         To cut off b bits of a number x, the seats open c = x + r + a constant. The mask r is the sum of one number
         l + 2^b h of each group of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum l) / 2^b.
         """
+        return self._truncated(numbers, fraction, [self._unclaimed] * len(numbers))
+
+    def _unclaimed(self, product: Shares) -> None:
+        raise ValueError("seats that check each other truncate products only with their factors: use multiply or inner")
+
+    def _truncated(self, numbers: Sequence[Fixed], fraction: int | None, claims: Sequence[Claim]) -> list[Fixed]:
+        """As :meth:`truncate_all`; ``claims`` are made about those numbers that are products."""
         fraction = self.fraction if fraction is None else fraction
-        long = [number for number in numbers if number.fraction > fraction]
-        short = [number for number in numbers if number.fraction <= fraction]
+        both = list(zip(numbers, claims, strict=True))
+        long = [one for one in both if one[0].fraction > fraction]
+        short = [one for one in both if one[0].fraction <= fraction]
         cut, widened = iter(self._cut(long, fraction) if long else ()), iter(self._widened(short, fraction))
         return [next(cut if number.fraction > fraction else widened) for number in numbers]
 
-    def _widened(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
+    def _widened(self, numbers: Sequence[tuple[Fixed, Claim]], fraction: int) -> list[Fixed]:
         """The numbers with more fractional bits and with degree ``threshold``; one round lowers all degrees."""
-        high = [n for n in numbers if n.shares.degree > self.hand.committee.threshold]
+        high = [n for n, _ in numbers if n.shares.degree > self.hand.committee.threshold]
         flat = [n.shares.values.reshape(len(self.system.primes), -1) for n in high]
         if high:
             joined = self.system.reduce(np.concatenate(flat, axis=1))
@@ -184,38 +219,62 @@ class FixedPoint:
             ends = np.cumsum([part.shape[1] for part in flat])[:-1]
             lowered = iter(np.split(values, ends, axis=1))
         found = []
-        for number in numbers:
+        for number, claim in numbers:
             if number.shares.degree > self.hand.committee.threshold:
                 shares = Shares(next(lowered).reshape(-1, *number.shape), self.hand.committee.threshold)
+                if self.hand.active:
+                    claim(shares)
                 number = replace(number, shares=shares)
             more = fraction - number.fraction
             found.append(replace(self.scale(number, 1 << more), fraction=fraction) if more else number)
         return found
 
-    def _cut(self, numbers: Sequence[Fixed], fraction: int) -> list[Fixed]:
+    def _cut(self, numbers: Sequence[tuple[Fixed, Claim]], fraction: int) -> list[Fixed]:
         """The numbers without their last fractional bits; one round opens all of them under masks."""
-        degree = max(number.shares.degree for number in numbers)
+        degree = max(number.shares.degree for number, _ in numbers)
         self._refuse_degree(degree)
+        self.settle()
+        high = degree > self.hand.committee.threshold
         masks, masked = [], []
-        for number in numbers:
+        for number, _ in numbers:
             cut, count = number.fraction - fraction, prod(number.shape)
             bits = max(number.bound.bit_length(), cut)
             self._hide(bits, count, cut, "what is truncated")
-            mask = (self.masks.mask if degree == self.hand.committee.threshold else self.masks.open_mask)(cut, count)
+            # A sharing of zero that depends on what the seats have seen cannot be made ahead.
+            mask = (self.masks.open_mask if high and not self.hand.active else self.masks.mask)(cut, count)
             # Subtract half of what the lowest bits of the groups can add, so that errors are positive and negative.
             offset = (1 << bits) - ((self.masks.groups - 1) << cut >> 1)
             total = number.shares.values.reshape(len(self.system.primes), -1) + mask.whole.values
             total += self.system.constant_array(offset, total.shape)
-            masks.append((mask, cut, bits))
+            masks.append((mask, cut, bits, offset))
             masked.append(self.system.reduce(total))
-        joined = np.concatenate(masked, axis=1) if len(masked) > 1 else masked[0]
-        opened = self.hand.open_among_seats(Shares(joined, degree))
+        joined = Shares(np.concatenate(masked, axis=1) if len(masked) > 1 else masked[0], degree)
+        if high and self.hand.active:
+            joined = self.hand.add([joined, self.hand.zero(joined.shape, degree)])
+        opened = self.hand.open_among_seats(joined)
         found, start = [], 0
-        for number, (mask, cut, bits) in zip(numbers, masks, strict=True):
+        for (number, claim), (mask, cut, bits, offset) in zip(numbers, masks, strict=True):
             part = opened[:, start : start + prod(number.shape)]
+            if high and self.hand.active:
+                self._claim_opened(number, claim, part, mask, offset)
             found.append(self._floor(number, part, mask, cut, bits))
             start += part.shape[1]
         return found
+
+    def _claim_opened(self, number: Fixed, claim: Claim, opened: Residues, mask: Mask, offset: int) -> None:
+        """Claim that what was opened at twice the degree is the number under its mask: nothing else shows it.
+
+        Without its mask, what was opened is a sharing of the number at the degree of a fresh input.
+        """
+        system, threshold = self.system, self.hand.committee.threshold
+        values = opened * system.digit_factors(0, opened.shape)
+        values -= mask.whole.values
+        values -= system.constant_array(offset, values.shape)
+        shares = Shares(system.reduce(values).reshape(-1, *number.shape), threshold)
+        if number.shares.degree > threshold:
+            claim(shares)
+        else:
+            self.hand.claims.zero(Shares(system.reduce(shares.values - number.shares.values), threshold))
 
     def _floor(self, number: Fixed, opened: Residues, mask: Mask, cut: int, bits: int) -> Fixed:
         """An opened number without its lowest bits and without its mask."""
@@ -293,7 +352,9 @@ class FixedPoint:
     def as_numbers(self, bits: BitShares) -> Fixed:
         """Shared bits as shared integers of shape (bits, count): exact, 1 round, n - 1 shared bits for each bit."""
         coins = self.masks.coins(bits.bits, bits.count)
-        opened = self.masks.bits.open(self.masks.bits.xor(bits, coins.bits))
+        hidden = self.masks.bits.xor(bits, coins.bits)
+        opened = self.masks.bits.open(hidden, veiled=self.hand.active)
+        self.hand.note(opened)
         public = unpacked(opened, bits.count)
         values = coins.numbers.values * (1.0 - 2.0 * public) + public
         return Fixed(Shares(self.system.reduce(values), self.hand.committee.threshold), 0, 1)
@@ -304,6 +365,7 @@ class FixedPoint:
             raise ValueError("bits are taken of numbers at the degree of a fresh input")
         count = prod(number.shape)
         self._hide(bits, count, bits, "what is compared")
+        self.settle()
         mask = self.masks.bit_mask(bits, count)
         flat = Shares(number.shares.values.reshape(len(self.system.primes), -1), number.shares.degree)
         masked = self.hand.shift(self.hand.add([flat, mask.whole]), offset)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +110,13 @@ class BinaryField:
             total = total ^ self.scale(value, factor)
         return total
 
-    def interpolate(self, shares: Mapping[int, Planes], degree: int, seats: Sequence[str]) -> Words:
-        """The secret bits. All shares must fit one polynomial of this degree, and its value at 0 must be 0 or 1."""
+    def interpolate(
+        self, shares: Mapping[int, Planes], degree: int, seats: Sequence[str], *, veiled: bool = False
+    ) -> Words:
+        """The secret bits. All shares must fit one polynomial of this degree, and its value at 0 must be 0 or 1.
+
+        Of a ``veiled`` value only the first plane is a bit; the others are random.
+        """
         points = sorted(shares)
         if len(points) <= degree:
             raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree}")
@@ -120,7 +126,7 @@ class BinaryField:
             if not np.array_equal(self.combine(values, self.weights(base, point)), shares[point]):
                 raise differing(seats)
         secret = self.combine(values, self.weights(base, 0))
-        if secret[1:].any():
+        if not veiled and secret[1:].any():
             raise ShareError("an opened value is no bit: somebody computed something else")
         opened: Words = secret[0]
         return opened
@@ -215,15 +221,23 @@ class _Reduction:
     received: list[str]
 
 
+class Claimed(Protocol):
+    """Where a seat claims that it computed ANDs as it should, if the seats check each other's work."""
+
+    def product(self, left: Planes, right: Planes, result: Planes) -> None:
+        """Claim that the result is the elementwise product."""
+
+
 class BitHand:
-    """What one seat does with shared bits."""
+    """What one seat does with shared bits; :attr:`claims` is set where the seats check each other's work."""
 
     def __init__(self, name: str, committee: Committee, links: Mapping[str, Link], common: CommonKeys) -> None:
         self.name, self.committee, self.common = name, committee, common
         self.field = field_for(len(committee.seats))
-        self._links = links
+        self.links = links
         self._others = [seat for seat in committee.seats if seat != name]
         self._reductions: dict[int, _Reduction] = {}
+        self.claims: Claimed | None = None
 
     def group_bits(self, known: Sequence[Words], count: int) -> list[BitShares]:
         """For every group, this seat's shares of the words that the members of the group know; nothing is sent.
@@ -231,7 +245,7 @@ class BitHand:
         ``known`` are the words of the groups of this seat, in the order of ``common.streams``. For the other groups its
         share is zero.
         """
-        mine, out = iter(zip(known, self._factors, strict=True)), []
+        mine, out = iter(zip(known, self.factors, strict=True)), []
         for group in groups(self.committee):
             planes = np.zeros((self.field.m, *known[0].shape), dtype=np.uint64)
             if self.name in group:
@@ -239,6 +253,10 @@ class BitHand:
                 planes[[power for power in range(self.field.m) if factor >> power & 1]] = words
             out.append(BitShares(planes, self.committee.threshold, count))
         return out
+
+    def veil(self, known: Sequence[Planes], count: int) -> BitShares:
+        """This seat's share of the sum of the elements that each group knows, given as planes; nothing is sent."""
+        return BitShares(self.field.combine(known, self.factors), self.committee.threshold, count)
 
     def xor(self, left: BitShares, right: BitShares) -> BitShares:
         """The exclusive or; nothing is sent."""
@@ -263,7 +281,17 @@ class BitHand:
 
     def and_(self, left: BitShares, right: BitShares) -> BitShares:
         """The product at degree ``threshold``: one round (:meth:`lower`)."""
-        return self.lower(self.multiply(left, right))
+        if left.count != right.count:
+            raise ValueError("only bits of as many numbers can be multiplied")
+        planes = self.product_planes(left.planes, right.planes, left.degree + right.degree)
+        return BitShares(planes, self.committee.threshold, left.count)
+
+    def product_planes(self, left: Planes, right: Planes, degree: int) -> Planes:
+        """The product of planes at degree ``threshold``, which is claimed where claims are made: one round."""
+        result = self.lower_planes(self.field.multiply(left, right), degree)
+        if self.claims is not None:
+            self.claims.product(left, right, result)
+        return result
 
     def lower(self, shares: BitShares) -> BitShares:
         """The same bits at degree ``threshold``: one round, in which the first ``degree + 1`` seats deal their shares.
@@ -282,7 +310,7 @@ class BitHand:
         for stream in plan.drawn:
             total ^= stream.uint64(planes.shape)
         for dealer in plan.received:
-            total ^= received(self._links[dealer], dealer, vocabulary.bits(planes.shape))["words"]
+            total ^= received(self.links[dealer], dealer, vocabulary.bits(planes.shape))["words"]
         return total
 
     def _deal(self, planes: Planes, plan: _Reduction) -> Planes:
@@ -296,7 +324,7 @@ class BitHand:
                 if factor:
                     share = share ^ self.field.scale(mask, factor)
             if seat != self.name:
-                self._links[seat].send("bits", words=share)
+                self.links[seat].send("bits", words=share)
         return share
 
     def _plan(self, degree: int) -> _Reduction:
@@ -325,28 +353,30 @@ class BitHand:
         )
         return plan
 
-    def open(self, shares: BitShares) -> Words:
+    def open(self, shares: BitShares, *, veiled: bool = False) -> Words:
         """Open bits to all seats: one round, in which every seat sends its share to every other seat.
 
         A share has m words for 64 bits. All shares must fit one polynomial. They tell a coalition nothing but the bits,
-        because the bits and the coalition's own shares determine all other shares.
+        because the bits and the coalition's own shares determine all other shares. With ``veiled``, random elements of
+        the whole field were added, of which the first plane is a coin: whatever is opened then is uniform, also where
+        somebody made it something else than a bit.
         """
         if shares.degree != self.committee.threshold:
             raise ValueError(f"bits of degree {shares.degree} must be lowered before they are opened")
         planes = np.ascontiguousarray(shares.planes)
         for seat in self._others:
-            self._links[seat].send("opening", words=planes)
+            self.links[seat].send("opening", words=planes)
         found = {self.committee.point(self.name): planes}
         for seat in self._others:
-            words = received(self._links[seat], seat, vocabulary.opening_of_bits(planes.shape))["words"]
+            words = received(self.links[seat], seat, vocabulary.opening_of_bits(planes.shape))["words"]
             found[self.committee.point(seat)] = words
-        opened = self.field.interpolate(found, shares.degree, self.committee.seats)
+        opened = self.field.interpolate(found, shares.degree, self.committee.seats, veiled=veiled)
         if shares.count % WORD:
             opened[:, -1] &= np.uint64((1 << shares.count % WORD) - 1)
         return opened
 
     @cached_property
-    def _factors(self) -> list[int]:
+    def factors(self) -> list[int]:
         """For each group, the value at this seat of the polynomial that is 1 at 0 and 0 at seats outside the group."""
         committee = self.committee
         absent = [[committee.point(s) for s in committee.seats if s not in group] for group, _ in self.common.streams]

@@ -170,20 +170,28 @@ def _all(kinds: Iterable[str], bits: int) -> list[Row]:
 
 
 def _run(hand: BitHand, network: Network, state: Planes) -> Planes:
-    multiply, lower, degree = hand.field.multiply, hand.lower_planes, 2 * hand.committee.threshold
+    degree = 2 * hand.committee.threshold
     for level in network.levels:
-        products = multiply(state.take(level.left, axis=1), state.take(level.right, axis=1))
-        if level.paired:
-            made = len(level.left) - level.paired
-            products[:, made - level.paired : made] ^= products[:, made:]
-            products = products[:, :made]
-        lowered = lower(products, degree)
+        left, right = state.take(level.left, axis=1), state.take(level.right, axis=1)
+        if hand.claims is None:
+            lowered = hand.lower_planes(_added(hand.field.multiply(left, right), level), degree)
+        else:  # each product is claimed by itself, and claims keep what they are given
+            lowered = _added(hand.product_planes(left, right, degree).copy(), level)
         if level.added.size:
             lowered[:, : level.added.size] ^= state.take(level.added, axis=1)
         if level.kept.size:
             lowered = np.concatenate((lowered, state.take(level.kept, axis=1)), axis=1)
         state = lowered
     return state.take(network.results, axis=1)
+
+
+def _added(products: Planes, level: _Level) -> Planes:
+    """One product for each update: the second products are added to the first ones."""
+    if not level.paired:
+        return products
+    made = len(level.left) - level.paired
+    products[:, made - level.paired : made] ^= products[:, made:]
+    return products[:, :made]
 
 
 def _pairs(hand: BitHand, different: BitShares) -> tuple[Planes, Planes, Planes]:

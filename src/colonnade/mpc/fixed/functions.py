@@ -19,7 +19,7 @@ from numpy.polynomial.chebyshev import cheb2poly, chebval
 
 from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint, in_parts
 from colonnade.mpc.fixed.binary import BitShares
-from colonnade.mpc.hand import Shares
+from colonnade.mpc.shares import Shares
 
 GUARD = 4
 """A number near 1 has this many more fractional bits than the result."""

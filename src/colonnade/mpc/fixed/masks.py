@@ -21,8 +21,11 @@ from colonnade.errors import CapacityError
 from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import WORD, BitHand, BitShares, slice_bits, words_for
-from colonnade.mpc.hand import Hand, Shares
+from colonnade.mpc.hand import Hand
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
+from colonnade.mpc.shares import Shares
+from colonnade.mpc.verify.bits import BitClaims
+from colonnade.mpc.verify.claims import MOST_HELD
 
 SLACK = 40
 """A mask has at least this many bits more than the number that it hides."""
@@ -69,6 +72,9 @@ class Masks:
     def __init__(self, hand: Hand) -> None:
         self.hand, self.system = hand, hand.system
         self.bits = BitHand(hand.name, hand.committee, hand.links, hand.common)
+        self.claims = BitClaims(self.bits, hand.coin) if hand.active else None
+        """What is claimed of shared bits, where seats check each other's work."""
+        self.bits.claims = self.claims
         self.used: Counter[Key] = Counter()
         """How often each kind was used; :meth:`prepare` can make the same for the next computation."""
         self._kept: defaultdict[Key, deque[Any]] = defaultdict(deque)
@@ -108,6 +114,14 @@ class Masks:
                 some = min(at_once, times - start)
                 made = self._makers[kind](bits, some * count)
                 self._kept[kind, bits, count].extend(_part(made, i * count, count) for i in range(some))
+                self.relieve()
+
+    def relieve(self) -> None:
+        """Check what is claimed if too much memory is held."""
+        if self.claims is not None:
+            self.hand.claims.relieve()
+            if self.claims.held > MOST_HELD:
+                self.claims.settle()
 
     def mask(self, bits: int, count: int) -> Mask:
         """A mask of degree ``threshold``, for numbers of which ``bits`` bits will be cut off."""
@@ -176,13 +190,19 @@ class Masks:
         return lows, highs
 
     def _coins(self, bits: int, count: int) -> Coins:
-        """The sum modulo 2 of one coin from each group, computed on bits and on integers."""
-        hand, words = self.hand, words_for(count)
-        drawn = [stream.uint64((bits, words)) for _, stream in hand.common.streams]
-        shared = self.bits.group_bits(drawn, count)
-        binary = shared[0]
-        for more in shared[1:]:
-            binary = self.bits.xor(binary, more)
+        """The sum modulo 2 of one coin from each group, computed on bits and on integers.
+
+        Where seats check each other's work, the shared bit is the first plane of a random element of the whole field.
+        """
+        words, streams = words_for(count), [stream for _, stream in self.hand.common.streams]
+        if self.hand.active:
+            elements = [stream.uint64((self.bits.field.m, bits, words)) for stream in streams]
+            binary, drawn = self.bits.veil(elements, count), [planes[0] for planes in elements]
+        else:
+            drawn = [stream.uint64((bits, words)) for stream in streams]
+            binary, *rest = self.bits.group_bits(drawn, count)
+            for more in rest:
+                binary = self.bits.xor(binary, more)
         flat = [unpacked(words, count) for words in drawn]
         arithmetic = self._each_group(flat, (bits, count))
         while len(arithmetic) > 1:
@@ -207,7 +227,7 @@ class Masks:
         hand, half = self.hand, len(shares) // 2
         left = np.stack([s.values for s in shares[:half]], axis=1)
         right = np.stack([s.values for s in shares[half : 2 * half]], axis=1)
-        product = hand.lower(hand.multiply(self._shares(left), self._shares(right)))
+        product = hand.product(self._shares(left), self._shares(right))
         total = self.system.reduce(left + right - 2.0 * product.values)
         return [self._shares(total[:, i]) for i in range(half)] + shares[2 * half :]
 

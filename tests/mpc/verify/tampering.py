@@ -1,0 +1,34 @@
+"""Links of a seat that changes what it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+
+class Tampering:
+    """A link that lists the kinds of messages of a seat over all its links, and changes shares in some of them."""
+
+    def __init__(
+        self, link: Any, sent: list[str], changed: Collection[int] = (), how: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._link, self._sent, self._changed, self._how = link, sent, changed, how or one_bit_flipped
+
+    def send(self, kind: str, **fields: Any) -> None:
+        if len(self._sent) in self._changed:
+            fields = {**fields, "words": self._how(fields["words"])}
+        self._sent.append(kind)
+        self._link.send(kind, **fields)
+
+    def recv(self, kind: str, most: int) -> dict[str, Any]:
+        found: dict[str, Any] = self._link.recv(kind, most)
+        return found
+
+
+def one_bit_flipped(words: Any) -> Any:
+    """The same words with one bit changed that belongs to a share."""
+    flat = np.array(words).reshape(-1)
+    flat[flat.size // 2] ^= flat.dtype.type(1 << 5)
+    return flat.reshape(np.shape(words))
