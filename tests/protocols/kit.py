@@ -82,6 +82,11 @@ def trust_of(owners: int | Sequence[str], seats: Sequence[str] | None = None, th
     return Trust(names, tuple(seats or (names[:7] if len(names) > 2 else (*names, COORDINATOR))), threshold)
 
 
+def active(task: Any, **changes: Any) -> Any:
+    """The same task where participants may deviate."""
+    return replace(task, trust=replace(task.trust, security="active", **changes))
+
+
 def blocks_of(owners: Sequence[str], widths: Sequence[int], clip: float = 1.0) -> tuple[Block, ...]:
     """So many columns of each owner."""
     return tuple(Block(o, tuple(f"c{i}" for i in range(w)), clip) for o, w in zip(owners, widths, strict=True))

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 from typing import Any
@@ -32,7 +32,7 @@ from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.scores import programs as scores
+from colonnade.protocols.scores import programs as scores, standing
 from colonnade.protocols.session import Played, play
 from colonnade.protocols.task import Playable
 from colonnade.tables.keys import Key, Keys
@@ -234,6 +234,10 @@ def _gradients(**how: Any) -> Scene:
     return _shares(gradients, task, 40, labels)
 
 
+def _checking(owners: int) -> Trust:
+    return replace(kit.trust_of(owners), security="active")
+
+
 def _mixture(**how: Any) -> Scene:
     task = mixture_learners.mixture_task(rounds=2, components=2, **how)
     return Scene(task, kit.programs_of(mixture_learners, task, mixture_learners.flags(task, 12)))
@@ -296,6 +300,37 @@ def _kept_scores() -> Scene:
     ids = [f"n{i}" for i in range(9)]
     new = {name: kept_scores.New(ids, rng.uniform(-1, 1, (9, 3)), rng.normal(size=3)) for name in task.owners}
     return Scene(task, kit.programs_of(kept_scores, task, new))
+
+
+def _standing_scores() -> Scene:
+    """Two questions, of which one owner refuses somebody."""
+    task, rng = kit.scores_task(3), np.random.default_rng(5)
+    ids = tuple(f"p{i}" for i in range(9))
+    parts = {name: scores.Parts(ids, rng.uniform(-1, 1, (9, task.classes))) for name in task.owners}
+    session = standing.StandingScores(task)
+
+    class Asked:
+        def __init__(self) -> None:
+            self.left = [np.array([1, 4, 7]), np.array([4])]
+
+        def begin(self, people: tuple[str, ...]) -> None:
+            pass
+
+        def question(self) -> Any:
+            return self.left.pop(0) if self.left else None
+
+        def answer(self, answer: standing.Answer) -> None:
+            pass
+
+    def opened(people: tuple[str, ...]) -> standing.Gate:
+        return lambda places: standing.Verdict(places == 7, 10**9)
+
+    def dealer(name: str) -> Program:
+        return lambda me: standing.dealer(me, parts[name], session, opened)
+
+    programs: dict[str, Program] = {name: dealer(name) for name in task.dealers}
+    programs[task.to] = lambda me: standing.asker(me, parts[task.to], session, Asked())
+    return Scene(session, programs | {COORDINATOR: lambda me: standing.coordinator(me, session)})
 
 
 def _scores() -> Scene:
@@ -372,11 +407,16 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "gradients": lambda: _gradients(),
     "gradients with a seat at the coordinator": lambda: _gradients(widths=(2, 1)),
     "gradients of degree three": lambda: _gradients(expansion=3, gamma=8),
+    "gradients where seats check each other": lambda: _gradients(sampling="disjoint", trust=_checking(3)),
+    "directions where spare seats check each other": lambda: _shares(
+        directions, kit.directions_task((1,) * 4, rounds=2, trust=_checking(4))
+    ),
     "mixture": lambda: _mixture(),
     "mixture with a seat at the coordinator": lambda: _mixture(widths=(2, 1), vectors="linear"),
     "mixture from marginals": _started,
     "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
     "scores": _scores,
+    "standing scores": _standing_scores,
     "levels": _levels,
     "exchange, alternating": lambda: _exchange("alternating"),
     "exchange, gradient": lambda: _exchange("gradient"),

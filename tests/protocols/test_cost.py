@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from colonnade.mpc import PRIMES, ResidueSystem
@@ -67,6 +69,16 @@ def test_more_rows_take_more_of_everything_but_memory_where_they_are_streamed():
     assert kept.rows_at_once is None
     (few,), (many,) = kept.loads(["o1"], 10**4), kept.loads(["o1"], 10**7)
     assert many.memory > 5 * few.memory
+
+
+def test_seats_that_check_keep_a_window_of_rows_and_wait_more_often():
+    plain = kit.moments_task((13,) * 3, rows_at_most=10**6)
+    checked = replace(plain, trust=replace(plain.trust, security="active"))
+    proven = replace(plain, trust=replace(plain.trust, security="active", inputs="proven"))
+    (few,), (more,), (most,) = (task.loads(["o0"], 10**6) for task in (plain, checked, proven))
+    window = 8 * len(checked.committee.system.primes) * checked.rows_per_window * len(checked.names)
+    assert few.memory + window <= more.memory < most.memory
+    assert plain.waits < checked.waits < proven.waits
 
 
 def test_bytes_and_rounds_add_up():

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from hashlib import sha256
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from colonnade.errors import PrivacyError
+from colonnade.errors import PeerLost, PrivacyError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
 from colonnade.protocols.roles import COORDINATOR, Owner
@@ -107,6 +108,49 @@ def test_only_whole_numbers_are_told():
     with pytest.raises(ValueError, match="64-bit integers, not float64"):
         me.tell(("b",), "scores", NUMBERS / 2, event=SCORES)
     assert log == []
+
+
+class Said:
+    """A channel to a seat that tells a digest, or that is lost, as the coordinator says."""
+
+    def __init__(self, seat: str, digest: bytes | None) -> None:
+        self.seat, self.digest = seat, digest
+
+    def send(self, kind: str, **fields: object) -> None:
+        assert kind == "result"
+
+    def recv(self, kind: str, most: int) -> dict[str, object]:
+        if self.digest is None:
+            error = PeerLost(f"{self.seat} is lost")
+            error.spare = self.seat
+            raise error
+        return {"digest": self.digest}
+
+
+def compared(seats: int, threshold: int, *, gone: int, wrong: str = "") -> Owner:
+    """An owner without a seat that has compared its result with the seats; so many of the last ones are lost."""
+    names = tuple(f"s{i}" for i in range(seats))
+    me = Owner("a", {}, Committee(names, threshold, SYSTEM, active=True), planned={})
+    me.have_alike(NUMBERS, ("a", *names))
+    told = me._alike["a", *names]
+    digests = {seat: bytes(32) if seat == wrong else sha256(told).digest() for seat in names}
+    me._links = {seat: Said(seat, digests[seat] if i < seats - gone else None) for i, seat in enumerate(names)}
+    me.compare_results()
+    return me
+
+
+@pytest.mark.parametrize(
+    ("seats", "threshold", "may"), [(3, 1, 0), (4, 1, 1), (5, 1, 1), (6, 2, 1), (7, 1, 2), (7, 2, 2)]
+)
+def test_a_result_is_kept_only_if_as_many_seats_confirm_it_as_must_be_left(seats, threshold, may):
+    """The coordinator may say that seats are gone: those that are left must hold an honest one."""
+    for gone in range(may + 1):
+        assert len(compared(seats, threshold, gone=gone).hand.lost) == gone
+    for gone in range(may + 1, seats):
+        with pytest.raises(PeerLost, match="lost"):
+            compared(seats, threshold, gone=gone)
+    with pytest.raises(ShareError, match="different results"):
+        compared(seats, threshold, gone=may, wrong="s0")
 
 
 class Telling:

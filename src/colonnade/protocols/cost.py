@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,15 @@ import numpy as np
 from colonnade.mpc import ResidueSystem
 from colonnade.mpc.shamir import complete
 from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.observers import Inputs, Trust
 from colonnade.randomness import Stream
 
 WORD = 3  # bytes of a residue on the wire
 NUMBER = 8  # bytes of a told number
 BASE_MEMORY = 150 * 2**20  # an interpreter with its libraries
 SECONDS_PER_PRODUCT = 5e-10  # of two columns, a row
+ROUNDS_OF_CHECKS = 20  # of one settlement: coins, foldings, openings under masks
+ROUNDS_OF_PROOFS = 10
 _WIRE_BYTES_PER_SECOND = 100e6
 _SECONDS_PER_ROUND = 4e-3
 
@@ -38,6 +42,29 @@ class Load:
     bytes_sent: int
     memory: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Checking:
+    """What checks cost: how many times the work on shares, and how many times the bytes."""
+
+    work: float
+    sent: float
+
+
+NO_CHECKS = Checking(1.0, 1.0)
+CHECKS: Mapping[Inputs, Checking] = {
+    "unproven": Checking(1.1, 1.02),
+    "covert": Checking(1.7, 1.02),
+    "proven": Checking(2.0, 1.02),
+}
+"""Rough, from ``benchmarks/active.py``, and between the others for covert; columns and primes are counted besides."""
+SECONDS_OF_SETTLEMENT = 0.05
+
+
+def checking(trust: Trust) -> Checking:
+    """What the checks of a study with this trust cost."""
+    return CHECKS[trust.inputs] if trust.active else NO_CHECKS
 
 
 class Loaded:

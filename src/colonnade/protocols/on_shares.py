@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Self
 
 from colonnade.errors import CapacityError
 from colonnade.mpc import Committee, ResidueSystem
+from colonnade.mpc.verify.ranges import Ranges
 from colonnade.privacy import Budget, Event, Trust
 from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.calibrate import with_least_noise
@@ -16,6 +18,8 @@ from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.task import Task
 
 LARGEST_MESSAGE = 2**27  # bytes
+SHOWN = 38
+"""Masks of one owner's proofs let through at most 2^-38 in a study, seats that are lost included."""
 
 
 def who_know_batches(trust: Trust) -> tuple[str, ...]:
@@ -59,12 +63,22 @@ class OnShares(Task):
         """The same with the least noise that keeps every budget."""
         return with_least_noise(self.with_noise, self.trust, budgets, owners=self.additive.parts)
 
+    @property
+    def proven(self) -> Mapping[str, Ranges]:
+        """For each owner what it proves of its rows; empty where nothing is proven."""
+        return {}
+
+    @property
+    def shown_by_proofs(self) -> Fraction:
+        """How much the masks of all proofs can tell, as a statistical distance (theory: active-security)."""
+        return Fraction(0 if self.trust.inputs == "unproven" else len(self.owners), 2**SHOWN)
+
     @cached_property
     def committee(self) -> Committee:
-        """The seats, with as many primes as the bound needs."""
-        system = ResidueSystem.for_bound(self.bound)
+        """The seats, with as many primes as the bound and the proofs of owners need."""
+        system = ResidueSystem.for_bound(max([self.bound, *(each.required_bound for each in self.proven.values())]))
         self.check_messages(len(system.primes))
-        return Committee(self.trust.committee, self.trust.threshold, system)
+        return Committee(self.trust.committee, self.trust.threshold, system, self.trust.active)
 
     def check_messages(self, primes: int) -> None:
         """Refuse a task with messages that are too large; most tasks have none."""
@@ -91,6 +105,7 @@ class OnShares(Task):
             "rows_at_most": self.rows_at_most,
             "noise": str(self.noise),
             "primes": list(self.committee.system.primes),
+            **({"security": self.trust.security, "inputs": self.trust.inputs} if self.trust.active else {}),
         }
 
     @property
@@ -102,6 +117,7 @@ class OnShares(Task):
             "primes": len(self.committee.system.primes),
             "value_bits": self.bound.bit_length() + 1,
             "system_bits": self.committee.system.bits,
+            **({"security": self.trust.security, "inputs": self.trust.inputs} if self.trust.active else {}),
         }
 
 
@@ -109,6 +125,16 @@ class InRounds(OnShares):
     """A task on shares that opens a part of its one event in every round."""
 
     rounds: int
+
+    @property
+    @abstractmethod
+    def rounds_ahead(self) -> int:
+        """For how many rounds noise is dealt at a time."""
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check what was computed: after dealing, and with every run of rounds."""
+        return 1 - (-self.rounds // self.rounds_ahead)
 
     @property
     def openings(self) -> Mapping[Event, int]:
@@ -163,6 +189,11 @@ class InStages(OnShares):
     def events(self) -> tuple[Event, ...]:
         """What each of them reveals."""
         return tuple(stage.event for stage in self.stages)
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check what was computed, in all of them."""
+        return sum(stage.settlements for stage in self.stages)
 
     @property
     def openings(self) -> Mapping[Event, int]:

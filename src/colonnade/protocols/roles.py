@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Self
+from hashlib import sha256
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from colonnade.errors import PrivacyError, ProtocolError
+from colonnade.errors import NO_RESULT, PeerLost, PrivacyError, ProtocolError, ShareError
 from colonnade.mpc import Committee, Hand, Link, Shares
 from colonnade.mpc.residues import Integers, ResidueSystem
 from colonnade.privacy.events import Event, innermost
@@ -109,6 +111,7 @@ class Role:
         self.revealed: list[Event] = []
         self._links = links
         self._planned = [_Planned(event, times) for event, times in planned.items()]
+        self._alike: dict[tuple[str, ...], bytes] = {}
 
     def over(self, system: ResidueSystem) -> Self:
         """The same participant with shares modulo other primes; what was planned, revealed and measured is common."""
@@ -139,30 +142,88 @@ class Role:
         else; ``mask`` is such a sharing that was made before, and may have shares of noise added to it. ``degree`` is
         by default that of a product of two inputs. With ``through``, this recipient opens the array and sends the
         result to the others.
+
+        In active mode ``mask`` holds noise alone. The sharing of zero follows from all that the seat was told so far,
+        so that shares of seats that were told different numbers open to random ones. Whatever must be checked before
+        is settled by the caller.
         """
         self._charge(event)
         degree = self.opening_degree if degree is None else degree
         openers = to if through is None else [through]
         masked = None
         if shares is not None:
-            if shares.degree > degree:
-                raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree}")
-            mask = self.hand.zero(tuple(shape), degree) if mask is None else mask
-            if mask.degree != degree:
-                raise ValueError(f"a mask of degree {mask.degree} does not hide an opening of degree {degree}")
-            masked = self.hand.add([shares, mask])
+            masked = self._masked(shares, mask, tuple(shape), degree)
             self.hand.send_opening(masked, openers)
         if self.name not in to:
             return None
-        if self.name not in openers:
-            return self.hand.receive_opened(openers[0], shape, bound)
-        before = len(self.hand.lost)
-        opened = self.hand.receive_opening(shape, degree=degree, bound=bound, own=masked)
-        for seat in self.hand.lost[before:]:
-            self.progress(f"without {seat}", 1, 1)
-        if through is not None:
-            self.hand.tell_opened(opened, to)
+        if self.name in openers:
+            before = len(self.hand.lost)
+            opened = self.hand.receive_opening(shape, degree=degree, bound=bound, own=masked)
+            for seat in self.hand.lost[before:]:
+                self.progress(f"without {seat}", 1, 1)
+            if through is not None:
+                self.hand.tell_opened(opened, to)
+        else:
+            opened = self.hand.receive_opened(openers[0], shape, bound)
+        self.have_alike(opened, to)
         return opened
+
+    def _masked(self, shares: Shares, mask: Shares | None, shape: tuple[int, ...], degree: int) -> Shares:
+        """What a seat sends of its shares: with a sharing of zero, and with noise that was dealt before."""
+        if shares.degree > degree:
+            raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree}")
+        hand = self.hand
+        if not hand.active:
+            mask = hand.zero(shape, degree) if mask is None else mask
+            if mask.degree != degree:
+                raise ValueError(f"a mask of degree {mask.degree} does not hide an opening of degree {degree}")
+            return hand.add([shares, mask])
+        terms = [shares] if mask is None else [shares, mask]
+        # Of degree t, the polynomials that honest owners dealt hide everything but the value. But whoever still holds a
+        # part back, such as of its noise, would choose the value: nobody opens before all seats have received.
+        if degree == hand.committee.threshold or hand.committee.may_split:
+            hand.agree()
+        if degree > hand.committee.threshold:
+            terms.append(hand.zero(shape, degree))
+        return hand.add(terms)
+
+    def have_alike(self, values: NDArray[Any], to: Sequence[str]) -> None:
+        """In active mode, note numbers that everybody in ``to`` must have alike, so that one who has others is found.
+
+        Seats note them before they go on with them, and everybody compares them at the end (:meth:`compare_results`).
+        """
+        if not self.hand.active:
+            return
+        whom = tuple(to)
+        plain = repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
+        found = self._alike[whom] = sha256(self._alike.get(whom, b"") + sha256(plain).digest()).digest()
+        if self.hand.seated and {*self.hand.committee.seats} <= {*to}:
+            self.hand.note(found)
+
+    def compare_results(self) -> None:
+        """Refuse a result of which a seat has another one, so that nobody is told something else than the others.
+
+        Every seat sends a digest of what it knows to whoever knows it too. Nobody relies on what one participant
+        compared, and one honest seat is enough to notice; so no more seats may be lost here than elsewhere.
+        """
+        due = {peer: digest for peer in self._links if (digest := self._known_by(peer))}
+        if self.hand.seated:
+            for peer, digest in due.items():
+                self._links[peer].send("result", digest=digest)
+        for seat in self.hand.committee.seats:
+            if seat in due and seat not in self.hand.lost:
+                try:
+                    found = received(self._links[seat], seat, vocabulary.RESULT)["digest"]
+                except PeerLost as error:
+                    self.hand.go_on_without(seat, error)
+                    continue
+                if found != due[seat]:
+                    raise ShareError(f"{seat} and {self.name} were told different results: {NO_RESULT}")
+
+    def _known_by(self, peer: str) -> bytes | None:
+        """A digest of all numbers that both this participant and ``peer`` must have."""
+        common = [digest for whom, digest in self._alike.items() if peer in whom]
+        return sha256(b"".join(common)).digest() if common else None
 
     def entitled(self, opened: Integers | None) -> Integers:
         """What :meth:`reveal` gave, for a participant who must be one of its recipients."""
@@ -203,6 +264,11 @@ class Role:
     def opening_degree(self) -> int:
         """The degree at which a product of two inputs is opened."""
         return 2 * self.hand.committee.threshold
+
+    def also_planned(self, event: Event) -> None:
+        """Plan one more opening: for sessions that stay, where each question is paid for before it is answered."""
+        self._planned = [entry for entry in self._planned if entry.left]
+        self._planned.append(_Planned(event, 1))
 
     def _charge(self, event: Event) -> None:
         """Count one of the openings that were planned for this event, or refuse."""

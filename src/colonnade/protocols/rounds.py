@@ -54,7 +54,8 @@ def masks_ahead(
     """For each round the shares that a seat adds to the opened numbers; ``None`` for a participant without a seat.
 
     They are the noise of every owner and a fresh sharing of zero, dealt for ``ahead`` rounds at a time. ``draw`` makes
-    this owner's own noise.
+    this owner's own noise. In active mode they are noise alone: a sharing of zero then follows from what was opened in
+    all rounds before.
     """
     masks = None
     for number in rounds:
@@ -74,7 +75,10 @@ def _dealt(me: Role, owners: Sequence[str], shape: tuple[int, int], draw: Drawn 
         return None
     with me.meter.phase("receive"):
         noise = [me.dealt_by(name, shape, mine) for name in owners]
-        return me.hand.add([*noise, me.hand.zero(shape, me.opening_degree)])
+        if not me.hand.active:
+            return me.hand.add([*noise, me.hand.zero(shape, me.opening_degree)])
+        me.hand.agree()  # nobody chooses its noise after it has seen what it is added to
+        return me.hand.add(noise)
 
 
 class NextNoise:

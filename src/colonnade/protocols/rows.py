@@ -2,8 +2,9 @@
 
 Without an alignment all owners have an id column and sort their rows by id; after an alignment the ids are random names
 that all owners have in common. The owners share a salt that the coordinator does not see, and the coordinator compares
-salted digests, from which it cannot find ids: nobody has both another owner's digest and the salt. If members are
-hidden, the owners' lists differ, and owners compare which universe their slots belong to.
+salted digests, from which it cannot find ids: nobody has both another owner's digest and the salt. The owners then
+compare among themselves too, without showing more than whether their lists are equal. If members are hidden, the
+owners' lists differ, and what is compared is which universe their slots belong to.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, ColonnadeError, StudyError
 from colonnade.harmless import harmless
 from colonnade.protocols import vocabulary
+from colonnade.protocols.agreement import Circle, Comparison
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
@@ -29,6 +31,10 @@ from colonnade.tables.ids import packed
 from colonnade.tables.places import Places
 
 _CHUNK = 1 << 14
+_CALLED_EQUAL = (
+    f"the owners do not hold the same people in one order, though the {COORDINATOR} called their lists equal, or one "
+    "of them does not follow the protocol: nothing was computed"
+)
 
 
 class Listed(Protocol):
@@ -115,19 +121,27 @@ class KnownPeople:
 
 
 def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) -> int:
-    """An owner's side: the common number of rows or slots, or an error at everyone; with ``hidden`` all lists count."""
+    """An owner's side: the common number of rows or slots, or an error at everyone; with ``hidden`` all lists count.
+
+    The coordinator finds out who differs. That it called lists equal which differ is found by the owners themselves.
+    """
     size, ids = _described(rows)
     first, *rest = task.owners
+    circle = Circle.of(me, task.owners, me.hand.committee.seats)
     if me.name == first:
         salt = new_key()
         for owner in rest:
             me.link(owner).send("rows-salt", salt=salt)
     else:
         salt = received(me.link(first), first, vocabulary.SALT)["salt"]
-    me.link(COORDINATOR).send("rows", rows=size, digest=digest(salt, ids))
+    listed = digest(salt, ids)
+    comparison = Comparison(me, circle, size.to_bytes(8, "little") + listed)
+    me.link(COORDINATOR).send("rows", rows=size, digest=listed)
+    comparison.show()  # while the coordinator compares
     problem = received(me.link(COORDINATOR), COORDINATOR, vocabulary.VERDICT)["problem"]
     if problem:
         raise _known_to_all(StudyError(harmless(problem)))
+    comparison.require(_CALLED_EQUAL)
     return _checked(size, task, hidden)
 
 

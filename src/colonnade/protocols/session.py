@@ -68,6 +68,8 @@ class Played(Generic[Result]):
     phases: Mapping[str, Phase]
     lost: tuple[str, ...] = ()
     """The peers without which the study went on."""
+    settled: int = 0
+    """How many claims about shares were checked with the other seats."""
 
 
 def play(
@@ -105,13 +107,14 @@ def play(
         _assemble(role, owners, told)
         place.tolerate(name for name in spare(task) if name != place.name)
         result = program(role)
+        role.compare_results()
         _end_together(role, owners)
     except BaseException as error:
         place.abort(_reason(error, shares_left=shares_left))
         raise
     finally:
         place.close()
-    return Played(result, tuple(role.revealed), role.meter.phases, place.lost)
+    return Played(result, tuple(role.revealed), role.meter.phases, place.lost, role.hand.settled)
 
 
 def spare(task: Playable) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ its kind is loaded (:func:`check_complete`), not when somebody prices or runs a 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,8 +18,20 @@ from colonnade.mpc import Committee
 from colonnade.privacy import Trust
 from colonnade.privacy.additive import Law
 from colonnade.privacy.events import Event
+from colonnade.privacy.observers import Inputs
 from colonnade.privacy.statement import CLIPPED
-from colonnade.protocols.cost import BASE_MEMORY, WORD, Cells, Load, seconds_on_wire, seconds_per_cell
+from colonnade.protocols.cost import (
+    BASE_MEMORY,
+    ROUNDS_OF_CHECKS,
+    ROUNDS_OF_PROOFS,
+    SECONDS_OF_SETTLEMENT,
+    WORD,
+    Cells,
+    Load,
+    checking,
+    seconds_on_wire,
+    seconds_per_cell,
+)
 from colonnade.protocols.roles import COORDINATOR
 
 Response = Literal["randomised-response"]
@@ -65,6 +78,22 @@ class Priced(Revealing):
     """Whether the study states the exact number of rows, because the price rests on it."""
     released: ClassVar[str] = "releases no second moments"
     """What is released, as the end of a sentence that begins with the study; for noise that is not adjustable."""
+    why_not_active: ClassVar[str | None] = "has no checks of what others compute"
+    """Why security cannot be active, as the end of a sentence that begins with the study; ``None``: it can."""
+    active_by_default: ClassVar[bool] = False
+    """Whether security is active where nobody says: where checks cost at most half of the work again."""
+    proofs: ClassVar[tuple[Inputs, ...]] = ("unproven",)
+    """How owners can prove that what they deal keeps its bounds where security is active, the usual way first."""
+
+    @property
+    def possible_proofs(self) -> tuple[Inputs, ...]:
+        """The same for this very task: some bounds cannot be proven."""
+        return self.proofs
+
+    @property
+    def usually_active(self) -> bool:
+        """Whether security is active for this task where nobody says."""
+        return self.active_by_default
 
     @property
     @abstractmethod
@@ -95,6 +124,10 @@ class Task(Playable, Priced):
     """A task that can be run."""
 
     noise: int
+    squares: ClassVar[int] = 4
+    """How many numbers an owner deals beside each row where it proves the bound of the row's norm."""
+    spares_seats: ClassVar[bool] = True
+    """Whether the others can go on without a seat; not where every party deals something to the end."""
 
     @property
     def everyone(self) -> tuple[str, ...]:
@@ -129,7 +162,25 @@ class Task(Playable, Priced):
     @property
     @abstractmethod
     def message_rounds(self) -> int:
-        """How often participants wait for each other, from the beginning to the end."""
+        """How often participants wait for each other, from the beginning to the end, where nobody checks anything."""
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check what was computed, where security is active."""
+        return 1
+
+    @property
+    def losses(self) -> int:
+        """How many seats may be lost once they have dealt everything, where security is active."""
+        return self.committee.losses if self.spares_seats else 0
+
+    @property
+    def waits(self) -> int:
+        """How often participants wait for each other, checks included."""
+        if not self.trust.active:
+            return self.message_rounds
+        proofs = 0 if self.trust.inputs == "unproven" else ROUNDS_OF_PROOFS
+        return self.message_rounds + ROUNDS_OF_CHECKS * self.settlements + proofs
 
     @property
     @abstractmethod
@@ -155,6 +206,11 @@ class Task(Playable, Priced):
         """How many rows a seat holds at a time; ``None`` if it keeps all of them."""
         return None
 
+    @property
+    def rows_kept(self) -> int:
+        """How many rows a seat that streams them keeps besides, until they are checked."""
+        return 0
+
     def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
         """Bytes, memory and seconds of each participant, for a joint table of so many rows."""
         pace = seconds_per_cell(self.committee.system)
@@ -162,15 +218,27 @@ class Task(Playable, Priced):
 
     def _load_of_shares(self, name: str, rows: int, pace: float) -> Load:
         seats, primes, cells = self.trust.committee, len(self.committee.system.primes), self.cells(name, rows)
+        checks = checking(self.trust)
+        if self.trust.inputs != "unproven":
+            cells = self._with_squares(cells, name, rows)
         explicit = len(seats) - self.trust.threshold - (name in seats)
-        sent = WORD * primes * (cells.dealt * explicit + cells.opened)
-        # A task that streams its rows holds one block at a time, and a work copy of it; other tasks keep all rows.
-        streamed = None if self.rows_at_once is None else min(rows, self.rows_at_once)
-        at_once = max(cells.held, cells.dealt) * (2 * rows if streamed is None else 4 * streamed) // rows
+        sent = math.ceil(checks.sent * WORD * primes * (cells.dealt * explicit + cells.opened))
+        # A task that streams its rows holds one block at a time, with work copies of it, and what is yet to be
+        # checked; other tasks keep all rows.
+        copies = 2 * rows if self.rows_at_once is None else 4 * min(rows, self.rows_at_once) + min(rows, self.rows_kept)
+        at_once = max(cells.held, cells.dealt) * copies // rows
         opened = cells.opened // max(1, len(self.everyone) - 1)
         memory = BASE_MEMORY + 8 * primes * (at_once + 8 * opened)
-        seconds = primes * pace * (cells.dealt + cells.held) + seconds_on_wire(sent, self.message_rounds)
-        return Load(name, sent, memory, seconds)
+        work = checks.work * primes * pace * (cells.dealt + cells.held)
+        work += SECONDS_OF_SETTLEMENT * self.settlements if self.trust.active and name in seats else 0.0
+        return Load(name, sent, memory, work + seconds_on_wire(sent, self.waits))
+
+    def _with_squares(self, cells: Cells, name: str, rows: int) -> Cells:
+        """The same with the numbers that owners deal beside their rows to prove bounds."""
+        more = self.squares * rows
+        dealt = more if name in self.owners else 0
+        held = more * len(self.owners) if name in self.trust.committee else 0
+        return Cells(cells.dealt + dealt, cells.held + held, cells.opened)
 
 
 @dataclass(frozen=True)

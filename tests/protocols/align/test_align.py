@@ -4,6 +4,7 @@ import struct
 import threading
 import unicodedata
 from collections import Counter
+from functools import reduce
 from itertools import combinations, product
 
 import numpy as np
@@ -371,9 +372,10 @@ def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(monkeypatch):
     assert len(of_leader & of_other) == 1
     guesses = hashed(lists["a"].values)
     for blinds in drawn.values():
-        for scalar in (*blinds, *(one.times(other) for one, other in combinations(blinds, 2))):
+        assert blinds
+        for scalars in (*((one,) for one in blinds), *combinations(blinds, 2)):
             tags = Tags.empty(len(guesses))
-            tags.put(0, scalar.on(guesses))
+            tags.put(0, reduce(lambda points, scalar: scalar.on(points), scalars, guesses))
             assert not {row.tobytes() for row in tags.tags} & of_leader
 
 
@@ -420,8 +422,8 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses():
         kept["values"] = values
         return real_stored(own, values, stream)
 
-    def spy_shares(me, keys, owners, seats):
-        shares = real_shares(me, keys, owners, seats)
+    def spy_shares(me, keys, secrets):
+        shares = real_shares(me, keys, secrets)
         kept[me.name] = dict(zip(keys, (share.tobytes() for share in shares.astype("<u8")), strict=True))
         return shares
 

@@ -81,11 +81,15 @@ def execute(task, tables, log=None, rounded=True):
     size=st.integers(1, 30),
     chance=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
     block=st.integers(1, 40),
+    inputs=st.sampled_from([None, "unproven", "covert", "proven"]),
     seed=st.integers(0, 2**31),
 )
-def test_the_secure_sums_are_those_of_the_plain_join(seating, law, size, chance, block, seed):
+def test_the_secure_sums_are_those_of_the_plain_join(seating, law, size, chance, block, inputs, seed):
     owners, seats, threshold = seating
     task = make_task(owners, seats, threshold, law, block_rows=block)
+    if inputs is not None:
+        task = kit.active(task)
+        task = kit.active(task, inputs=inputs if inputs in task.possible_proofs else "unproven")
     tables = random_tables(task, size, chance, seed)
     results, noise = execute(task, tables)
     plain = moments.reference({name: dealt(table, task.gamma) for name, table in tables.items()}, task)

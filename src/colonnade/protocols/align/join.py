@@ -9,7 +9,8 @@ no key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from colonnade.protocols.align import vocabulary
 from colonnade.protocols.align.lists import (
     Step,
     Steps,
+    all_differ,
     positions,
     quietly,
     receive_all_words,
@@ -42,24 +44,27 @@ class Members:
     rows: NDArray[np.int64]
     index: Words
 
+    def held(self, keys: Sequence[bytes]) -> bytes:
+        """What all owners must have alike: the common people in their order, each with its number.
 
-def zero_shares(me: Owner, keys: Sequence[bytes], owners: Sequence[str], seats: Sequence[str]) -> Words:
-    """This owner's shares: for every other owner with which it has a secret, a keyed hash that the other adds too.
+        An owner that was told of somebody whom it does not hold holds nothing that another could hold. It does not say
+        so by itself, because whoever told it would learn from that who is on its list.
+        """
+        if (self.rows < 0).any():
+            return new_key()
+        state = hashlib.sha256()
+        for row, number in zip(self.rows.tolist(), self.index.astype("<u8"), strict=True):
+            state.update(len(keys[row]).to_bytes(8, "little") + keys[row] + number.tobytes())
+        return state.digest()
 
-    Owners with a seat have such a secret with everybody, the other owners only with those.
-    """
-    pairs = [other for other in owners if other != me.name and (me.name in seats or other in seats)]
-    here = owners.index(me.name)
-    secrets = {other: new_key() for other in pairs if here < owners.index(other)}
-    for other, secret in secrets.items():
-        me.link(other).send("pair-key", key=secret)
-    for other in pairs:
-        if other not in secrets:
-            secrets[other] = received(me.link(other), other, vocabulary.PAIR_KEY)["key"]
+
+def zero_shares(me: Owner, keys: Sequence[bytes], secrets: Iterable[bytes]) -> Words:
+    """This owner's shares: for every secret that it has with another owner a keyed hash, which the other adds too."""
+    pairs = list(secrets)
     total = np.zeros((len(keys), 2), dtype=np.uint64)
     step = Steps(me, "match", len(keys) * len(pairs))
-    for other in pairs:
-        total ^= keyed(keys, secrets[other], step)
+    for secret in pairs:
+        total ^= keyed(keys, secret, step)
     return total
 
 
@@ -122,10 +127,11 @@ def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
 
 
 def receive_matches(me: Owner, joiner: str, tags: Words) -> Members:
-    """Receive the matches from the participant that joined, and find them among the own tags."""
-    rows = positions(receive_words(me.link(joiner), "matched", joiner, len(tags)), tags)
-    if len(np.unique(rows)) != len(rows) or (rows < 0).any():
-        raise ProtocolError(f"{joiner} named people that {me.name} never sent")
+    """Receive the matches from the participant that joined, and find them among the own tags; -1 if it is none."""
+    told = receive_words(me.link(joiner), "matched", joiner, len(tags))
+    if not all_differ(told):
+        raise ProtocolError(f"{joiner} named somebody twice in 'matched'")
+    rows = positions(told, tags)
     return Members(rows, receive_different_words(me.link(joiner), "index", joiner, len(rows)))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
+from colonnade.protocols.agreement import Circle, Comparison
 from colonnade.protocols.align import fuzzy, join, tags, universe, vocabulary
 from colonnade.protocols.align.lists import Steps, shuffled
 from colonnade.protocols.align.tags import Tags
@@ -24,6 +25,11 @@ from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.received import received
 from colonnade.tables import Table
 from colonnade.tables.keys import Keys
+
+_TOLD_APART = (
+    "the owners were not all told the same people as common to all, in one order, so somebody does not follow the "
+    "protocol: the alignment is not used, and nothing was spent"
+)
 
 
 @dataclass(frozen=True)
@@ -79,9 +85,14 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
     made = _tags(me, values, task, leader)
     if task.hidden:
         return _hidden(me, made, order, keys, task)
-    members = _joined(me, values, made, task, leader)
+    circle = Circle.of(me, task.owners, task.leaders)
+    members = _joined(me, values, made, task, leader, circle)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
-    return _visible(me, order[members.rows], index, keys, task)
+    found = _visible(me, order[members.rows], index, keys, task)
+    comparison = Comparison(me, circle, members.held(values))
+    comparison.show()
+    comparison.require(_TOLD_APART)
+    return found
 
 
 def coordinator(me: Coordinator, task: Aligning) -> Matched:
@@ -156,10 +167,10 @@ def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys:
 
 
 def _joined(
-    me: Owner, values: Sequence[bytes], made: Tags | dict[str, Tags], task: Aligning, leader: str
+    me: Owner, values: Sequence[bytes], made: Tags | dict[str, Tags], task: Aligning, leader: str, circle: Circle
 ) -> join.Members:
     """The common people, from tags and from shares that cancel only for them."""
-    shares = join.zero_shares(me, values, task.owners, task.leaders)
+    shares = join.zero_shares(me, values, circle.keys.values())
     if isinstance(made, dict):
         return join.leader_joins(me, made, shares, task.at_least)
     joiner = leader if task.mode == "dh" else COORDINATOR

@@ -1,8 +1,9 @@
 """Tags: numbers that an owner and the leader have in common for a person whom both hold, and only for such people.
 
 ``dh``, members known: an owner's tags are hashes of k H(x), where only the owner knows the scalar k. The leader gets
-them for its own people and no others: it sends a H(x) under a blind a of its own, the owner returns k a H(x), and the
+them for its own people and no others: it sends a H(x) under a fresh blind a, the owner returns k a H(x), and the
 leader removes a. The owner sees random elements; the leader cannot compute a tag itself, so it cannot try out keys.
+Every key has a blind of its own: an answer that is not a multiple of its own point becomes a point that nobody knows.
 
 ``dh``, members hidden: here tags go to the coordinator, and nobody who works with it may be able to compute them. So a
 tag is a hash of c k H(x), where the leader knows c and the owner k, and both sides get their tags in the same way.
@@ -18,6 +19,7 @@ joins, which has no tags of its own, and pads are zero.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -25,7 +27,7 @@ from time import monotonic
 import numpy as np
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.blinding import POINT_BYTES, Blind, Points, hashed
+from colonnade.mpc.blinding import POINT_BYTES, Blind, Blinds, Points, hashed
 from colonnade.mpc.keyvalue import WORDS, Words
 from colonnade.protocols.align import vocabulary
 from colonnade.protocols.align.lists import Step, Steps, all_differ, quietly
@@ -129,21 +131,24 @@ def _blinded_by_peers(
 
     ``peers`` says how long their lists are.
     """
-    blind = Blind.fresh(Stream.fresh())
-    off = {peer: blind.inverse() if peer not in own else blind.inverse().times(own[peer]) for peer in peers}
+    stream, ahead = Stream.fresh(), deque[Blinds]()
     starts = range(0, len(keys), _PIECE)
     found = {peer: Tags.empty(len(keys), theirs) for peer, theirs in peers.items()}
     for turn in range(len(starts) + _AHEAD):
         if turn < len(starts):
-            piece = blind.on(hashed(keys[starts[turn] : starts[turn] + _PIECE]))
+            points = hashed(keys[starts[turn] : starts[turn] + _PIECE])
+            ahead.append(Blinds.fresh(len(points), stream))
+            piece = ahead[-1].on(points)
             for peer in peers:
                 me.link(peer).send("blinded", points=piece)
             step(len(piece) // 2)
         if turn >= _AHEAD:
             start = starts[turn - _AHEAD]
             size = min(_PIECE, len(keys) - start)
+            off = ahead.popleft().inverse()
             for peer in peers:
-                found[peer].put(start, off[peer].on(_received(me, peer, "blinded twice", size), peer))
+                back = off.times(own[peer]) if peer in own else off
+                found[peer].put(start, back.on(_received(me, peer, "blinded twice", size), peer))
             step(size - size // 2)
     for peer, tags in found.items():
         if not all_differ(tags.tags):

@@ -196,9 +196,9 @@ class Aligning(Playable):
             return seconds, told if self.hidden or self.mode == "helper" else 0
         if self.mode == "dh":
             products = rows * (1 + others if leads else 2)
-            points = rows * (others if leads else 1)
+            points = rows * lists
             if self.hidden:  # every list goes both ways
-                products += rows * (others if leads else 1)
+                products += rows * lists
                 points *= 2
             else:
                 sent = 2 * TAG_BYTES * rows * others if leads else store

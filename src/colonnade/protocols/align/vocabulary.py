@@ -73,8 +73,8 @@ def points(kind: str, count: int) -> Message:
     return Message(kind, points=Array(np.uint8, (count, POINT_BYTES)))
 
 
-ALIGN_KEY, PAIR_KEY = (Message(kind, key=Octets(KEY_BYTES)) for kind in ("align-key", "pair-key"))
-"""A key that all owners have, or two of them."""
+ALIGN_KEY = Message("align-key", key=Octets(KEY_BYTES))
+"""A key that all owners have."""
 STORE = Message("store", seed=Octets(8))
 """An oblivious store: its seed; its cells follow."""
 

@@ -5,6 +5,9 @@ round one participant tells all others which directions Q it wants; everybody ch
 seat computes, on its shares alone, first Z Q and then Z'(Z Q), where Z are all rows with a public constant as their
 last column. Every owner has dealt its share of the round's noise; the noisy product is opened, and the next directions
 follow from it. The first round also opens the sum of all squared norms, for the share of variance that is explained.
+
+In active mode products are checked after they were opened, many rounds at once (``checks``), before anybody has a
+result; every seat goes on only with directions and numbers that all were told.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ from colonnade.mpc import Shares
 from colonnade.mpc.accelerator import expect
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.protocols.directions import labelled, vocabulary
+from colonnade.protocols.directions.checks import OpenedProducts
 from colonnade.protocols.directions.integers import exact_products, noise_shares, quantise
 from colonnade.protocols.directions.search import AskedDirections, IntegerDirections, NoisyProducts, beginning
 from colonnade.protocols.directions.task import Directions
+from colonnade.protocols.proving import Proving
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
@@ -35,14 +40,16 @@ def owner(me: Owner, table: Rows, task: Directions) -> NoisyProducts:
     rows = agree_on_rows(me, task, table)
     seat = Seat(me, task, rows) if me.hand.seated else None
     block, blocks = task.block(me.name), table.blocks(task.rows_dealt)
+    squares, proving = 0, Proving(me, task.proven)
     for size in Rounds(block_sizes(rows, task.rows_dealt), me.progress, "deal"):
         with me.meter.phase("encode"):
             whole = quantise(next(blocks), block, task, stream)
+            squares += int(np.square(whole).sum(axis=1).astype(np.int64).sum())
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
-        if seat:
-            seat.take_in(size, mine)
-    return _search(me, task, seat, stream)
+        proving.add(size, whole, seat.take_in(size, mine) if seat else {})
+    proving.end()
+    return _search(me, task, seat, stream, squares)
 
 
 def coordinator(me: Coordinator, task: Directions) -> NoisyProducts:
@@ -50,8 +57,10 @@ def coordinator(me: Coordinator, task: Directions) -> NoisyProducts:
     rows = compare_rows(me, task)
     seat = Seat(me, task, rows) if me.hand.seated else None
     if seat:
+        proving = Proving(me, task.proven)
         for size in block_sizes(rows, task.rows_dealt):
-            seat.take_in(size, None)
+            proving.add(size, None, seat.take_in(size, None))
+        proving.end()
     return _search(me, task, seat, None)
 
 
@@ -98,40 +107,68 @@ class Seat:
         self.kept: list[NDArray[np.int32]] = []
         expect(2 * task.rounds * task.directions * rows * task.width * len(task.committee.system.primes))
         self._rows: HeldRows | None = None
+        self.unchecked = OpenedProducts(me.hand, task) if me.hand.active else None
 
-    def take_in(self, rows: int, mine: Shares | None) -> None:
-        """Keep the shares of the next block of rows of every owner."""
-        task = self.task
+    def take_in(self, rows: int, mine: Shares | None) -> dict[str, Shares]:
+        """Keep the shares of the next block of rows of every owner; returns what each of them dealt."""
+        task, dealt = self.task, {}
         block = np.empty((len(task.committee.system.primes), rows, task.width), dtype=np.int32)
         with self.me.meter.phase("receive"):
             for part in task.blocks:
-                shares = self.me.dealt_by(part.owner, (rows, len(part.columns)), mine)
+                shares = dealt[part.owner] = self.me.dealt_by(part.owner, (rows, len(part.columns)), mine)
                 block[:, :, task.span(part.owner)] = shares.values
+            if self.unchecked:
+                self.me.hand.claims.relieve()
         block[:, :, -1:] = task.committee.system.constant(task.constant, 3)
         self.kept.append(block)
+        return dealt
+
+    @property
+    def held(self) -> HeldRows:
+        """The shares of all rows, after the last of them was taken in."""
+        if self._rows is None:
+            self._rows = HeldRows(self.me.hand.system, self.kept, self.task.rows_multiplied)
+        return self._rows
 
     def products(self, directions: IntegerDirections, *, with_total: bool) -> Shares:
-        """Shares of Z'(Z Q), and last, if ``with_total``, of the weighted sum of all squared norms."""
+        """Shares of Z'(Z Q), and last, if ``with_total``, of the weighted sum of all squared norms.
+
+        In active mode the owners deal this sum for their own columns, and that of the constant is left.
+        """
         task, system = self.task, self.me.hand.system
         public = system.split(directions.astype(np.float64))
-        if self._rows is None:
-            self._rows = HeldRows(system, self.kept, task.rows_multiplied)
         total = np.zeros((len(system.primes), task.entries))
-        total[:, :-1] = self._rows.products(public).reshape(len(total), -1)
-        if with_total:
-            for rows in self._rows.parts():
-                squares = system.reduce(rows * rows).sum(axis=(1, 2))[:, None]
+        total[:, :-1] = self.held.products(public).reshape(len(total), -1)
+        if with_total and self.unchecked:
+            total[:, -1:] = system.constant(task.total_weight * task.constant**2 * self.held.count, 2)
+        elif with_total:
+            for part in self.held.parts():
+                squares = system.reduce(part * part).sum(axis=(1, 2))[:, None]
                 total[:, -1:] += system.reduce(system.reduce(squares) * system.constant(task.total_weight, 2))
         return Shares(system.reduce(total), 2 * task.trust.threshold)
 
 
-def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None) -> NoisyProducts:
-    """All rounds; in each, directions are chosen, products are computed and opened."""
+def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None, squares: int = 0) -> NoisyProducts:
+    """All rounds; in each, directions are chosen, products are computed and opened.
+
+    ``squares`` is the sum of squared norms of this owner's own rows.
+    """
     asked = AskedDirections(task)
     opened: list[NDArray[np.int64]] = []
-    draw = None if stream is None else partial(noise_shares, task, stream=stream)
+
+    def draw(rounds: int, stream: Stream) -> NDArray[np.int64]:
+        drawn = noise_shares(task, rounds, stream=stream)
+        if me.hand.active and not opened:
+            drawn[0, -1] += task.total_weight * squares
+        return drawn
+
     rounds = Rounds(range(task.rounds), me.progress, "search")
-    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
+    drawn = None if stream is None else partial(draw, stream=stream)
+    checks = seat.unchecked if seat else None
+    if checks:
+        with me.meter.phase("check"):
+            me.hand.claims.settle()
+    for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, drawn):
         with me.meter.phase("search"):
             asked.add(_chosen(me, task, asked, opened))
         products = None
@@ -140,6 +177,11 @@ def _search(me: Role, task: Directions, seat: Seat | None, stream: Stream | None
                 products = seat.products(asked.rounds[-1], with_total=not opened)
         with me.meter.phase("open"):
             opened.append(_open(me, products, mask, task))
+        if seat and checks and mask:
+            checks.opened(asked.rounds[-1], opened[-1], mask)
+            if len(opened) == task.rounds or not len(opened) % task.rounds_ahead:
+                with me.meter.phase("check"):
+                    checks.settle(seat.held)
     return NoisyProducts(task, tuple(asked.rounds), tuple(opened))
 
 
@@ -150,11 +192,12 @@ def _chosen(
     if me.name != task.speaker:
         told = received(me.link(task.speaker), task.speaker, vocabulary.directions(task))
         directions: IntegerDirections = told["values"]
-        return directions
-    directions = _wanted(task, asked, opened, Stream.fresh())
-    for name in task.everyone:
-        if name != me.name:
-            me.link(name).send("directions", values=directions)
+    else:
+        directions = _wanted(task, asked, opened, Stream.fresh())
+        for name in task.everyone:
+            if name != me.name:
+                me.link(name).send("directions", values=directions)
+    me.have_alike(directions, task.everyone)
     return directions
 
 

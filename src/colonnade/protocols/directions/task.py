@@ -8,18 +8,21 @@ before. No direction is asked twice: all directions of all rounds side by side h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, PrivacyError
+from colonnade.mpc.verify.ranges import Ranges, within
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.additive import NormalLaw
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.privacy.sensitivity.directions import changed_products_sensitivity, products_sensitivity
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds
+from colonnade.protocols.proving import ranges
 from colonnade.protocols.rows import Block, JointRows
 
 PROTOCOL = "products with directions 1"
@@ -59,6 +62,17 @@ class Directions(JointRows, InRounds):
 
     released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
     noise_on = "an entry of X'X times a direction"
+    why_not_active = None
+    active_by_default = True
+    proofs = ("unproven", "covert", "proven")
+
+    @cached_property
+    def proven(self) -> Mapping[str, Ranges]:
+        """For each owner the norm of its rows."""
+        groups = {
+            b.owner: [within(len(b.columns), self.block_norm_squared(b))] if b.columns else [] for b in self.blocks
+        }
+        return ranges(self.trust, groups, self.rows_at_most, self.rows_dealt)
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.directions < 2:
@@ -139,7 +153,9 @@ class Directions(JointRows, InRounds):
         """What all rounds reveal: one vector, of which each round opens a part."""
         moved = self.sensitivity
         others = tuple(found for found in self._refined() if found[2] < moved.replace_l2_squared)
-        return self.additive.release(NAME, self._opened, moved, theorem=THEOREM, others=others)
+        return self.additive.release(
+            NAME, self._opened, moved, theorem=THEOREM, others=others, lost=self.shown_by_proofs
+        )
 
     def _refined(self) -> list[tuple[str, int, int]]:
         """For each owner, how far all opened numbers move when only columns of the other owners change."""

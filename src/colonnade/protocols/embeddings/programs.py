@@ -14,6 +14,7 @@ import numpy as np
 
 from colonnade.errors import DataError, StudyError
 from colonnade.privacy.noise.response import randomised_response
+from colonnade.protocols.agreement import told_alike
 from colonnade.protocols.embeddings import vocabulary
 from colonnade.protocols.embeddings.anchors import Labels
 from colonnade.protocols.embeddings.clipping import Integers
@@ -146,6 +147,7 @@ def _active(me: Owner, labels: Labels | None, rows: int, task: Embeddings, strea
     if labels is not None and task.training != "none":
         told = told_labels(labels, task, stream)
         me.tell(task.passives, "labels", told, event=task.labels_event)
+        told_alike(me, task.owners, told.astype("<i8").tobytes(), "labels")
     if task.stage:
         for name in task.passives:
             _hear(me, name, rows, task)
@@ -179,6 +181,7 @@ def _passive(me: Owner, side: Passive, rows: int, task: Embeddings) -> Outcome:
     labels = None
     if task.training != "none":
         labels = received(me.link(task.active), task.active, vocabulary.labels(task))["values"]
+        told_alike(me, task.owners, labels.astype("<i8").tobytes(), "labels")
     if labels is not None and task.training == "labels":
         with me.meter.phase("learn"):
             side.train(labels)

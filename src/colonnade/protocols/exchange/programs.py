@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
+from colonnade.protocols.agreement import told_alike
 from colonnade.protocols.exchange import sides, vocabulary
 from colonnade.protocols.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, Passive, active_side, passive_side
 from colonnade.protocols.exchange.task import Exchange
@@ -28,6 +30,7 @@ from colonnade.received import received
 
 Integers = NDArray[np.int64]
 Vector = NDArray[np.float64]
+_SLOPES = "slopes"
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def coordinator(me: Coordinator, task: Exchange) -> Outcome:
             rounds.end()
     if not task.release:
         return Outcome(None, None, fit)
-    return Outcome(None, _weights_of_others(me, task) | {task.active: _unfolded(me, task)}, fit)
+    released = _weights_of_others(me, task) | {task.active: _unfolded(me, task)}
+    return Outcome(None, _released_alike(me, released, fit, task), fit)
 
 
 def simulate(
@@ -127,12 +131,13 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
     fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
     for name in others:
         me.link(name).send("fit", name=fit)
-    ahead = NextNoise(me.name, task.message_variance(me.name), draw)
+    ahead, said = NextNoise(me.name, task.message_variance(me.name), draw), sha256(fit.encode())
     ahead.prepare(_size(task.steps[0].batch, task))
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         with me.meter.phase("slopes"):
             slopes = sides.noised(side.slopes(step.batch), me.name, task, ahead)
         me.tell(task.passives, "slopes", slopes, event=event)
+        said.update(slopes.astype("<i8").tobytes())
         stop = early_stop.after(task.grid.real(slopes)) or step.number + 1 == total
         for name in others:
             me.link(name).send("step", more=not stop)
@@ -146,22 +151,24 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
                 side.hear(name, step.answer, task.grid.real(told))
         if stop:
             rounds.end()
+    told_alike(me, task.owners, said.digest(), _SLOPES)
     if not task.release:
         return Outcome(side.kept, None, fit, side)
     opened = _publish(me, side.released(), task, draw)
     unfolded = side.unfolded(opened[me.name].weights)
     for name in others:  # made of released and received numbers alone
         me.link(name).send("unfolded", weights=unfolded.weights, factors=[unfolded.factors[p] for p in task.passives])
-    return Outcome(side.kept, opened | {me.name: unfolded}, fit, side)
+    return Outcome(side.kept, _released_alike(me, opened | {me.name: unfolded}, fit, task), fit, side)
 
 
 def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
     event, fit = task.message_event(me.name), _named(me, task)
-    ahead = NextNoise(me.name, task.message_variance(me.name), draw)
+    ahead, said = NextNoise(me.name, task.message_variance(me.name), draw), sha256(fit.encode())
     for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
         slopes = me.receive_told(task.active, "slopes", _size(step.batch, task), task.bound)
+        said.update(slopes.astype("<i8").tobytes())
         if not _goes_on(me, task, step.number):
             rounds.end()
         with me.meter.phase("learn"):
@@ -169,10 +176,11 @@ def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
         if step.answer is not None:
             told = sides.noised(side.scores(step.answer), me.name, task, ahead)
             me.tell((task.active,), "scores", told, event=event)
+    told_alike(me, task.owners, said.digest(), _SLOPES)
     if not task.release:
         return Outcome(side.kept, None, fit)
     opened = _publish(me, side.weights, task, draw)
-    return Outcome(side.kept, opened | {task.active: _unfolded(me, task)}, fit)
+    return Outcome(side.kept, _released_alike(me, opened | {task.active: _unfolded(me, task)}, fit, task), fit)
 
 
 def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str, KeptWeights]:
@@ -195,6 +203,16 @@ def _unfolded(me: Role, task: Exchange) -> KeptWeights:
     """Receive the active party's released weights, as a model of the scores themselves."""
     told = received(me.link(task.active), task.active, vocabulary.unfolded(task))
     return KeptWeights(task.active, told["weights"], dict(zip(task.passives, told["factors"], strict=True)))
+
+
+def _released_alike(me: Role, released: dict[str, KeptWeights], fit: str, task: Exchange) -> dict[str, KeptWeights]:
+    """The released weights, if everybody was told the same ones."""
+    state = sha256(fit.encode())
+    for name in task.owners:
+        factors = [released[name].factors.get(passive, 0.0) for passive in task.passives]
+        state.update(np.append(released[name].weights, factors).astype("<f8").tobytes())
+    told_alike(me, (*task.owners, COORDINATOR), state.digest(), "released weights")
+    return released
 
 
 def _named(me: Role, task: Exchange) -> str:

@@ -67,9 +67,11 @@ class Descent:
     @property
     def integer_weights(self) -> NDArray[np.int64]:
         """The weights as integers, whose norm the sensitivity counts on."""
+        if not np.isfinite(self.weights).all():
+            raise PrivacyError("the weights cannot be computed from what was opened; nothing more is revealed")
         whole = np.rint(self.weights * float(self.task.gamma)).astype(np.int64)
         # The sum of up to 2^12 squares below 2^50 fits 64 bits.
-        narrow = self.task.width <= 2**12 and int(np.abs(whole).max()) < 2**25
+        narrow = self.task.width <= 2**12 and max(int(whole.max()), -int(whole.min())) < 2**25
         for row in whole if narrow else whole.astype(object):
             if int(row @ row) > self.task.weights_squared:
                 raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")

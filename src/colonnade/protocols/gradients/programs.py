@@ -9,6 +9,9 @@ dealt too. In every round each seat takes the rows of the round's batch and comp
 for the public integer weights w. Every owner has dealt its share of the round's noise; the noisy sum is opened to
 the committee, and w takes a step. Noise and masks do not depend on w, so they are dealt for many rounds ahead, and
 a round costs local products and one opening. Only degree 3 lowers the degree of shares, twice a round.
+
+In active mode the seats draw the batches together, products that degree 3 lowers are checked before the round's
+opening, and gradients afterwards, many rounds at once (``checks``); weights are published after the last check.
 """
 
 from __future__ import annotations
@@ -24,13 +27,15 @@ from colonnade.errors import DataError, ProtocolError
 from colonnade.mpc import Shares
 from colonnade.protocols.batches import batch_secret, batches
 from colonnade.protocols.gradients import vocabulary
+from colonnade.protocols.gradients.checks import OpenedRounds
 from colonnade.protocols.gradients.descent import Descent, Learned
 from colonnade.protocols.gradients.integers import noise_shares, quantise, scores
 from colonnade.protocols.gradients.task import Gradients
+from colonnade.protocols.proving import Proving
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Block, Rows, agree_on_rows, block_sizes, compare_rows
-from colonnade.randomness import Stream, new_key
+from colonnade.randomness import KEY_BYTES, Stream, new_key
 from colonnade.received import received
 
 
@@ -40,14 +45,14 @@ def owner(me: Owner, features: Rows, labels: NDArray[np.float64] | None, task: G
     rows = agree_on_rows(me, task, features)
     secret = _share_draw(me, features.ids, task)
     seat = Seat(me, task, rows) if me.hand.seated else None
-    block = task.block(me.name)
+    block, proving = task.block(me.name), Proving(me, task.proven)
     for values in _pieces(features, labels, block, task):
         with me.meter.phase("encode"):
             whole = quantise(values, block, task, stream)
         with me.meter.phase("deal"):
             mine = me.hand.deal(whole)
-        if seat:
-            seat.take_in(len(values), mine)
+        proving.add(len(values), whole, seat.take_in(len(values), mine) if seat else {})
+    proving.end()
     return _iterate(me, task, seat, secret, stream)
 
 
@@ -57,9 +62,10 @@ def coordinator(me: Coordinator, task: Gradients) -> Learned:
     if not me.hand.seated:
         return _iterate(me, task, None, b"", None)
     secret = _drawn(me, task, rows)
-    seat = Seat(me, task, rows)
+    seat, proving = Seat(me, task, rows), Proving(me, task.proven)
     for size in block_sizes(rows, task.block_rows):
-        seat.take_in(size, None)
+        proving.add(size, None, seat.take_in(size, None))
+    proving.end()
     return _iterate(me, task, seat, secret, None)
 
 
@@ -106,20 +112,25 @@ class Seat:
         self.kept = np.zeros((rows, primes, task.width + task.classes), dtype=np.int32)
         self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 1)
         self._batch = np.zeros((0, primes, task.width + task.classes))
+        self.unchecked = OpenedRounds(me.hand, task, self.kept) if me.hand.active else None
 
-    def take_in(self, rows: int, mine: Shares | None) -> None:
-        """Keep the shares of the next block of rows of every owner."""
+    def take_in(self, rows: int, mine: Shares | None) -> dict[str, Shares]:
+        """Keep the shares of the next block of rows of every owner; returns what each of them dealt."""
         task, here = self.task, slice(self.taken, self.taken + rows)
         self.taken += rows
+        dealt = {}
         with self.me.meter.phase("receive"):
             for block in task.blocks:
                 width = len(block.columns)
                 whole = width + (task.classes if block.owner == task.label_owner else 0)
-                shares = self.me.dealt_by(block.owner, (rows, whole), mine)
+                shares = dealt[block.owner] = self.me.dealt_by(block.owner, (rows, whole), mine)
                 self.kept[here, :, task.span(block.owner)] = shares.values[:, :, :width].transpose(1, 0, 2)
                 if block.owner == task.label_owner:
                     labels = Shares(shares.values[:, :, width:], shares.degree)
                     self.kept[here, :, task.width :] = self._label_part(labels).values.transpose(1, 0, 2)
+            if self.unchecked:
+                self.me.hand.claims.relieve()
+        return dealt
 
     def gradient(self, batch: NDArray[np.int64], weights: NDArray[np.int64]) -> Shares:
         """The batch's gradient on shares, at the degree of a product of two inputs."""
@@ -128,6 +139,8 @@ class Seat:
         x, known = rows[:, :, : self.task.width], rows[:, :, self.task.width :]
         u = Shares(hand.system.inner(x.transpose(0, 2, 1), hand.system.split(weights.T.astype(np.float64))), t)
         score = hand.add([Shares(known, t), u if self.task.expansion == 1 else self._cubic(u)])
+        if self.unchecked:
+            self.unchecked.multiplied(batch, score.values)
         product = hand.inner(Shares(x, t), score)
         return Shares(product.values.reshape(len(product.values), -1), product.degree)
 
@@ -140,9 +153,12 @@ class Seat:
     def _cubic(self, u: Shares) -> Shares:
         """12 gamma^4 u - u^3, lowered to the degree of an input."""
         hand = self.me.hand
-        square = hand.lower(hand.multiply(u, u))
+        square = hand.product(u, u)
         rest = hand.shift(hand.scale(square, -1), 12 * self.task.gamma**4)
-        return hand.lower(hand.multiply(u, rest))
+        cubic = hand.product(u, rest)
+        if hand.active:
+            hand.claims.settle()  # an error in it would be multiplied with rows
+        return cubic
 
     def _rows(self, batch: NDArray[np.int64]) -> NDArray[np.float64]:
         """The shares of a batch; if messages would show its size, zeros are added up to a fixed size."""
@@ -160,15 +176,38 @@ class Seat:
 def _iterate(me: Role, task: Gradients, seat: Seat | None, drawn: bytes, stream: Stream | None) -> Learned:
     """All rounds; in each, a gradient is computed and opened, and the weights take a step."""
     descent = Descent(task)
-    members = batches(task, seat.rows, drawn) if seat else iter(())
+    members = batches(task, seat.rows, _settled(me, task, drawn)) if seat else iter(())
     draw = None if stream is None else partial(noise_shares, task, stream=stream)
     rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
     for mask in masks_ahead(me, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         if seat and mask:
             with me.meter.phase("iterate"):
                 gradient = seat.gradient(next(members), descent.integer_weights)
-                descent.step(_open(me, gradient, mask, task))
+                opened = _open(me, gradient, mask, task)
+                descent.step(opened)
+                if seat.unchecked:
+                    seat.unchecked.opened(opened, mask)
+    if seat and seat.unchecked:
+        with me.meter.phase("check"):
+            seat.unchecked.settle()
     return _publish(me, task, descent.learned if seat else None)
+
+
+def _settled(me: Role, task: Gradients, drawn: bytes) -> bytes:
+    """The secret of all batches, after everything that was dealt is checked.
+
+    In active mode a seed comes from all seats, so that nobody chooses who is in a batch; places of people, which
+    follow from ids, are the first owner's word, and the seats go on only if it told all of them the same.
+    """
+    if not me.hand.active:
+        return drawn
+    with me.meter.phase("check"):
+        me.hand.claims.settle()
+        if task.seats_draw:
+            return me.hand.coin().bytes(KEY_BYTES)
+        me.hand.note(drawn)
+        me.hand.agree()
+        return drawn
 
 
 def _open(me: Role, total: Shares, mask: Shares, task: Gradients) -> NDArray[Any]:
@@ -185,19 +224,22 @@ def _publish(me: Role, task: Gradients, learned: Learned | None) -> Learned:
     if learned is None:
         weights = received(me.link(speaker), speaker, vocabulary.weights(task))["weights"]
         me.revealed.append(task.event)  # the weights follow from it, though others opened it
-        return Learned(task, np.array(weights, dtype=np.float64))
-    if me.name == speaker:
+        learned = Learned(task, np.array(weights, dtype=np.float64))
+    elif me.name == speaker:
         for name in task.everyone:
             if name not in task.trust.committee:
                 me.link(name).send("weights", weights=learned.weights)
+    me.have_alike(learned.weights, task.everyone)
     return learned
 
 
 def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
-    """The secret of all batches: the first owner draws it and sends it to the committee."""
+    """The secret of all batches: the first owner draws it and sends it to the committee, unless the seats draw it."""
     first = task.owners[0]
     if me.name != first:
         return _drawn(me, task, len(ids)) if me.hand.seated else b""
+    if task.seats_draw:
+        return b""
     secret = batch_secret(task, new_key(), ids)
     for seat in task.trust.committee:
         if seat != me.name:
@@ -206,6 +248,8 @@ def _share_draw(me: Owner, ids: Sequence[str], task: Gradients) -> bytes:
 
 
 def _drawn(me: Role, task: Gradients, rows: int) -> bytes:
+    if task.seats_draw:
+        return b""
     first = task.owners[0]
     secret: bytes = received(me.link(first), first, vocabulary.draw(task, rows))["secret"]
     return secret

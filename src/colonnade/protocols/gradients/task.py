@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,6 +11,7 @@ from math import isqrt
 from typing import Any, ClassVar, Literal
 
 from colonnade.errors import CapacityError, PrivacyError
+from colonnade.mpc.verify.ranges import Group, Ranges, two_values, within
 from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.privacy.noise import TAIL
@@ -18,12 +20,15 @@ from colonnade.privacy.sensitivity.gradients import inner_product_bound, score_b
 from colonnade.protocols.batches import COIN
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds, who_know_batches
+from colonnade.protocols.proving import ranges
 from colonnade.protocols.rows import Block, JointRows
 
 PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
 OVERFLOW = Fraction(1, 2**128)
 _AHEAD = 2**18  # numbers of noise that an owner deals at a time
+_UNCHECKED = 2**22  # residues that a seat keeps until they are checked
+_MOST_UNCHECKED = 512  # rounds
 
 Sampling = Literal["poisson", "disjoint"]
 
@@ -64,6 +69,18 @@ class Gradients(JointRows, InRounds):
 
     released: ClassVar[str] = 'has method "sqm", which releases gradients in rounds'
     noise_on = "a number of one batch's mean gradient"
+    why_not_active = None
+    active_by_default = True
+    proofs = ("unproven", "covert", "proven")
+
+    @cached_property
+    def proven(self) -> Mapping[str, Ranges]:
+        """For each owner the norm of its rows, and that labels are zeros and ones."""
+        groups: dict[str, list[Group]] = {
+            b.owner: [within(len(b.columns), self.block_norm_squared(b))] if b.columns else [] for b in self.blocks
+        }
+        groups[self.label_owner].append(two_values(self.classes))
+        return ranges(self.trust, groups, min(self.rows_at_most, 2 * self.rows), self.block_rows)
 
     @property
     def rows_stated(self) -> int:
@@ -149,6 +166,7 @@ class Gradients(JointRows, InRounds):
             # The tail counts for every number and share, but a batch can overflow only once a round.
             tail=TAIL + (OVERFLOW / (self.entries * len(self.owners)) if self.padded else 0),
             theorem=THEOREM if self.sampling == "poisson" else f"{THEOREM}, fixed-batches",
+            lost=self.shown_by_proofs / (self.epochs if self.sampling == "disjoint" else self.rounds),
         )
         if self.sampling == "disjoint":
             return Repeated(release, self.epochs)
@@ -178,9 +196,30 @@ class Gradients(JointRows, InRounds):
         return max(1, min(64, self.rounds, _AHEAD // self.entries))
 
     @property
+    def rounds_checked(self) -> int:
+        """How many rounds are checked at a time, in active mode."""
+        kept = (self.batch + self.width) * self.classes * len(self.committee.system.primes)
+        return max(1, min(_MOST_UNCHECKED, self.rounds, _UNCHECKED // kept))
+
+    @property
+    def seats_draw(self) -> bool:
+        """Whether the seats draw batches together; otherwise the first owner tells them."""
+        return self.trust.active and self.sampling == "poisson"
+
+    @property
     def noise_std(self) -> float:
         """Deviation of the noise on a number of one round's mean gradient."""
         return self.additive.deviation / self.divisor / self.batch
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check: with every run of rounds; of degree 3 also before each opening."""
+        return super().settlements if self.expansion == 1 else 1 + self.rounds
+
+    @property
+    def usually_active(self) -> bool:
+        """Whether security is active where nobody says: not of degree 3, where every round is checked alone."""
+        return self.active_by_default and self.expansion == 1
 
     @property
     def message_rounds(self) -> int:

@@ -1,15 +1,20 @@
-"""Coded columns and the blocks that are asked for, and what of them can be computed."""
+"""Coded columns and the blocks that are asked for: what of them can be computed, and how far one person moves it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.privacy import Sensitivity
+from colonnade.privacy.sensitivity.marginals import changed_cells_sensitivity, marginals_sensitivity
 
 MOST_CELLS = 1 << 25
 MOST_CELLS_OF_BLOCK = 1 << 22
+_MOST_REFINED = 16  # owners
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,34 @@ def _check_block(block: Asked, sizes: Sequence[int], label: int | None) -> None:
         raise CapacityError(
             f"a block has {cells} cells and at most {MOST_CELLS_OF_BLOCK} can be asked for: use fewer bins"
         )
+
+
+@lru_cache(maxsize=8)
+def sensitivity_of(sizes: Any, blocks: Any, holder: Any, hidden: bool) -> Sensitivity:
+    """How far one person can move what is opened."""
+    moved = marginals_sensitivity(sizes, blocks)
+    if not hidden:
+        return moved
+    # A record of one owner decides whether a whole row counts, so for everybody a row can come, go or be another.
+    return replace(
+        moved,
+        replace_l1=max(moved.l1, moved.replace_l1),
+        replace_l2_squared=max(moved.l2_squared, moved.replace_l2_squared),
+    )
+
+
+@lru_cache(maxsize=8)
+def moved_by_others(
+    sizes: Any, blocks: Any, holder: Any, hidden: bool, owners: tuple[str, ...]
+) -> tuple[tuple[str, int, int], ...]:
+    """For each owner, how far a change of columns that it does not hold can move what is opened."""
+    if hidden or len(owners) > _MOST_REFINED:
+        return ()
+    whole = sensitivity_of(sizes, blocks, holder, hidden)
+    found = []
+    for index, owner in enumerate(owners):
+        elsewhere = [column for column, held in enumerate(holder) if held != index]
+        l1, square = changed_cells_sensitivity(sizes, blocks, elsewhere)
+        if square < whole.replace_l2_squared:
+            found.append((owner, min(l1, whole.replace_l1), square))
+    return tuple(found)

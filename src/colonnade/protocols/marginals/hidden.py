@@ -23,7 +23,7 @@ class HiddenSeat(Seat):
         sources = {ONES: self.ones(rows)}
         for number, owner in enumerate(self.task.owners):
             width = dealt[number].width if number in dealt else 0
-            shares = self.me.dealt_by(owner, (rows, width + 1), mine)
+            shares = self.dealt_by(owner, (rows, width + 1), mine)
             sources[number] = shares.columns(slice(0, width))
             bits.append(shares.columns(slice(width, None)))
         self._bits = beside(*bits)
@@ -34,11 +34,11 @@ class HiddenSeat(Seat):
         hand, made = self.hand, self.task.layout.made.names
         with self.me.meter.phase("match"):
             flag = held_by_all(hand, self._bits)
-        parts = []
         with self.me.meter.phase("mask"):
+            factors = []
             if alone := [self.column(sources, name[0]) for name in made if len(name) == 1]:
-                parts.append(self.times(alone, flag))
+                factors.append((alone, flag))
             if paired := [name for name in made if len(name) == 2]:
-                label = hand.lower(self.times([self.column(sources, paired[0][1])], flag))
-                parts.append(self.times([self.column(sources, name[0]) for name in paired], label))
-            return beside(flag, hand.lower(beside(*parts))) if parts else flag
+                label = self.products(([self.column(sources, paired[0][1])], flag))
+                factors.append(([self.column(sources, name[0]) for name in paired], label))
+            return beside(flag, self.products(*factors)) if factors else flag

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -153,9 +152,21 @@ def _sides(product: Product) -> tuple[tuple[int, Factors], tuple[int, Factors]]:
 
 def joined(spans: Sequence[slice]) -> slice | list[int]:
     """Several runs of columns as one slice where they follow each other, else as a list."""
-    if all(one.stop == other.start for one, other in pairwise(spans)):
-        return slice(spans[0].start, spans[-1].stop)
-    return [place for span in spans for place in range(span.start, span.stop)]
+    found = runs(spans)
+    if len(found) == 1:
+        return found[0]
+    return [place for span in found for place in range(span.start, span.stop)]
+
+
+def runs(spans: Sequence[slice]) -> list[slice]:
+    """The same columns in as few slices as can be."""
+    found = [spans[0]]
+    for span in spans[1:]:
+        if span.start == found[-1].stop:
+            found[-1] = slice(found[-1].start, span.stop)
+        else:
+            found.append(span)
+    return found
 
 
 def noise_share(task: Marginals, stream: Stream) -> NDArray[np.int64]:

@@ -128,11 +128,17 @@ def in_order(factor: Factor) -> tuple[int, Factor]:
 
 
 def lay_out(
-    asked: Sequence[Columns], sizes: Sequence[int], holder: Sequence[int], label: int | None, making: int
+    asked: Sequence[Columns],
+    sizes: Sequence[int],
+    holder: Sequence[int],
+    label: int | None,
+    making: int,
+    proven: bool = False,
 ) -> Layout:
     """The products of all blocks, where everybody holds the same people.
 
-    ``making`` is how much dearer it is to multiply a column with the label on shares than to deal the product.
+    ``making`` is how much dearer it is to multiply a column with the label on shares than to deal the product. Where
+    owners prove what they deal (``proven``), the label's owner deals both factors of a product too.
     """
     plan = _Plan(sizes, holder, label)
     own: dict[int, list[Piece]] = {}
@@ -156,7 +162,8 @@ def lay_out(
     dealt: dict[int, set[Factor]] = {}
     for _, *sides in shared:
         for factor in sides:
-            for name in [(column,) for column in factor] if factor in made else [factor]:
+            alone = [(column,) for column in factor] if factor in made or proven else []
+            for name in alone if factor in made else [*alone, factor]:
                 dealt.setdefault(holder[name[0]], set()).add(name)
     return Layout(
         {owner: plan.factors(sorted(names, key=in_order)) for owner, names in sorted(dealt.items())},

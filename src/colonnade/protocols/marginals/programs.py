@@ -11,23 +11,28 @@ are integers from the start, so nothing is rounded.
 3. Blocks of one owner's columns never pass through a multiplication: their owner adds them up in the clear.
 4. Every owner deals its own blocks and its share of the noise, and the sum of everything is opened, once.
 
-If nobody knows which people all owners hold, the seats compute all products (``hidden``).
+If nobody knows which people all owners hold, the seats compute all products (``hidden``). Where participants may
+deviate, products are checked before anything is opened (``checked``), and owners can prove that what they deal are the
+coordinates of codes (``proofs``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mpc.residues import Integers
+from colonnade.mpc.verify.inputs import InputProofs
 from colonnade.protocols.marginals.hidden import HiddenSeat
-from colonnade.protocols.marginals.integers import OwnColumns, noise_share
+from colonnade.protocols.marginals.integers import Matrix, OwnColumns, noise_share
 from colonnade.protocols.marginals.published import NoisyMarginals
 from colonnade.protocols.marginals.seat import Seat
 from colonnade.protocols.marginals.task import Marginals
+from colonnade.protocols.moments.checked import window_ends
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
@@ -42,8 +47,10 @@ def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
     own = OwnColumns(task, me.name)
     own.check(table)
     rows = agree_on_rows(me, task, table, hidden=task.hidden)
-    seat = _seat(me, task)
-    blocks = own.blocks(table)
+    summing = _summing(me, task)
+    seat = _seat(summing, me, task)
+    blocks, ends = own.blocks(table), iter(window_ends(rows, task))
+    window: list[Matrix] = []
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         with me.meter.phase("encode"):
             whole = next(blocks)
@@ -53,17 +60,26 @@ def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
             own.add(whole)
         if seat:
             seat.multiply(size, mine)
-    return _open(me, task, seat, lambda part: own.cells(part) + noise[task.opened_by(part)])
+        if me.name in task.codes:
+            window.append(task.codes[me.name].completed(own.dealt(whole)))
+        if task.trust.active and next(ends):
+            _close(me, task, seat, window)
+            window = []
+    return _open(summing, task, seat, lambda part: own.cells(part) + noise[task.opened_by(part)])
 
 
 def coordinator(me: Coordinator, task: Marginals) -> NoisyMarginals:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task, hidden=task.hidden)
-    seat = _seat(me, task)
+    summing = _summing(me, task)
+    seat = _seat(summing, me, task)
     if seat:
+        ends = iter(window_ends(rows, task))
         for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
             seat.multiply(size, None)
-    return _open(me, task, seat, None)
+            if task.trust.active and next(ends):
+                _close(me, task, seat)
+    return _open(summing, task, seat, None)
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Marginals) -> NDArray[np.int64]:
@@ -103,10 +119,32 @@ def simulate(tables: Mapping[str, NDArray[np.int64]], task: Marginals, stream: S
     return NoisyMarginals(task, cells)
 
 
-def _seat(me: Role, task: Marginals) -> Seat | None:
+RoleT = TypeVar("RoleT", bound=Role)
+
+
+def _summing(me: RoleT, task: Marginals) -> RoleT:
+    """The same participant in the arithmetic of sums, which is not that of proofs."""
+    return me.over(task.for_sums) if task.proven else me
+
+
+def _seat(me: Role, wide: Role, task: Marginals) -> Seat | None:
     if not me.hand.seated:
         return None
-    return HiddenSeat(me, task) if task.hidden else Seat(me, task)
+    return HiddenSeat(me, wide, task) if task.hidden else Seat(me, wide, task)
+
+
+def _close(me: Role, task: Marginals, seat: Seat | None, window: Sequence[Matrix] = ()) -> None:
+    """End a window: owners prove that what they dealt are coordinates of codes, and seats check their products."""
+    checked = seat.checked if seat else None
+    if task.proven and (checked or window):
+        with me.meter.phase("prove"):
+            InputProofs(me.hand, task.proven).window(
+                checked.sizes if checked else [len(block) for block in window],
+                own=window or None,
+                dealt=checked.proven if checked else None,
+            )
+    if seat:
+        seat.close()
 
 
 def _open(me: Role, task: Marginals, seat: Seat | None, own: Callable[[range], Integers] | None) -> NoisyMarginals:

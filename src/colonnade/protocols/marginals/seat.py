@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from colonnade.mpc import Shares
+from colonnade.mpc import Shares, beside
+from colonnade.mpc.residues import Residues
+from colonnade.mpc.verify.outer import OuterProducts
+from colonnade.protocols.marginals.checked import Checked
 from colonnade.protocols.marginals.integers import block_cells, joined
 from colonnade.protocols.marginals.layout import MADE, ONES, Factors
 from colonnade.protocols.marginals.task import Marginals
@@ -12,14 +17,22 @@ from colonnade.protocols.roles import Role
 
 
 class Seat:
-    """Takes in one block of rows after the other; nothing is left of it but sums."""
+    """Takes in one block of rows after the other; nothing is left of it but sums.
 
-    def __init__(self, me: Role, task: Marginals) -> None:
+    Where participants may deviate, sums are checked a window at a time. Rows are then dealt to ``wide``, the same
+    participant with the primes that proofs need.
+    """
+
+    def __init__(self, me: Role, wide: Role, task: Marginals) -> None:
         self.me, self.task, self.hand = me, task, me.hand
-        primes, products = len(me.hand.system.primes), task.layout.shared
-        self.sums = [np.zeros((primes, product.left.width, product.right.width)) for product in products]
+        self.sums = self._no_sums()
+        self.checked = Checked(me, wide, task) if task.trust.active else None
         self.spans = {number: factors.spans() for number, factors in task.layout.dealt.items()}
         self.spans[MADE] = task.layout.made.spans()
+
+    def _no_sums(self) -> list[Residues]:
+        primes, products = len(self.hand.system.primes), self.task.layout.shared
+        return [np.zeros((primes, product.left.width, product.right.width)) for product in products]
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every owner and add its products between owners."""
@@ -33,12 +46,24 @@ class Seat:
                 right = self._side(sources, product.right_source, product.right)
                 total += self.hand.inner(left, right).values
                 self.hand.system.reduce(total)
+        if self.checked:
+            self.checked.keep(sources, rows)
+
+    def close(self) -> None:
+        """End a window of rows, where sums are checked."""
+        if self.checked:
+            self.checked.close(self.sums)
+            self.sums = self._no_sums()
 
     def received(self, rows: int, mine: Shares | None) -> dict[int, Shares]:
         """What every owner dealt, by its number."""
         owners, dealt = self.task.owners, self.task.layout.dealt
-        sources = {number: self.me.dealt_by(owners[number], (rows, dealt[number].width), mine) for number in dealt}
+        sources = {number: self.dealt_by(owners[number], (rows, dealt[number].width), mine) for number in dealt}
         return sources | {ONES: self.ones(rows)}
+
+    def dealt_by(self, owner: str, shape: tuple[int, int], mine: Shares | None) -> Shares:
+        """What one owner dealt of a block of rows."""
+        return self.checked.received(owner, shape, mine) if self.checked else self.me.dealt_by(owner, shape, mine)
 
     def ones(self, rows: int) -> Shares:
         """A public column of ones: the polynomial that is one everywhere."""
@@ -49,14 +74,27 @@ class Seat:
         """The factors of the label and a column, in the order of the layout."""
         made = self.task.layout.made
         label = self.column(sources, made.names[0][1])
+        columns = [self.column(sources, column) for column, _ in made.names]
+        if self.task.lowered:
+            return self.products((columns, label))
         with self.me.meter.phase("multiply"):
-            found = self.times([self.column(sources, column) for column, _ in made.names], label)
-        if not self.task.lowered:
-            return found
-        with self.me.meter.phase("lower degree"):
-            return self.hand.lower(found)
+            return self.times(columns, label)
 
-    def times(self, columns: list[Shares], label: Shares) -> Shares:
+    def products(self, *factors: tuple[Sequence[Shares], Shares]) -> Shares:
+        """Every coordinate of some columns times every one of the factor beside them; claimed if seats check."""
+        with self.me.meter.phase("multiply"):
+            found = beside(*(self.times(columns, other) for columns, other in factors))
+        with self.me.meter.phase("lower degree"):
+            found = self.hand.lower(found)
+        if self.checked:
+            start = 0
+            for columns, other in factors:
+                stop = start + other.shape[1] * sum(column.shape[1] for column in columns)
+                self.hand.claims.combined(OuterProducts(columns, other, found.columns(slice(start, stop))))
+                start = stop
+        return found
+
+    def times(self, columns: Sequence[Shares], label: Shares) -> Shares:
         """Every coordinate of these columns times every coordinate of the label, which counts fastest."""
         values = np.concatenate([column.values for column in columns], axis=2)
         if label.shape[1] > 1:
@@ -81,10 +119,12 @@ class Seat:
         task, system = self.task, self.hand.system
         begin, end = task.starts[part.start], task.starts[part.stop]
         found = np.zeros((len(system.primes), end - begin))
-        for product, sums in zip(task.layout.shared, self.sums, strict=True):
+        for product, sums in zip(task.layout.shared, self.checked.sums if self.checked else self.sums, strict=True):
             for index, cells in block_cells(task, product, sums, part):
                 at = task.starts[index] - begin
                 weighted = system.reduce(cells) * system.constant(task.asked[index].weight, 2)
                 found[:, at : at + cells.shape[1]] = system.reduce(weighted)
         dealt = [self.me.dealt_by(owner, (end - begin,), mine) for owner in task.owners]
+        if self.checked:
+            self.checked.settle()
         return self.hand.add([Shares(found, task.degree), *dealt])

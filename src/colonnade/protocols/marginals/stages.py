@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.mpc import Committee, ResidueSystem
+from colonnade.mpc import Committee
 from colonnade.protocols.marginals import programs
 from colonnade.protocols.marginals.merging import Merge, apply, merged_codes
 from colonnade.protocols.marginals.published import NoisyMarginals
@@ -52,6 +52,9 @@ class StagedMarginals(InStages):
 
     gamma = 1
     noise_on = Marginals.noise_on
+    why_not_active = Marginals.why_not_active
+    active_by_default = Marginals.active_by_default
+    proofs = Marginals.proofs
     released: ClassVar[str] = "makes two releases, the second of which depends on the first"
 
     def __post_init__(self) -> None:
@@ -99,13 +102,13 @@ class StagedMarginals(InStages):
 
     @cached_property
     def committee(self) -> Committee:
-        """The seats, with as many primes as the larger bound needs."""
-        return Committee(self.trust.committee, self.trust.threshold, ResidueSystem.for_bound(self.bound))
+        """The seats, with as many primes as the stage that needs more."""
+        return max((stage.committee for stage in self.stages), key=lambda found: len(found.system.primes))
 
     @property
     def rows_at_once(self) -> int:
         """How many rows a seat holds at a time."""
-        return max(stage.rows_per_block for stage in self.stages)
+        return max(stage.rows_at_once for stage in self.stages)
 
     @property
     def message_rounds(self) -> int:

@@ -7,17 +7,28 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Self
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.mpc import ResidueSystem
+from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
+from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
-from colonnade.privacy.sensitivity.marginals import changed_cells_sensitivity, marginals_sensitivity
 from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.marginals.blocks import Asked, Coded, cells_of, check_blocks, check_columns
-from colonnade.protocols.marginals.layout import Layout, lay_out, lay_out_hidden
+from colonnade.protocols.marginals.blocks import (
+    Asked,
+    Coded,
+    cells_of,
+    check_blocks,
+    check_columns,
+    moved_by_others,
+    sensitivity_of,
+)
+from colonnade.protocols.marginals.layout import Factors, Layout, lay_out, lay_out_hidden
+from colonnade.protocols.marginals.proofs import Codes
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
 from colonnade.protocols.task import Adjustable
 
@@ -29,7 +40,7 @@ THEOREM = "marginals"
 HIDDEN_THEOREM = "hidden-members"
 _CELLS_AT_ONCE = 1 << 22
 _BLOCK_CELLS = 1 << 22
-_MOST_REFINED = 16  # owners
+_FEWEST_ROWS = 256  # of a window
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,9 @@ class Marginals(OnShares):
 
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
+    why_not_active = None
+    active_by_default = True
+    proofs = ("unproven", "covert", "proven")
 
     def __post_init__(self) -> None:
         if self.law not in NORMAL_LAWS:
@@ -119,12 +133,13 @@ class Marginals(OnShares):
             return lay_out_hidden(blocks, self.sizes, self.holder, self.label)
         # 2t + 1 seats deal when a degree is lowered, and each puts together what all of them dealt.
         making = 2 * (2 * self.trust.threshold + 1) if self._few_seats else 0
-        return lay_out(blocks, self.sizes, self.holder, self.label, making)
+        proven = self.trust.inputs != "unproven"
+        return lay_out(blocks, self.sizes, self.holder, self.label, making, proven)
 
     @property
     def _few_seats(self) -> bool:
-        """Whether a product of three cannot be opened without lowering the degree first."""
-        return len(self.trust.committee) <= 3 * self.trust.threshold
+        """Whether a product of three cannot be opened, or checked, without lowering the degree first."""
+        return self.trust.active or len(self.trust.committee) <= 3 * self.trust.threshold
 
     @property
     def lowered(self) -> bool:
@@ -133,7 +148,9 @@ class Marginals(OnShares):
 
     @property
     def degree(self) -> int:
-        """The degree of the sharing that is opened."""
+        """The degree of the sharing that is opened: checked sums are lowered to that of an input."""
+        if self.trust.active:
+            return self.trust.threshold
         return (3 if self.layout.made.names and not self.lowered else 2) * self.trust.threshold
 
     # --- bounds and noise
@@ -141,12 +158,12 @@ class Marginals(OnShares):
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """How far one person can move what is opened."""
-        return _sensitivity(*self._moved_by)
+        return sensitivity_of(*self._moved_by)
 
     @cached_property
     def others(self) -> tuple[tuple[str, int, int], ...]:
         """For each owner, how far a change of columns that it does not hold can move what is opened."""
-        return _others(*self._moved_by, self.owners)
+        return moved_by_others(*self._moved_by, self.owners)
 
     @property
     def _moved_by(self) -> tuple[Any, ...]:
@@ -157,12 +174,19 @@ class Marginals(OnShares):
     def event(self) -> Event:
         """What all openings together reveal."""
         theorem = f"{THEOREM}, {HIDDEN_THEOREM}" if self.hidden else THEOREM
-        return self.additive.release(self.called, self.entries, self.sensitivity, theorem=theorem, others=self.others)
+        return self.additive.release(
+            self.called,
+            self.entries,
+            self.sensitivity,
+            theorem=theorem,
+            others=self.others,
+            lost=self.shown_by_proofs if self.codes else 0.0,
+        )
 
     def with_noise(self, noise: int) -> Self:
         """The same with other noise; blocks are not checked again, and what the noise does not change is kept."""
         found = copy(self)
-        for name in ("event", "bound", "committee"):
+        for name in ("event", "bound", "committee", "for_sums"):
             found.__dict__.pop(name, None)
         object.__setattr__(found, "noise", noise)
         return found
@@ -233,9 +257,58 @@ class Marginals(OnShares):
         """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
         widest = max([*(factors.width for factors in self.layout.dealt.values()), self.layout.made.width, 1]) + 1
         fitting = LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))
-        return max(1, min(self.block_rows, fitting, _BLOCK_CELLS // max(1, self.width)))
+        most = min(self.block_rows, self.rows_per_window) if self.trust.active else self.block_rows
+        return max(1, min(most, fitting, _BLOCK_CELLS // max(1, self.width)))
 
-    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
+    @property
+    def rows_per_window(self) -> int:
+        """After how many rows products are claimed, where participants may deviate, and their codes are proven.
+
+        A proof takes many messages, so it is of as many rows as memory may hold.
+        """
+        unproven = self.trust.inputs == "unproven"
+        residues = len(self.for_sums.primes) if unproven else 2 * FEWEST_PRIMES  # as dealt, and as they are proven
+        fitting = MOST_HELD // (8 * residues * max(1, self.width))
+        return max(_FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting))
+
+    @property
+    def blocks_per_window(self) -> int:
+        """After how many blocks of rows."""
+        return max(1, self.rows_per_window // self.rows_per_block)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows a seat holds at a time: a block is multiplied and forgotten, or kept until it is checked."""
+        return self.rows_per_block * (self.blocks_per_window if self.trust.active else 1)
+
+    @cached_property
+    def codes(self) -> Mapping[str, Codes]:
+        """For each owner that proves something of what it deals, which numbers these are."""
+        if self.trust.inputs == "unproven":
+            return {}
+        dealt, none = self.layout.dealt, Factors((), ())
+        return {
+            owner: Codes(dealt.get(number, none), self.hidden)
+            for number, owner in enumerate(self.owners)
+            if self.hidden or number in dealt
+        }
+
+    @cached_property
+    def proven(self) -> Mapping[str, Ranges]:
+        """For each owner that deals coordinates: that they are those of codes, and flags if members are hidden."""
+        if not self.codes:
+            return {}
+        rows = min(self.rows_at_most, self.rows_per_window)
+        windows = -(-2 * self.rows_at_most // rows)  # blocks fill at least half of a window
+        covert = self.trust.inputs == "covert"
+        return {
+            owner: Ranges(codes.groups, rows, len(self.owners) * windows, covert) for owner, codes in self.codes.items()
+        }
+
+    @cached_property
+    def for_sums(self) -> ResidueSystem:
+        """The arithmetic of sums, which takes fewer primes than proofs; it has the first ones of the committee's."""
+        return ResidueSystem.for_bound(self.bound)
 
     @property
     def message_rounds(self) -> int:
@@ -244,12 +317,15 @@ class Marginals(OnShares):
         if self.hidden:  # flags, two at a time; the label; then all other factors
             lowered = (len(self.owners) - 1).bit_length() + 1 + any(len(name) > 1 for name in self.layout.made.names)
         # ready, go; salt, digests, verdict; shares; then, for each part, noise and opening
-        return 6 + lowered + 2 * len(self.parts)
+        return 6 + lowered + self.trust.active + 2 * len(self.parts)
 
     def cells(self, name: str, rows: int) -> Cells:
         """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
         layout, seats, flags = self.layout, self.trust.committee, len(self.owners) if self.hidden else 0
         lowered = rows * (layout.made.width + max(0, flags - 1)) if self.lowered else 0
+        if self.trust.active:
+            sums = sum(product.left.width * product.right.width for product in layout.shared)
+            lowered += sums * -(-rows // (self.rows_per_block * self.blocks_per_window))
         dealers = seats[: 2 * self.trust.threshold + 1]
         dealt = 0
         if name in self.owners:
@@ -291,35 +367,6 @@ class Marginals(OnShares):
             "openings": len(self.parts),
             **({"hidden": True} if self.hidden else {}),
         }
-
-
-@lru_cache(maxsize=8)
-def _sensitivity(sizes: Any, blocks: Any, holder: Any, hidden: bool) -> Sensitivity:
-    moved = marginals_sensitivity(sizes, blocks)
-    if not hidden:
-        return moved
-    # A record of one owner decides whether a whole row counts, so for everybody a row can come, go or be another.
-    return replace(
-        moved,
-        replace_l1=max(moved.l1, moved.replace_l1),
-        replace_l2_squared=max(moved.l2_squared, moved.replace_l2_squared),
-    )
-
-
-@lru_cache(maxsize=8)
-def _others(
-    sizes: Any, blocks: Any, holder: Any, hidden: bool, owners: tuple[str, ...]
-) -> tuple[tuple[str, int, int], ...]:
-    if hidden or len(owners) > _MOST_REFINED:
-        return ()
-    whole = _sensitivity(sizes, blocks, holder, hidden)
-    found = []
-    for index, owner in enumerate(owners):
-        elsewhere = [column for column, held in enumerate(holder) if held != index]
-        l1, square = changed_cells_sensitivity(sizes, blocks, elsewhere)
-        if square < whole.replace_l2_squared:
-            found.append((owner, min(l1, whole.replace_l1), square))
-    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ statistics of the rows, dealt once before the rounds, or derivatives at the pres
 densities. Derivatives that are linear in statistics follow from those on shares: only the factors by which they are
 clipped are dealt in a round, and the owner tells the seats the coefficients, which are public. Noise, masks and coins
 are made for many rounds ahead.
+
+In active mode the seats draw the batches together, all products are claimed, and everything is settled before sums are
+opened; what is opened under masks, before that. That owners deal numbers within their bounds is not proven.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
-from colonnade.randomness import Stream, new_key
+from colonnade.randomness import KEY_BYTES, Stream, new_key
 from colonnade.received import received
 
 Fitted = TypeVar("Fitted", bound=Learner)
@@ -68,7 +71,7 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     stream = Stream.fresh()
     check_places(table, hidden=False)
     rows = agree_on_rows(me, task, table)
-    secret = _share_draw(me, table.ids, task)
+    secret = _draw_together(me, task, rows, table.ids) if task.trust.active else _share_draw(me, table.ids, task)
     held = np.concatenate(list(table.blocks(task.block_rows)))
     summing = me.over(task.for_sums)
     seat = Seat(me, summing, task, rows) if me.hand.seated else None
@@ -90,7 +93,7 @@ def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
     rows = compare_rows(me, task)
     if not me.hand.seated:
         return _published(me, task, learner)
-    secret = _drawn(me, task, rows)
+    secret = _draw_together(me, task, rows, None) if task.trust.active else _drawn(me, task, rows)
     summing = me.over(task.for_sums)
     seat = Seat(me, summing, task, rows)
     if task.vectors != "derivatives":
@@ -185,6 +188,8 @@ def _iterate(
                 if seat:
                     sums = seat.sums(places, size, mine)
                     total = sums if total is None else summing.hand.add([total, sums])
+        if seat:
+            seat.settle()
         with me.meter.phase("iterate"):
             learner.step(in_people(_open(summing, total, mask, task), task))
     return _published(me, task, learner)
@@ -240,8 +245,8 @@ def _deal(me: Role, summing: Role, task: Mixture, learner: Learner, own: Own, pl
 
 def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:
     opened = me.reveal(
-        total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound, mask=mask,
-        through=task.speaker,
+        total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound, degree=task.opened_degree,
+        mask=mask, through=task.speaker,
     )  # fmt: skip
     return me.entitled(opened)
 
@@ -253,12 +258,37 @@ def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
         for name in task.everyone:
             if name != speaker:
                 me.link(name).send("fitted", state=learner.state)
+        me.have_alike(learner.state, task.everyone)
         return learner
     state = received(me.link(speaker), speaker, vocabulary.fitted(len(learner.state)))["state"]
     if task.event not in me.revealed:
         me.revealed.append(task.event)  # the parameters follow from it, though others opened it
     learner.restore(np.array(state, dtype=np.float64))
+    me.have_alike(learner.state, task.everyone)
     return learner
+
+
+def _draw_together(me: Role, task: Mixture, rows: int, ids: Sequence[str] | None) -> bytes:
+    """The secret of all batches from coins of all seats, so that nobody chooses who is in a batch.
+
+    A seat without ids is told in which batch everybody is, and the seats compare it before they open anything. The
+    budget is spent before: otherwise whoever dislikes the batches would leave, and have others drawn for nothing.
+    """
+    me.hand.announce()
+    seats, first = task.trust.committee, task.owners[0]
+    coin = me.hand.coin([name for name in task.hearers if name not in seats]) if me.hand.seated else me.hand.hear_coin()
+    key = coin.bytes(KEY_BYTES)
+    if task.sampling != "disjoint":
+        secret = key
+    elif ids is None:
+        secret = _drawn(me, task, rows)
+    else:
+        secret = batch_secret(task, key, ids)
+        for name in seats:
+            if me.name == first and name not in task.owners:
+                me.link(name).send("draw", secret=secret)
+    me.hand.note(secret)
+    return secret
 
 
 def _share_draw(me: Owner, ids: Sequence[str], task: Mixture) -> bytes:

@@ -83,22 +83,48 @@ class Seat:
         """
         task, hand, people = self.task, self.summing.hand, len(places)
         dealt = [mine if mine and part.owner == self.me.name else self._receive(part, size) for part in task.parts]
+        for one in dealt:
+            if one.slopes is not None:
+                hand.note(one.slopes.slope, one.slopes.offset, one.slopes.against)
         weighed = [one.weighed for one in dealt if one.weighed is not None]
         found = self._for_sums(self._responsibilities(weighed).shares)
         self._count_used()
-        # Everybody with a seat knows which places are empty; nothing of them is summed.
-        weights = Shares(found.values[:, :people], found.degree)
+        # Everybody with a seat knows which places are empty; nothing of them is summed. Claims are about all places, so
+        # that their messages do not tell how many are empty.
+        length = size if hand.active else people
+        weights = Shares(found.values[:, :length].copy(), found.degree)
+        weights.values[:, people:] = 0
         total = hand.system.reduce(weights.values.sum(axis=1))
         counts = hand.scale(Shares(total, weights.degree), 1 << task.vector_bits).values[:, :, None]
         if task.vectors == "derivatives":
-            sums = [self._weighted(weights, one.summed.values[:, :people]) for one in dealt if one.summed is not None]
+            sums = [self._weighted(weights, one.summed.values[:, :length]) for one in dealt if one.summed is not None]
         else:
-            vectors = Shares(self.kept[places].transpose(1, 0, 2).astype(np.float64), weights.degree)
+            vectors = Shares(np.zeros((len(weights.values), length, self._spans[-1].stop)), weights.degree)
+            vectors.values[:, :people] = self.kept[places].transpose(1, 0, 2)
             sums = (
-                self._linear(found, vectors, weighed, dealt) if task.linear else [hand.inner(weights, vectors).values]
+                self._linear(found, vectors, weighed, dealt) if task.linear else [self._inner(weights, vectors).values]
             )
         values = np.concatenate([counts, *sums], axis=2)
-        return Shares(values.reshape(len(values), -1), 2 * weights.degree)
+        if hand.active:
+            hand.claims.relieve()
+        return Shares(values.reshape(len(values), -1), weights.degree if hand.active else 2 * weights.degree)
+
+    def settle(self) -> None:
+        """Check everything that was computed, where seats check each other's work: before sums are opened."""
+        if self.me.hand.active:
+            with self.me.meter.phase("check"):
+                self.engine.settle()
+                self.summing.hand.claims.settle()
+
+    def _inner(self, left: Shares, right: Shares) -> Shares:
+        """Left' right; where seats check each other's work, lowered to the degree of an input and claimed."""
+        hand = self.summing.hand
+        found = hand.inner(left, right)
+        if not hand.active:
+            return found
+        lowered = hand.lower(found)
+        hand.claims.inner([left], [right], lowered)
+        return lowered
 
     def _receive(self, part: Part, size: int) -> Dealt:
         """What another owner dealt."""
@@ -131,16 +157,16 @@ class Seat:
         self, weights: Shares, vectors: Shares, weighed: Sequence[Shares], dealt: Sequence[Dealt]
     ) -> list[NDArray[np.float64]]:
         """For every owner the sums of its clipped derivatives, from sums of its statistics."""
-        hand, people = self.summing.hand, vectors.shape[0]
+        hand, length = self.summing.hand, vectors.shape[0]
         primes = len(hand.system.primes)
         factors = np.stack([one.values[:primes, 1] for one in weighed], axis=1)
         slopes = [one.slopes for one in dealt if one.slopes is not None]
         # All places are multiplied, so that the sizes of messages do not tell how many of them are empty.
-        shrunk = hand.lower(Shares(hand.system.reduce(weights.values[:, None] * factors), 2 * weights.degree))
+        shrunk = hand.product(Shares(weights.values[:, None], weights.degree), Shares(factors, weights.degree))
         out = []
         for place, (span, one) in enumerate(zip(self._spans, slopes, strict=True)):
-            mine = Shares(shrunk.values[:, place, :people], weights.degree)
-            sums = hand.inner(mine, vectors.columns(span)).values
+            mine = Shares(shrunk.values[:, place, :length], weights.degree)
+            sums = self._inner(mine, vectors.columns(span)).values
             first = sums[:, :, : len(one.against)] * hand.system.split(one.slope)
             rest = sums[:, :, one.against] * hand.system.split(one.offset)
             out.append(hand.system.reduce(first - rest))
@@ -155,7 +181,19 @@ class Seat:
         for start in range(0, rows, _EXACT_ROWS):
             part = slice(start, start + _EXACT_ROWS)
             total += self.summing.hand.system.reduce(np.matmul(factors[..., part], vectors[:, :, part])[:, :, 0])
-        return self.summing.hand.system.reduce(total)
+        self.summing.hand.system.reduce(total)
+        return self._claimed(weights, dealt, total) if self.summing.hand.active else total
+
+    def _claimed(self, weights: Shares, dealt: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums of vectors, lowered to the degree of an input and claimed for each component."""
+        hand, degree = self.summing.hand, weights.degree
+        lowered = hand.lower(Shares(sums, 2 * degree))
+        for component in range(sums.shape[1]):
+            one = slice(component, component + 1)
+            hand.claims.inner(
+                [weights.columns(one)], [Shares(dealt[:, :, component], degree)], Shares(lowered.values[:, one], degree)
+            )
+        return lowered.values
 
     def _count_used(self) -> None:
         if not self._needed:

@@ -84,9 +84,11 @@ class Mixture(InRounds):
     rows_at_most: int = 2**24
     block_rows: int = 2048
     plan: str = ""
-
     released: ClassVar[str] = 'has method "mixture", which releases sums in rounds'
     noise_on = "a sum of one round"
+    why_not_active: ClassVar[str | None] = None
+    spares_seats: ClassVar[bool] = False  # every party deals something in every round
+    active_by_default: ClassVar[bool] = False  # checks before every opening under a mask take several times as long
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -270,13 +272,10 @@ class Mixture(InRounds):
     @cached_property
     def bound(self) -> int:
         """The largest magnitude that an opened number can have."""
-        most = (
-            math.isqrt(max(1 << 2 * self.vector_bits, *(vector_square(self.vector_bits, p.clip) for p in self.parts)))
-            + 1
-        )
+        squares = (vector_square(self.vector_bits, part.clip) for part in self.parts)
+        most = math.isqrt(max(1 << 2 * self.vector_bits, *squares)) + 1
         rows = self.room(self.rows_limit)
-        unit = self.additive.unit
-        noise = self.additive.reach(copies=2 // unit)  # room for either law
+        noise = self.additive.reach(copies=2 // self.additive.unit)  # room for either law
         total = rows * math.ceil((1 + self.slack) * (1 << self.bits)) * most + noise
         if total >= 2**62:
             raise CapacityError(
@@ -289,7 +288,7 @@ class Mixture(InRounds):
     def committee(self) -> Committee:
         """The seats, with as many primes as sums and masks need."""
         system = max(self.for_sums, self._masking, key=lambda system: len(system.primes))
-        return Committee(self.trust.committee, self.trust.threshold, system)
+        return Committee(self.trust.committee, self.trust.threshold, system, self.trust.active)
 
     @cached_property
     def for_sums(self) -> ResidueSystem:
@@ -306,6 +305,17 @@ class Mixture(InRounds):
     def rounds_ahead(self) -> int:
         """For how many rounds noise and masks are made at a time."""
         return max(1, min(64, self.rounds, _AHEAD // self.entries))
+
+    @property
+    def opened_degree(self) -> int:
+        """The degree of the sums that are opened: in active mode they were lowered, to be checked."""
+        return self.trust.threshold if self.trust.active else 2 * self.trust.threshold
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check what was computed, in active mode: before everything that is opened under masks."""
+        each = len(self.owners) + _ROUNDS_BESIDE + (0 if self.joint is None else _ROUNDS_TO_CLIP)
+        return 1 + self.rounds * (1 + self.pieces(self.rows)[0] * each)
 
     @property
     def noise_std(self) -> float:

@@ -54,6 +54,13 @@ class OwnBlock:
         self.sums += whole.sum(axis=0).astype(np.int64)
         self.rows += len(whole)
 
+    def take_window(self) -> NDArray[np.int64]:
+        """The upper triangle of the Gram block and the sums times the constant, since the last call."""
+        upper = self.gram[np.triu_indices(len(self.gram))]
+        found = np.concatenate([upper, self.task.constant * self.sums])
+        self.gram, self.sums = np.zeros_like(self.gram), np.zeros_like(self.sums)
+        return found
+
     def entries(self) -> NDArray[np.int64]:
         """This owner's part of the released vector."""
         width, constant = self.task.width, self.task.constant

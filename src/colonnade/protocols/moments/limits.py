@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from colonnade.errors import PrivacyError
@@ -167,8 +168,11 @@ def levels(scales: dict[str, int]) -> Iterator[Level]:
         yield Level(scale, fresh, lower, top=scale == distinct[-1])
 
 
-def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
-    """The event of all entries, with Skellam or discrete Gaussian noise on each copy in the full matrix."""
+def normal_release(limits: Limits, noise: AdditiveNoise, lost: Fraction) -> AdditiveRelease:
+    """The event of all entries, with Skellam or discrete Gaussian noise on each copy in the full matrix.
+
+    ``lost`` is what masks of proofs let through, as a part of delta.
+    """
     moved = moments_sensitivity(limits.norm_squared, limits.width)
     refined = ((owner, *limits.changed(others)) for owner, others in _refined(limits).items())
     return noise.release(
@@ -177,6 +181,7 @@ def normal_release(limits: Limits, noise: AdditiveNoise) -> AdditiveRelease:
         moved,
         theorem=_theorems(limits, THEOREM),
         others=tuple(found for found in refined if found[2] < moved.replace_l2_squared),
+        lost=lost,
     )
 
 

@@ -9,19 +9,22 @@ The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above 
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
 
-If nobody knows which people all owners hold, the seats compute all products (``hidden``).
+If nobody knows which people all owners hold, the seats compute all products (``hidden``). Where participants may
+deviate, products are checked before anything is opened (``checked``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import combinations
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mpc import Shares, beside
-from colonnade.protocols.moments.hidden import HiddenSeat
+from colonnade.mpc.verify.inputs import InputProofs
+from colonnade.protocols.moments.checked import CheckedSeat, pairs_of_owners, window_ends
+from colonnade.protocols.moments.hidden import CheckedHiddenSeat, HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
@@ -29,8 +32,6 @@ from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
 from colonnade.randomness import Stream
-
-_FEW = 8
 
 
 def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
@@ -40,9 +41,10 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
         noise = noise_share(task, stream)
     check_places(table, hidden=task.hidden)
     rows = agree_on_rows(me, task, table, hidden=task.hidden)
-    own = OwnBlock(task, me.name)
-    seat = _seat(me, task)
-    blocks = own.blocks(table, stream)
+    own, summing = OwnBlock(task, me.name), _summing(me, task)
+    seat = _seat(me, summing, task)
+    blocks, ends = own.blocks(table, stream), iter(window_ends(rows, task))
+    window: list[NDArray[np.float64]] = []
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         with me.meter.phase("encode"):
             whole = next(blocks)
@@ -53,20 +55,29 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
                 own.add(whole)
         if seat:
             seat.multiply(size, mine)
+        if task.trust.active:
+            window.append(whole)
+            if next(ends):
+                _close(me, summing, task, seat, window, own)
+                window = []
     with me.meter.phase("deal"):
-        mine = me.hand.deal(own.entries() + noise)
-    return _open(me, seat.total(mine) if seat else None, task)
+        mine = summing.hand.deal(noise if task.trust.active else own.entries() + noise)
+    return _open(summing, seat.total(mine) if seat else None, task)
 
 
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task, hidden=task.hidden)
-    seat = _seat(me, task)
+    summing = _summing(me, task)
+    seat = _seat(me, summing, task)
     if seat is None:
-        return _open(me, None, task)
+        return _open(summing, None, task)
+    ends = iter(window_ends(rows, task))
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         seat.multiply(size, None)
-    return _open(me, seat.total(None), task)
+        if task.trust.active and next(ends):
+            _close(me, summing, task, seat)
+    return _open(summing, seat.total(None), task)
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
@@ -105,7 +116,7 @@ class Seat:
         self.me, self.task = me, task
         primes = len(task.committee.system.primes)
         self.cross = np.zeros((primes, task.width, task.width))
-        self.pairs = _pairs(len(task.owners))
+        self.pairs = pairs_of_owners(len(task.owners))
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every owner and add its products between owners."""
@@ -115,12 +126,8 @@ class Seat:
         with self.me.meter.phase("multiply"):
             for left, right in self.pairs:
                 product = hand.inner(beside(*shares[left]), beside(*shares[right]))
-                self.cross[:, self._columns(left), self._columns(right)] += product.values
+                self.cross[:, self.task.spans(left), self.task.spans(right)] += product.values
             hand.system.reduce(self.cross)
-
-    def _columns(self, owners: slice) -> slice:
-        spans = [self.task.span(block.owner) for block in self.task.blocks[owners]]
-        return slice(spans[0].start, spans[-1].stop)
 
     def total(self, mine: Shares | None) -> Shares:
         """Products between owners, own blocks and noise, added up on shares."""
@@ -131,10 +138,46 @@ class Seat:
         return me.hand.add([products if task.copies == 1 else me.hand.scale(products, task.copies), *dealt])
 
 
-def _seat(me: Role, task: Moments) -> Seat | HiddenSeat | None:
+AnyRole = TypeVar("AnyRole", bound=Role)
+AnySeat = Seat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
+
+
+def _summing(me: AnyRole, task: Moments) -> AnyRole:
+    """The same participant in the arithmetic of sums, if proofs take more primes."""
+    return me.over(task.for_sums) if task.proven else me
+
+
+def _seat(me: Role, summing: Role, task: Moments) -> AnySeat | None:
+    """A seat's work; ``summing`` is the same participant as ``me`` in the arithmetic of sums."""
     if not me.hand.seated:
         return None
+    if task.trust.active:
+        return CheckedHiddenSeat(me, summing, task) if task.hidden else CheckedSeat(me, summing, task)
     return HiddenSeat(me, task) if task.hidden else Seat(me, task)
+
+
+def _close(
+    me: Role,
+    summing: Role,
+    task: Moments,
+    seat: AnySeat | None,
+    window: Sequence[NDArray[np.float64]] = (),
+    own: OwnBlock | None = None,
+) -> None:
+    """End a window: owners prove the bounds of its rows and deal products of their own columns, seats check."""
+    checking = seat if isinstance(seat, CheckedSeat | CheckedHiddenSeat) else None
+    if task.proven:
+        sizes = [len(block) for block in window] if own else checking.sizes if checking else []
+        with me.meter.phase("prove"):
+            InputProofs(me.hand, task.proven).window(
+                sizes, own=window if own else None, dealt=checking.dealt if checking else None
+            )
+    mine = None
+    if own is not None and not task.hidden:
+        with me.meter.phase("deal"):
+            mine = summing.hand.deal(own.take_window())
+    if checking:
+        checking.close(mine)
 
 
 def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
@@ -142,25 +185,10 @@ def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
     with me.meter.phase("open"):
         for event, here in zip(task.opens, task.opened_together, strict=True):
             part = None if total is None else Shares(total.values[:, here], total.degree)
-            opened = me.reveal(part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound)
+            opened = me.reveal(
+                part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound, degree=task.opened_degree
+            )
             entries[here] = me.entitled(opened).astype(np.int64)
     # What is charged without being opened has shaped the columns, so it was revealed with them.
     me.revealed.extend(event for event in task.events if event not in me.revealed)
     return NoisyMoments(task, entries)
-
-
-def _pairs(owners: int) -> list[tuple[slice, slice]]:
-    """Every pair of owners once: single pairs if there are few owners, else few large groups."""
-    if owners > _FEW:
-        return list(_halves(0, owners))
-    return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]
-
-
-def _halves(start: int, stop: int) -> Iterator[tuple[slice, slice]]:
-    """One half of the owners against the other, then the same within each half."""
-    if stop - start < 2:
-        return
-    middle = (start + stop) // 2
-    yield slice(start, middle), slice(middle, stop)
-    yield from _halves(start, middle)
-    yield from _halves(middle, stop)

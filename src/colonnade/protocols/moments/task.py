@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,8 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
+from colonnade.mpc import ResidueSystem
+from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
+from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges, two_values, within
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
+from colonnade.privacy.observers import Inputs
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
@@ -50,6 +54,9 @@ class Moments(JointRows, OnShares):
     hidden: bool = False
 
     noise_on = "an entry of X'X"
+    why_not_active = None
+    active_by_default = True
+    proofs = ("unproven", "covert", "proven")
 
     def __post_init__(self) -> None:
         if not 0 <= self.known < len(self.blocks):
@@ -139,7 +146,7 @@ class Moments(JointRows, OnShares):
         """What is opened, in this order."""
         if self.laplace:
             return tuple(laplace_release(self.limits, level, self.additive_of(level.scale)) for level in self.levels)
-        return (normal_release(self.limits, self.additive),)
+        return (normal_release(self.limits, self.additive, self.shown_by_proofs),)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -186,9 +193,71 @@ class Moments(JointRows, OnShares):
     def rows_per_block(self) -> int:
         """How many rows are dealt at a time: as many as fit the largest message of an owner, or of a seat if hidden."""
         widest = self.width if self.hidden else max(len(block.columns) for block in self.blocks)
-        return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))))
+        return max(
+            1,
+            min(
+                self.block_rows,
+                self.rows_per_window,
+                LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes)),
+            ),
+        )
+
+    @property
+    def possible_proofs(self) -> tuple[Inputs, ...]:
+        """Laplace noise rests on sums of magnitudes, which no proof is about, and promises without a delta."""
+        return ("unproven",) if self.laplace else self.proofs
+
+    @cached_property
+    def proven(self) -> Mapping[str, Ranges]:
+        """For each owner: the norm of its rows, and flags if members are hidden."""
+        if self.trust.inputs == "unproven":
+            return {}
+        covert, found = self.trust.inputs == "covert", {}
+        for block in self.blocks:
+            groups = [within(len(block.columns), self.block_norm_squared(block))]
+            if self.hidden:
+                groups.append(two_values(1))
+            rows = min(self.rows_at_most, self.rows_per_window)
+            proofs = len(self.blocks) * -(-self.rows_at_most // rows)
+            found[block.owner] = Ranges(tuple(groups), rows, proofs, covert)
+        return found
+
+    def spans(self, owners: slice) -> slice:
+        """Where the columns of owners next to each other stand in the joint matrix."""
+        found = [self.span(block.owner) for block in self.blocks[owners]]
+        return slice(found[0].start, found[-1].stop)
+
+    @property
+    def rows_per_window(self) -> int:
+        """After how many rows products are claimed, where participants may deviate.
+
+        Rows are kept until then. A proof of bounds takes many messages, so it is of as many as memory may hold; a claim
+        takes few, and new memory costs more than they do.
+        """
+        most = CLAIMED_ROWS if self.trust.inputs == "unproven" else WINDOW_ROWS
+        return max(8192, min(most, MOST_HELD // (8 * FEWEST_PRIMES * self.width * (1 + self.hidden))))
+
+    @property
+    def blocks_per_window(self) -> int:
+        """After how many blocks of rows."""
+        return max(1, self.rows_per_window // self.rows_per_block)
+
+    @cached_property
+    def for_sums(self) -> ResidueSystem:
+        """The arithmetic of sums, which takes fewer primes than proofs; it has the first ones of the committee's."""
+        return ResidueSystem.for_bound(self.bound)
+
+    @property
+    def opened_degree(self) -> int:
+        """The degree of the sharing that is opened: checked products are lowered to that of an input."""
+        return self.trust.threshold if self.trust.active else 2 * self.trust.threshold
 
     rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
+
+    @property
+    def rows_kept(self) -> int:
+        """Checked products are about a window of rows."""
+        return self.rows_per_window if self.trust.active else 0
 
     def adjustable(self, rows: int | None) -> AdjustedMoments:
         """The task with given noise, equal for all parties; scales that parties named for themselves are dropped."""

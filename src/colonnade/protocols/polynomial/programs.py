@@ -5,6 +5,8 @@ them to integers and computes its own factor of every monomial in the clear; fac
 multiplied on shares, and the degree of the shares is lowered only where it would become too high to be opened.
 Monomials of one owner's columns alone never pass through a multiplication: their owner sums them up and deals the
 sums together with its share of the noise. What is opened, once, is one noisy integer for each polynomial.
+
+In active mode the degree is lowered after every product of two, and all products are checked before the opening.
 """
 
 from __future__ import annotations
@@ -100,12 +102,20 @@ class Seat:
         with self.me.meter.phase("receive"):
             nodes = self._received(rows, mine)
         for groups in self.task.schedule.levels:
+            if self.hand.active:
+                left, right = (nodes.columns([group[side] for group in groups]) for side in (0, 1))
+                with self.me.meter.phase("multiply"):
+                    nodes = beside(nodes, self.hand.product(left, right))
+                continue
             with self.me.meter.phase("multiply"):
                 products = self._products(nodes, groups)
             with self.me.meter.phase("lower degree"):
                 nodes = beside(nodes, self.hand.lower(products))
         with self.me.meter.phase("multiply"):
             self._add(nodes, self.task.schedule.last)
+        if self.hand.active:
+            with self.me.meter.phase("check"):
+                self.hand.claims.relieve()
 
     def _received(self, rows: int, mine: Shares | None) -> Shares:
         dealt = self.task.layout.factors.items()
@@ -129,9 +139,16 @@ class Seat:
         by_last: dict[int, list[int]] = {}
         for index, product in enumerate(products):
             by_last.setdefault(product[-1], []).append(index)
+        sums, claimed = np.zeros((len(self.totals), len(products))), []
         for last, here in by_last.items():
-            left = lefts.columns([place[products[index][:-1]] for index in here])
-            self.totals[:, here] += self.hand.inner(left, nodes.columns([last])).values[:, :, 0]
+            left, right = lefts.columns([place[products[index][:-1]] for index in here]), nodes.columns([last])
+            sums[:, here] = self.hand.inner(left, right).values[:, :, 0]
+            claimed.append((left, right, here))
+        if self.hand.active:
+            sums = self.hand.lower(Shares(sums, lefts.degree + nodes.degree)).values
+            for left, right, here in claimed:
+                self.hand.claims.inner([left], [right], Shares(sums[:, here, None], nodes.degree))
+        self.totals += sums
         self.hand.system.reduce(self.totals)
 
     def total(self, mine: Shares | None) -> Shares:
@@ -157,6 +174,9 @@ class Seat:
 
 def _open(me: Role, total: Shares | None, task: Polynomials) -> NoisySums:
     shape = (len(task.polynomials),)
+    if total is not None and me.hand.active:
+        with me.meter.phase("check"):
+            me.hand.claims.settle()
     with me.meter.phase("open"):
         opened = me.reveal(total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree)
     return NoisySums(task, me.entitled(opened).astype(np.int64))

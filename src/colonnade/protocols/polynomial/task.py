@@ -75,6 +75,8 @@ class Polynomials(OnShares):
     block_rows: int = 8192
 
     noise_on = "a sum"
+    why_not_active = None
+    active_by_default = True
 
     def __post_init__(self) -> None:
         if self.rounding not in MODES:
@@ -126,14 +128,17 @@ class Polynomials(OnShares):
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The products on shares, in rounds; each multiplies as many factors as the seats can still open."""
-        at_once = (len(self.trust.committee) - 1) // self.trust.threshold
+        """The products on shares, in rounds; each multiplies as many factors as the seats can still open.
+
+        In active mode, it multiplies two: every product of two is lowered and checked.
+        """
+        at_once = 2 if self.trust.active else (len(self.trust.committee) - 1) // self.trust.threshold
         return schedule(self.layout.products, self.layout.dealt, at_once)
 
     @property
     def degree(self) -> int:
         """The degree of the sharing that is opened."""
-        return self.schedule.longest * self.trust.threshold
+        return (1 if self.trust.active else self.schedule.longest) * self.trust.threshold
 
     # --- bounds and noise
 

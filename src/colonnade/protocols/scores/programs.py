@@ -4,6 +4,10 @@ Every owner computes its part of each person's scores from its own columns and t
 entitled party round their parts to a grid, add their share of the noise (if any) and deal them to the
 committee, which adds up what it holds and opens the sum to the entitled party alone. That party adds its own part
 in the clear, so nothing about its columns is sent.
+
+In active mode the seats check that what was dealt lies on polynomials, and a seat that sends a wrong share is found.
+That a part is within the bounds that its owner agreed to is not proven: a part beyond them changes the sum by as much,
+and tells nobody anything about the parts of others.
 """
 
 from __future__ import annotations
@@ -95,6 +99,8 @@ def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.
     if me.hand.seated:
         with me.meter.phase("receive"):
             total = me.hand.add([me.dealt_by(name, shape, mine) for name in task.dealers])
+            if me.hand.active:
+                me.hand.claims.settle()  # what was dealt lies on polynomials
     me.progress("open", 0, 1)
     with me.meter.phase("open"):
         opened = me.reveal(

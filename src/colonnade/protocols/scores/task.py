@@ -61,6 +61,8 @@ class Scores(OnShares):
 
     law = USUAL
     noise_on = "a score"
+    why_not_active = None
+    active_by_default = True
     message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     def __post_init__(self) -> None:

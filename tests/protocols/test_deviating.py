@@ -1,0 +1,512 @@
+"""A participant that follows the form of every message and lies about what is in it: each cheat is played for real.
+
+Where a check stops a cheat, the same cheat is also played without the check, so that the test shows what the check is
+worth. Docs: ``docs/theory/active-messages.md``.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import reduce
+from operator import xor
+
+import numpy as np
+import pytest
+
+from colonnade.errors import DisagreementError, PeerStopped, ProtocolError
+from colonnade.mpc.blinding import Blinds
+from colonnade.protocols import agreement, vocabulary
+from colonnade.protocols.agreement import Circle, Comparison
+from colonnade.protocols.align import join, programs as aligning, tags
+from colonnade.protocols.embeddings import programs as embeddings
+from colonnade.protocols.exchange import programs as exchange, sides
+from colonnade.protocols.losses.labels import NAMES, family_for
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.rows import agree_on_rows
+from colonnade.protocols.session import Played, play
+from colonnade.received import received
+from colonnade.tables import flag
+from colonnade.tables.columns import Number
+from colonnade.wire import Room
+
+from . import kit, malice
+
+NUMBERS = {"slopes", "scores", "share", "opening", "levels", "embeddings", "weights"}
+
+
+class Lying:
+    """A channel on which some messages say something else."""
+
+    def __init__(self, link, name, peer, lie, sent):
+        self.link, self.name, self.peer, self.lie, self.sent = link, name, peer, lie, sent
+
+    def send(self, kind, /, **fields):
+        self.sent.append((self.name, kind))
+        self.link.send(kind, **fields | self.lie(self.peer, kind, fields))
+
+    def recv(self, *due):
+        return self.link.recv(*due)
+
+
+def run(task, programs, who=None, lie=lambda peer, kind, fields: {}):
+    """Everybody's part in a thread; messages of ``who`` go through ``lie``. How all ended, and who sent what."""
+    room, sent = Room(programs, timeout=20.0), []
+
+    def part(name):
+        place = room.place(name)
+        real, own = place.channel, lie if name == who else (lambda peer, kind, fields: {})
+        place.channel = lambda peer: Lying(real(peer), name, peer, own, sent)
+        try:
+            return play(place, task, programs[name])
+        except BaseException as error:
+            return error
+
+    with ThreadPoolExecutor(len(programs)) as pool:
+        ended = dict(zip(programs, pool.map(part, programs), strict=True))
+    return ended, set(sent)
+
+
+def stopped(ended, honest):
+    """That every honest participant stopped, and the one sentence that all of them saw."""
+    sentences = set()
+    for name in honest:
+        assert isinstance(ended[name], DisagreementError | PeerStopped), (name, ended[name])
+        sentences.add(str(ended[name]).split(": ", 1)[-1] if isinstance(ended[name], PeerStopped) else str(ended[name]))
+    assert any(isinstance(ended[name], DisagreementError) for name in honest)
+    return sentences
+
+
+def without_the_check(monkeypatch):
+    monkeypatch.setattr(Comparison, "require", lambda self, otherwise: None)
+    monkeypatch.setattr(Comparison, "show", lambda self: None)
+    monkeypatch.setattr(Comparison, "__init__", lambda self, me, circle, held: None)
+
+
+# --- rows: the coordinator calls lists equal that are not
+
+
+def calls_all_equal(me, task):
+    """A coordinator that compares nothing."""
+    for owner in task.owners:
+        received(me.link(owner), owner, vocabulary.ROWS)
+    for owner in task.owners:
+        me.link(owner).send("rows-verdict", problem="")
+
+
+SEATED = kit.moments_task((1,) * 5, seats=("o0", "o1", "o2"))
+
+
+@pytest.mark.parametrize(
+    ("module", "task"),
+    [
+        (moments, kit.moments_task()),
+        (moments, kit.moments_task((2, 2))),
+        (moments, SEATED),
+        (exchange, kit.exchange_task("alternating", ("bank", "mid", "shop"))),
+    ],
+    ids=["three owners", "two owners", "owners without a seat", "messages"],
+)
+@pytest.mark.parametrize("differs", [0, -1])
+def test_a_coordinator_cannot_call_different_lists_equal(module, task, differs):
+    tables = {name: kit.Rows(values) for name, values in kit.tables_of(task, 40).items()}
+    odd = task.owners[differs]
+    tables[odd] = kit.Rows(tables[odd].values, ids=[f"q{i:06d}" for i in range(40)])
+    labels = np.arange(40) % 2.0 if module is exchange else None
+    programs = kit.programs_of(module, task, tables, labels) | {COORDINATOR: lambda me: calls_all_equal(me, task)}
+    ended, sent = run(task, programs)
+    (sentence,) = stopped(ended, task.owners)
+    assert "though the coordinator called their lists equal" in sentence
+    assert "nothing was computed" in sentence
+    assert not {kind for _, kind in sent} & NUMBERS
+
+
+def test_without_the_check_rows_of_different_people_are_joined(monkeypatch):
+    without_the_check(monkeypatch)
+    task = kit.moments_task()
+    tables = {name: kit.Rows(values) for name, values in kit.tables_of(task, 40).items()}
+    tables["o1"] = kit.Rows(tables["o1"].values, ids=[f"q{i:06d}" for i in range(40)])
+    honest = {name: (lambda me, rows=rows: agree_on_rows(me, task, rows)) for name, rows in tables.items()}
+    ended, _ = run(task, honest | {COORDINATOR: lambda me: calls_all_equal(me, task)})
+    assert all(isinstance(end, Played) for end in ended.values())
+
+
+def test_whoever_speaks_last_cannot_make_the_shares_cancel():
+    """It sees the others' shares, and answers with their sum; its commitment came before."""
+    task = kit.moments_task()
+
+    def owner(me, held):
+        circle = Circle.of(me, task.owners, task.committee.seats)
+        comparison = Comparison(me, circle, held)
+        comparison.show()
+        comparison.require("they differ")
+
+    def rushing(me):
+        Circle.of(me, task.owners, task.committee.seats)
+        salt, share = bytes(32), bytes(32)
+        for peer in ("o0", "o1"):
+            me.link(peer).send("compared", commitment=agreement._commitment("o2", share, salt))
+            received(me.link(peer), peer, vocabulary.COMPARED)
+        seen = [received(me.link(peer), peer, vocabulary.COMPARED_SHARE)["share"] for peer in ("o0", "o1")]
+        fitting = reduce(xor, (int.from_bytes(each, "little") for each in seen)).to_bytes(32, "little")
+        for peer in ("o0", "o1"):
+            me.link(peer).send("compared-share", share=fitting, salt=salt)
+            received(me.link(peer), peer, vocabulary.ALIKE)
+
+    programs = {"o0": lambda me: owner(me, b"one list"), "o1": lambda me: owner(me, b"another"), "o2": rushing}
+    ended, _ = run(task, programs | {COORDINATOR: lambda me: None})
+    assert any(isinstance(ended[name], ProtocolError) and "o2" in str(ended[name]) for name in ("o0", "o1"))
+    assert not any(isinstance(ended[name], Played) for name in ("o0", "o1"))
+
+
+@pytest.mark.parametrize(("owners", "judges"), [(2, 2), (3, 3), (5, 3), (9, 5)])
+def test_shares_cancel_exactly_where_all_hold_the_same(owners, judges):
+    """No false alarm in 3,300 comparisons; a sum of 256 uniform bits is zero by chance with probability 2^-256."""
+    names = [f"o{i}" for i in range(owners)]
+    pairs = [(i, j) for i in range(owners) for j in range(i + 1, owners) if i < judges]
+    chance = np.random.default_rng(owners)
+    for trial in range(1000 if owners < 9 else 300):
+        keys = {pair: chance.bytes(32) for pair in pairs}
+        circles = [
+            Circle(
+                tuple(names), tuple(names[:judges]), {names[i + j - at]: keys[i, j] for i, j in pairs if at in (i, j)}
+            )
+            for at in range(owners)
+        ]
+        assert trial or not any(repr(key) in repr(circle) for circle in circles for key in keys.values())
+        held = [b"the same"] * owners
+        assert not reduce(xor, (int.from_bytes(c.share(h), "little") for c, h in zip(circles, held, strict=True)))
+        held[trial % owners] = b"something else"
+        assert reduce(xor, (int.from_bytes(c.share(h), "little") for c, h in zip(circles, held, strict=True)))
+
+
+# --- alignment
+
+
+def lists_of(**people):
+    return {name: malice._keys(list(held)) for name, held in people.items()}
+
+
+def cheating_leader(monkeypatch, tell):
+    """A leader ``a`` that tells ``b`` other matches, as ``tell`` makes them, and never says that anything is wrong."""
+    real_joined, known = aligning._joined, {}
+
+    def joined(me, values, *rest):
+        if me.name == "a":
+            known["values"] = values
+        return real_joined(me, values, *rest)
+
+    def joins(me, tags, shares, at_least):
+        for other, own in tags.items():
+            shares = shares ^ own.pads ^ join._receive_store(me, other, own.theirs)[own.tags]
+        rows, index = join._common(shares)
+        for other, own in tags.items():
+            told, names = tell(known["values"], rows, index) if other == "b" else (rows, index)
+            join._tell(me, other, own.tags[told], names)
+        me.link(COORDINATOR).send("common", count=len(rows))
+        return join.Members(rows, index)
+
+    real_require = Comparison.require
+
+    def require(self, otherwise):
+        with suppress(DisagreementError) if self._me.name == "a" else nullcontext():
+            real_require(self, otherwise)
+
+    monkeypatch.setattr(aligning, "_joined", joined)
+    monkeypatch.setattr(join, "leader_joins", joins)
+    monkeypatch.setattr(Comparison, "require", require)
+
+
+COMMON = [f"{n}" for n in range(6)]
+
+
+def swaps_two(values, rows, index):
+    swapped = index.copy()
+    swapped[[0, 1]] = index[[1, 0]]
+    return rows, swapped
+
+
+@pytest.mark.parametrize("owners", ["abc", "abcd"])
+def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners):
+    lists = lists_of(**{name: [*COMMON, *(f"{name}{i}" for i in range(place))] for place, name in enumerate(owners)})
+    task = kit.align_task(tuple(owners), seats=("a", "b", "c"))
+    programs = malice._aligning(task, lists).programs
+    cheating_leader(monkeypatch, swaps_two)
+    ended, _ = run(task, programs)
+    (sentence,) = stopped(ended, owners[1:])
+    assert "nothing was spent" in sentence
+
+    without_the_check(monkeypatch)
+    ended, _ = run(task, programs)
+
+    def named(owner):
+        found = ended[owner].result
+        rows = zip(found.index, found.rows.tolist(), strict=True)
+        return {number.tobytes(): lists[owner].values[row] for number, row in rows}
+
+    people = [named("b"), named("c")]
+    assert sum(people[0][number] != people[1][number] for number in people[0]) == 2
+
+
+def test_a_helper_cannot_join_rows_of_different_people():
+    lists, task = lists_of(a=COMMON, b=COMMON, c=COMMON), kit.align_task(("a", "b", "c"), mode="helper")
+
+    def turned(peer, kind, fields):
+        return {"words": np.roll(fields["words"], 1, axis=0)} if (peer, kind) == ("b", "index") else {}
+
+    ended, _ = run(task, malice._aligning(task, lists).programs, COORDINATOR, turned)
+    (sentence,) = stopped(ended, task.owners)
+    assert "nothing was spent" in sentence
+
+
+def asks_about(victim):
+    """Beside the common people, whether ``b`` holds somebody whom ``c`` does not hold; as many are told as to all."""
+
+    def tell(values, rows, index):
+        return np.append(rows[1:], [values.index(victim)]), index
+
+    return tell
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, checked):
+    """It names a person of its own to ``b``. Whether ``b`` holds that person must not show in how anybody ends."""
+    victim = malice._keys(["victim"]).values[0]
+    task, ends = kit.align_task(("a", "b", "c")), {}
+    cheating_leader(monkeypatch, asks_about(victim))
+    if not checked:  # as it was before: nothing is compared, and an owner says at once that it never sent a tag
+        without_the_check(monkeypatch)
+        real = join.receive_matches
+
+        def receive_matches(me, joiner, tags):
+            found = real(me, joiner, tags)
+            if (found.rows < 0).any():
+                raise ProtocolError(f"{joiner} named people that {me.name} never sent")
+            return found
+
+        monkeypatch.setattr(join, "receive_matches", receive_matches)
+    for holds in (False, True):
+        extra = ["victim"] if holds else ["somebody"]
+        lists = lists_of(a=[*COMMON, "victim"], b=[*COMMON, *extra, "x"], c=[*COMMON, "y", "z"])
+        ended, _ = run(task, malice._aligning(task, lists).programs)
+        ends[holds] = {name: isinstance(end, Played) for name, end in ended.items()}
+        if checked:
+            ends[holds] |= {"sentence": stopped(ended, ("b", "c"))}
+    assert (ends[True] == ends[False]) == checked
+
+
+def mixes_up(monkeypatch, victim, common):
+    """An owner ``b`` that answers each point of the leader with the product of another one.
+
+    Under the tag of the victim it stores the share of somebody common, and under that of the common one the share of
+    the victim: if the leader holds the victim and luck has it, the common one is told to match by the victim's tag.
+    """
+    real_answer, real_shares = tags._answer, join.zero_shares
+
+    def answer(me, peer, secret, size):
+        if me.name != "b":
+            real_answer(me, peer, secret, size)
+            return
+        points = tags._received(me, peer, "blinded", size)
+        me.link(peer).send("blinded twice", points=np.roll(secret.on(points, peer), 1, axis=0))
+
+    def shares(me, keys, secrets):
+        swapped = {victim: common, common: victim}
+        return real_shares(me, [swapped.get(key, key) if me.name == "b" else key for key in keys], secrets)
+
+    monkeypatch.setattr(tags, "_answer", answer)
+    monkeypatch.setattr(join, "zero_shares", shares)
+
+
+@pytest.mark.parametrize("own_blinds", [True, False])
+def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_blinds):
+    """``c`` does not hold the victim, so nobody but the leader may know that the leader does."""
+    common, victim = malice._keys(["0", "victim"]).values
+    task = kit.align_task(("a", "b", "c"))
+    mixes_up(monkeypatch, victim, common)
+    if not own_blinds:  # one for the whole list, as it was before
+        fresh = Blinds.fresh.__func__
+        monkeypatch.setattr(
+            Blinds, "fresh", classmethod(lambda cls, count, stream: cls(fresh(cls, 1, stream)._scalars * count))
+        )
+    real, matched = join.receive_matches, []
+
+    def spy(me, joiner, own):
+        found = real(me, joiner, own)
+        if me.name == "b":
+            matched.append(len(found.rows))
+        return found
+
+    monkeypatch.setattr(join, "receive_matches", spy)
+    learned = {}
+    for held in ("victim", "somebody"):
+        matched.clear()
+        lists = lists_of(a=["0", held], b=["0", "victim", "x"], c=["0", "y", "z"])
+        run(task, malice._aligning(task, lists).programs)
+        learned[held] = list(matched)
+    assert learned == {"victim": [0] if own_blinds else [1], "somebody": [0]}
+
+
+def test_made_up_keys_are_answered_and_padding_bounds_how_many():
+    """What no alignment that tells members can prevent: a list of guesses is answered guess by guess."""
+    guesses, held = [f"{n}" for n in range(200)], [f"{n}" for n in range(0, 200, 7)]
+    lists, task = lists_of(a=guesses, b=held), kit.align_task(("a", "b"))
+    ended, _ = run(task, malice._aligning(task, lists).programs)
+    found = {lists["a"].values[row] for row in ended["a"].result.rows.tolist()}
+    assert found == set(lists["b"].values)
+
+    padded = replace(task, pad_to=50)
+    longer = malice._aligning(padded, lists_of(a=guesses[:40], b=held)).programs
+    ended, _ = run(padded, longer, "a", lambda peer, kind, fields: {"rows": 200} if kind == "align" else {})
+    assert isinstance(ended[COORDINATOR], ProtocolError)
+    assert not isinstance(ended["b"], Played)
+
+
+def test_a_hidden_alignment_does_not_find_wrong_slots():
+    """The coordinator joins rows of different people, and nobody can see it: owners then count as people apart."""
+    lists, task = lists_of(a=COMMON, b=COMMON, c=COMMON), kit.align_task(("a", "b", "c"), hidden=True)
+
+    def turned(peer, kind, fields):
+        return {"slots": np.roll(fields["slots"], 1)} if kind == "slots" and peer == "b" else {}
+
+    ended, _ = run(task, malice._aligning(task, lists).programs, COORDINATOR, turned)
+    at = {}
+    for name in "ab":
+        got = ended[name].result
+        at[name] = {s: lists[name].values[r] for s, r in zip(got.slots.tolist(), got.rows.tolist(), strict=True)}
+    assert sum(at["a"][slot] != at["b"][slot] for slot in at["a"]) == len(COMMON)
+
+
+# --- messages with noise: different numbers for different parties
+
+
+def numbers_for(name, changed):
+    def lie(peer, kind, fields):
+        return changed(fields) if (peer, kind) == name else {}
+
+    return lie
+
+
+def one_more(field):
+    return lambda fields: {field: fields[field] + 1}
+
+
+@pytest.mark.parametrize(
+    ("scene", "who", "message", "changed"),
+    [
+        ("exchange, alternating", "bank", ("mid", "slopes"), one_more("values")),
+        ("exchange, gradient", "bank", ("shop", "slopes"), one_more("values")),
+        ("exchange, alternating", "bank", ("mid", "fit"), lambda fields: {"name": "0" * 32}),
+        ("exchange, alternating", "shop", (COORDINATOR, "weights"), one_more("values")),
+        ("exchange, gradient", "mid", ("shop", "weights"), one_more("values")),
+        ("exchange, alternating", "bank", ("mid", "unfolded"), one_more("weights")),
+        ("exchange, alternating", "bank", (COORDINATOR, "unfolded"), one_more("weights")),
+        ("embeddings", "bank", ("mid", "labels"), lambda fields: {"values": 1 - np.minimum(fields["values"], 1)}),
+        ("embeddings in rounds", "bank", ("shop", "labels"), lambda f: {"values": 1 - np.minimum(f["values"], 1)}),
+    ],
+)
+def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatch, scene, who, message, changed):
+    """Also if it agrees with everybody about what was told: the others compare with each other too."""
+    real = agreement.told_alike
+
+    def agrees_with_everybody(me, everyone, heard, what):
+        if me.name != who:
+            real(me, everyone, heard, what)
+            return
+        for name in everyone:
+            if name != who:
+                me.link(name).send("heard-alike", **received(me.link(name), name, vocabulary.HEARD_ALIKE))
+
+    monkeypatch.setattr(exchange, "told_alike", agrees_with_everybody)
+    monkeypatch.setattr(embeddings, "told_alike", agrees_with_everybody)
+    played = malice.SCENES[scene]()
+    ended, sent = run(played.task, played.programs, who, numbers_for(message, changed))
+    (sentence,) = stopped(ended, [name for name in played.programs if name != who])
+    assert sentence.startswith("participants were told different ")
+    if message[1] in ("slopes", "fit"):
+        assert not {name for name, kind in sent if kind == "weights"} - {who}
+
+
+# --- whatever is sent, what a party tells moves no further than the theorem says
+
+
+def hostile(count, bound, way, chance):
+    """The largest numbers that are let in, in a few arrangements."""
+    return (
+        bound
+        * (
+            np.ones(count),
+            chance.choice([-1.0, 1.0], count),
+            np.eye(1, count)[0],
+            np.zeros(count),
+            np.sign(np.arange(count) - count / 2),
+        )[way]
+    )
+
+
+def told_by(side, name, task, way, seed):
+    """All that one party would tell, before noise, while the others send hostile numbers."""
+    chance, bound = np.random.default_rng(seed), float(task.grid.real(np.array([task.bound]))[0])
+    told = []
+    for step in task.steps:
+        here, there = (len(range(batch, task.rows, task.batches)) for batch in (step.batch, step.answer or 0))
+        if name == task.active:
+            told.append(side.slopes(step.batch))
+            side.learn(step.answer)
+            for place, peer in enumerate(task.passives):
+                if step.answer is not None:
+                    side.hear(peer, step.answer, hostile(there, bound, (way + place) % 5, chance))
+        else:
+            side.take(step.batch, hostile(here, bound, way, chance))
+            if step.answer is not None:
+                told.append(side.scores(step.answer))
+    return np.concatenate(told)
+
+
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+@pytest.mark.parametrize("way", range(5))
+def test_hostile_numbers_move_no_message_beyond_its_bound(method, way):
+    task = kit.exchange_task(method, ("bank", "mid", "shop"), epochs=3, release=True)
+    labels = np.random.default_rng(way).integers(0, 2, task.rows).astype(float)
+    tables = kit.tables_of(task, task.rows, seed=way)
+    for name in task.owners:
+        longest = tables[name].copy()
+        longest[0] *= (1 - 1e-9) / np.linalg.norm(longest[0])
+        turned, flipped = longest.copy(), labels.copy()
+        turned[0], flipped[0] = -longest[0], 1 - labels[0]
+        told = []
+        for rows, own in ((longest, labels), (turned, flipped)):
+            held = sides.with_constant(rows, name, task)
+            active = name == task.active
+            side = sides.active_side(held, own, task) if active else sides.passive_side(held, name, task)
+            told.append(told_by(side, name, task, way, seed=7))
+        moved = np.linalg.norm(told[0] - told[1])
+        assert moved <= float(task.message_sensitivity(name))
+        assert moved > 0 or way in (0, 3)  # these push all scores to their clip, or nowhere
+
+
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+@pytest.mark.parametrize("family", NAMES)
+def test_hostile_scores_move_no_slopes_of_any_family_beyond_their_bound(family, method):
+    column = flag() if family in ("logistic", "svm") else Number(low=0.0 if family != "gamma" else 1.0, high=30.0)
+    loss, rate = family_for(family, column), 0.0 if method == "alternating" else 1e-3
+    task = kit.exchange_task(method, ("bank", "mid", "shop"), family=loss, learning_rate=rate, epochs=3)
+    rows = kit.tables_of(task, task.rows)["bank"]
+    rows[0] *= (1 - 1e-9) / np.linalg.norm(rows[0])
+    labels = np.random.default_rng(8).choice([loss.low, loss.high], task.rows)
+    turned, flipped = rows.copy(), labels.copy()
+    turned[0], flipped[0] = -rows[0], loss.low + loss.high - labels[0]
+    for way in (1, 2):
+        held = [(sides.with_constant(each, "bank", task), own) for each, own in ((rows, labels), (turned, flipped))]
+        told = [told_by(sides.active_side(each, own, task), "bank", task, way, seed=9) for each, own in held]
+        assert 0 < np.linalg.norm(told[0] - told[1]) <= float(task.message_sensitivity("bank"))
+
+
+def test_an_honest_run_is_not_stopped():
+    """The scenes of these cheats, without a cheat."""
+    for scene in ("exchange, alternating", "exchange, gradient", "embeddings", "alignment, dh", "alignment, helper"):
+        played = malice.SCENES[scene]()
+        ended, _ = run(played.task, played.programs)
+        assert all(isinstance(end, Played) for end in ended.values()), scene
