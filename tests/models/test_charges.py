@@ -128,7 +128,7 @@ def test_fits_of_a_federation_are_charged_to_its_ledger(tmp_path):
     first = PCA(1, epsilon=1.0, rows_at_most=100).fit(people)
     assert people.privacy_.epsilon("bank") == pytest.approx(first.privacy_.epsilon("bank"), rel=1e-9)
     second = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
-    whole = Statement.of([*first.privacy_.events, *second.privacy_.events], people.roster.trust, 1e-5)
+    whole = Statement.of([*first.privacy_.events, *second.privacy_.events], first.privacy_.trust, 1e-5)
     assert people.privacy_.epsilon("bank") == pytest.approx(whole.epsilon("bank"), rel=1e-9)
     assert [(entry.study, entry.state) for entry in Ledger(book).entries()] == [
         ("pca", "committed"),

@@ -8,7 +8,7 @@ import pytest
 
 from colonnade.models import Roster
 from colonnade.models.glm.model import GLM
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.rows import rounded_up
 from colonnade.tables import population
 from tests.pages import Page
 
@@ -48,7 +48,7 @@ def test_the_page_says_who_sent_what_and_what_that_promises(quiet):
         assert row.what in words
         assert rounded_up(row.epsilon, 3) in words
     assert "eavesdropper on every channel" in words
-    assert "worst epsilon short of all parties together" in words
+    assert "largest epsilon short of all parties together" in words
     for name in PARTIES:
         assert f"{model.plan_['deviations'][name]:,.4g}" in words
     assert "in its kept.json and nowhere else" in words

@@ -13,7 +13,8 @@ from colonnade.models import PCA, Estimator, JointPrediction, LogisticRegression
 from colonnade.models.kinds import rows, section_of
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Trust
-from colonnade.privacy.statement import Statement, rounded_up
+from colonnade.privacy.rows import rounded_up
+from colonnade.privacy.statement import Statement
 from colonnade.protocols.align import Aligning
 from colonnade.report import write_report
 from colonnade.report.components import SECTION, noise_edge
@@ -85,6 +86,9 @@ def test_every_observer_has_its_line(page, statement):
         assert row.adjacency.value in page.words
         assert (rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason) in page.words
     assert "no promise" in page.words
+    for row in statement.missing_noise:
+        assert row.condition in page.words
+        assert (rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason) in page.words
     for text in statement.assumptions:
         assert text in page.words
 

@@ -157,6 +157,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
                 "Federation([Party(name, table, schema=..., id=...), ...])"
             )
         task = self.plan_for(people)
+        self.check_asked(people.roster, task)
         programs = (lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         results = people.run(task, *programs, self.kind)
         return self.conclude(people.roster, task, self.outcome(results, task))._with_what_is_unspent(task)
@@ -171,7 +172,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def plan_for(self, people: Federation) -> RunTask:
         """The task for these people; a number of rows that is not given may be counted here."""
-        return self.plan(people.roster)
+        return self.as_asked(people.roster)
 
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: RunTask | None = None
@@ -181,7 +182,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         For evaluation, with data that may lie in one place; a study never calls it. The rows of all tables must be the
         same people in the same order. With a ``task`` from :meth:`plan` nothing is planned again.
         """
-        planned = self.plan(roster) if task is None else task
+        planned = self.as_asked(roster) if task is None else task
         return self.conclude(roster, planned, self.simulated(tables, planned, stream or Stream.fresh()))
 
     def simulated(self, tables: Mapping[str, Table], task: RunTask, stream: Stream) -> Result:
@@ -231,6 +232,14 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         written |= {target: (json.dumps(content, indent=1) + "\n").encode()}
         files.write_together(written, private=self.recipient is not None)
         return target
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """Write the model with its encoder as an ONNX file; an error where a kind cannot."""
+        raise StudyError(f"a model of the kind {self.kind} cannot be written as ONNX")
+
+    def to_json(self) -> dict[str, Any]:
+        """What somebody needs who does not have this library; an error where a kind cannot be told in plain values."""
+        raise StudyError(f"a model of the kind {self.kind} cannot be exported as JSON: its file holds all that it is")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

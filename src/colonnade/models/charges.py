@@ -26,7 +26,8 @@ from colonnade.privacy.ledger.caps import Left, Spending
 from colonnade.privacy.ledger.groups import MOST_NAMED, Across, Sight
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
-from colonnade.privacy.statement import Row, as_html, as_text, row_of
+from colonnade.privacy.rows import Row, as_html, as_text
+from colonnade.privacy.statement import row_of
 
 _NO_LIMIT = 1e300  # a ledger caps all others of its own party together; here there is no own party
 _FAILED = "every computation counts in full from its first share on, also one that failed"

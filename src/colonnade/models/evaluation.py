@@ -93,7 +93,7 @@ def _gaussian(sigma: float, shape: tuple[int, ...], stream: Stream | None) -> ND
 
 def captured_by_pca(tables: Mapping[str, Matrix], roster: Roster, model: PCA, *, stream: Stream | None = None) -> float:
     """Variance captured by one draw of the private PCA, noise and rounding included."""
-    model.finish(published(tables, model.plan(roster), stream or Stream.fresh()))
+    model.finish(published(tables, model.as_asked(roster), stream or Stream.fresh()))
     joint = np.hstack([tables[owner] for owner in roster.schemas])
     return variance_captured(joint, model.components_, center=model.center)
 

@@ -13,11 +13,13 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from colonnade.disk.reading import short
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError, StudyError
 from colonnade.models import notebook
 from colonnade.models.alignment import Summary, keys_of, keys_on
 from colonnade.models.charges import Charges, Total
 from colonnade.privacy import Ledger, Trust
+from colonnade.privacy.observers import INPUTS, SECURITIES, Inputs, Security
 from colonnade.protocols import align
 from colonnade.protocols.align import Aligning, Matched, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
@@ -97,13 +99,16 @@ class Roster:
     """The public description of who takes part: each owner's schema, and the committee.
 
     With ``hidden`` no owner knows which of its people the others hold too; only some protocols allow this.
-    ``assumptions`` are sentences for the privacy statement, such as what an alignment told.
+    ``assumptions`` are sentences for the privacy statement, such as what an alignment told. ``security`` and ``inputs``
+    are what was asked for, if anything was: ``None`` means what the task usually has (:meth:`Planner.as_asked`).
     """
 
     schemas: Mapping[str, Schema]
     trust: Trust
     hidden: bool = False
     assumptions: tuple[str, ...] = ()
+    security: Security | None = "semi-honest"
+    inputs: Inputs | None = None
 
     @classmethod
     def of(
@@ -112,14 +117,32 @@ class Roster:
         committee: Sequence[str] = (),
         threshold: int | None = None,
         hidden: bool = False,
+        *,
+        security: Security | None = "semi-honest",
+        inputs: Inputs | None = None,
+        noise_missing: int | None = None,
     ) -> Roster:
         """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
+        if security not in (None, *SECURITIES):
+            raise StudyError(f"security is {' or '.join(map(repr, SECURITIES))}, not {short(repr(security), 40)}")
+        if inputs not in (None, *INPUTS):
+            raise StudyError(f"inputs is one of {', '.join(map(repr, INPUTS))}, not {short(repr(inputs), 40)}")
+        if inputs in ("covert", "proven") and security == "semi-honest":
+            raise StudyError(
+                f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
+                'security = "active"'
+            )
         owners = tuple(schemas)
         if len(owners) < 2:
             raise StudyError("a study needs at least two parties: one alone has nothing to compute together")
         seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
         most = max(1, (len(seats) - 1) // 2)
-        return cls(dict(schemas), Trust(owners, seats, most if threshold is None else threshold), hidden)
+        trust = Trust(owners, seats, most if threshold is None else threshold, noise_missing=noise_missing)
+        return cls(dict(schemas), trust, hidden, security=security, inputs=inputs)
+
+    def checked(self, inputs: Inputs) -> Roster:
+        """The same with seats that check each other."""
+        return replace(self, trust=replace(self.trust, security="active", inputs=inputs))
 
     def require_known_members(self, what: str) -> None:
         """Raise an error if the alignment was hidden: ``what`` needs to know which rows all parties hold."""
@@ -142,6 +165,12 @@ class Federation:
     ``delta``. With ``ledger``, the path of one, that is written down before each computation, so that it also counts in
     other processes. ``caps`` are the most that observers may learn in all, such as ``{"analyst": 3.0}``; what would
     exceed one is refused before it starts.
+
+    With ``security="active"`` the seats check what each of them sends before anything is opened, so that it may deviate
+    from the protocol; ``inputs`` says whether owners also prove the bounds of what they deal (``"proven"``, or
+    ``"covert"`` for some rows that a coin chooses). Where neither is given, each kind of model has its own default.
+    ``noise_missing`` is how many owners may leave out their noise and every budget is met all the same; by default as
+    many as the threshold where security is active, and otherwise none.
     """
 
     def __init__(
@@ -155,6 +184,9 @@ class Federation:
         ledger: Ledger | str | PathLike[str] | None = None,
         caps: float | Mapping[str, float] | None = None,
         delta: float = 1e-5,
+        security: Security | None = None,
+        inputs: Inputs | None = None,
+        noise_missing: int | None = None,
     ) -> None:
         if not all(isinstance(party, Party) for party in parties):
             raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...)")
@@ -164,7 +196,10 @@ class Federation:
         if len(set(names)) != len(names):
             raise StudyError("two parties have the same name; give each its own")
         self.parties = {party.name: party for party in parties}
-        self.roster = Roster.of({p.name: p.schema for p in parties}, committee, threshold)
+        schemas = {party.name: party.schema for party in parties}
+        self.roster = Roster.of(
+            schemas, committee, threshold, security=security, inputs=inputs, noise_missing=noise_missing
+        )
         self.progress = progress
         self.network = network
         self.charges = Charges(ledger, caps, delta, self.roster.trust)

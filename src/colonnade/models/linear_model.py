@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -12,14 +13,17 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Result, RunTask
 from colonnade.models.estimates import Bars, Estimate
+from colonnade.models.exported import about, classes_scored, linear_to_onnx, numbers_scored, written
 from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, table_of
-from colonnade.models.predicting import Predicting
+from colonnade.models.onnx_graph import Graph
+from colonnade.models.predicting import Deciding, Predicting
 from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import finite, numbers, plain
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.rows import rounded_up
 from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
+from colonnade.tables.encode import Misfits
 
 ESTIMANDS = {
     "one-shot": "what the same fit would give without noise and without a ridge that is only there for the noise",
@@ -197,6 +201,36 @@ class LinearModel(Predicting[RunTask, Result]):
             return Estimate(float(value[where]))
         ends = float(getattr(self, f"{what}_low_")[where]), float(getattr(self, f"{what}_high_")[where])
         return Estimate(float(value[where]), float(deviations[where]), ends)
+
+    def to_pipeline(self, misfits: Misfits = "map") -> Any:
+        """A scikit-learn pipeline that predicts the same from raw tables: our encoder, then :meth:`to_sklearn`'s.
+
+        ``misfits`` says whether cells that a schema has no place for are mapped, as in a study, or refused.
+        """
+        from colonnade.models.raw_encoder import RawEncoder, pipeline
+
+        estimator = self.to_sklearn()
+        return pipeline(RawEncoder(self.schemas_, self.label_, self.row_norm, misfits), estimator)
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """Write the model with its encoder as an ONNX file: raw columns in, predictions out."""
+        self._check_fitted()
+        if not self.has_public_weights:
+            raise StudyError("this model has no public weights, so there is nothing to export: fit with release=True")
+        told = about(self.kind, self.label_)
+        graph = linear_to_onnx(told, self.schemas_, self.label_, self.row_norm, self.linear(), self.scored_in_graph)
+        return written(graph, path)
+
+    def scored_in_graph(self, graph: Graph, scores: str) -> None:
+        """Give out, in an ONNX graph, what scores predict."""
+        if isinstance(self, Deciding):
+            classes = self.classes_
+            wanted = self.parameters_.get("threshold", 0.5)
+            limit = self.limit() if len(classes) == 2 else None
+            classes_scored(graph, scores, classes, limit, self.shares_ if wanted == "balanced" else None)
+            return
+        declared = self.design_.declared
+        numbers_scored(graph, scores, logarithmic=isinstance(declared, Number) and declared.transform != "none")
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""

@@ -19,6 +19,7 @@ from colonnade.models.federation import Federation
 from colonnade.models.regression.design import split_label
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.arrow import pa
+from colonnade.tables.encode import Misfits
 from colonnade.tables.files import LACKS_ID, read_columns
 from colonnade.tables.wording import listed
 
@@ -59,18 +60,19 @@ def gathered(
     same_order: bool = False,
     common: bool = False,
     encoded: bool = False,
+    misfits: Misfits = "refuse",
 ) -> SamePeople:
     """The tables of the wanted columns, with the same people in each row; ``what`` needs them, in words."""
     if encoded:
         raise DataError(f"encoded=True is for one matrix of encoded columns, and {what} takes tables here")
     if not isinstance(X, Mapping | Federation):
-        return _from_one(X, wanted, schemas, id)
+        return _from_one(X, wanted, schemas, id, misfits)
     tables = X.tables() if isinstance(X, Federation) else X
     if missing := [party for party in wanted if party not in tables]:
         raise DataError(f"no table of {', '.join(missing)}; {what} needs one of each party")
     if isinstance(X, Federation | SamePeople):
         return SamePeople({party: table_of(tables[party], schema) for party, schema in wanted.items()})
-    return same_people(tables, wanted, id, what, same_order=same_order, common=common)
+    return same_people(tables, wanted, id, what, same_order=same_order, common=common, misfits=misfits)
 
 
 def same_people(
@@ -81,6 +83,7 @@ def same_people(
     *,
     same_order: bool = False,
     common: bool = False,
+    misfits: Misfits = "refuse",
 ) -> SamePeople:
     """The tables of some parties with the same people in each row, in the order of the first one that was given.
 
@@ -89,8 +92,9 @@ def same_people(
     unless ``common`` asks for those whom all tables hold.
     """
     column = id if isinstance(id, Mapping) else dict.fromkeys(schemas, id)
+    there = [party for party in given if party in schemas]
     tables = SamePeople(
-        {party: table_of(given[party], schemas[party], column.get(party), party) for party in given if party in schemas}
+        {party: table_of(given[party], schemas[party], column.get(party), party, misfits) for party in there}
     )
     first, *others = tables
     if not others:
@@ -139,7 +143,11 @@ def _matched(tables: Mapping[str, Table], first: str, party: str) -> Table:
 
 
 def _from_one(
-    X: Any, wanted: Mapping[str, Schema], schemas: Mapping[str, Schema], id: str | Mapping[str, str] | None
+    X: Any,
+    wanted: Mapping[str, Schema],
+    schemas: Mapping[str, Schema],
+    id: str | Mapping[str, str] | None,
+    misfits: Misfits,
 ) -> SamePeople:
     """The parties' tables out of one table that has all their columns."""
     if not hasattr(X, "columns") and not isinstance(X, pa.RecordBatch):
@@ -161,7 +169,7 @@ def _from_one(
     found = SamePeople()
     for party, columns in sources.items():
         cells = pa.table({name: read[source] for name, source in [*((n, n) for n in naming), *columns.items()]})
-        found[party] = read_table(cells, wanted[party], id=id, name=f"the columns of {party}")
+        found[party] = read_table(cells, wanted[party], id=id, name=f"the columns of {party}", misfits=misfits)
     return found
 
 
@@ -220,11 +228,14 @@ def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def table_of(source: Any, schema: Schema, id: str | None = None, party: str | None = None) -> Table:
+def table_of(
+    source: Any, schema: Schema, id: str | None = None, party: str | None = None, misfits: Misfits = "refuse"
+) -> Table:
     """A table with the columns of a schema, from a table or from anything that can be read as one."""
     if not isinstance(source, Table):
         try:
-            return read_table(source, schema, id=id, name=None if isinstance(source, str | Path) else party)
+            name = None if isinstance(source, str | Path) else party
+            return read_table(source, schema, id=id, name=name, misfits=misfits)
         except DataError as error:
             if party is None or LACKS_ID not in (said := str(error)):
                 raise

@@ -9,7 +9,7 @@ from typing import Any
 
 from colonnade.harmless import harmless
 from colonnade.privacy import Statement, Trust
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.rows import rounded_up
 from colonnade.tables import Schema
 
 _LONGEST = 80

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models.component_errors import errors, mean_deviations, not_apart
 from colonnade.models.estimates import Estimate
+from colonnade.models.exported import about, components_to_onnx, written
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
 from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
@@ -268,6 +270,11 @@ class PCA(Saved[Task, Published]):
         span = slice(start, start + rows.shape[1])
         part: Matrix = (rows - self.mean_[span]) @ self.components_[:, span].T
         return part
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """Write the components with the encoder as an ONNX file: raw columns in, scores out."""
+        self._check_fitted()
+        return written(components_to_onnx(about(self.kind), self.schemas_, self.components_, self.mean_), path)
 
     # --- how far noise may have moved it
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from colonnade.errors import StudyError
 from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.task import Adjustable, Priced
 
@@ -62,6 +63,49 @@ class Planner(ABC, Generic[AnyTask]):
     def plan(self, roster: Roster) -> AnyTask:
         """The public task, with the least noise that meets the budgets."""
 
+    def as_asked(self, roster: Roster, plan: Callable[[Roster], AnyTask] | None = None) -> AnyTask:
+        """The task with the security that was asked for, or that such a task usually has; ``plan`` is by default ours.
+
+        Whether participants may deviate bears on the noise, so that a task is planned with it, and not changed later.
+        """
+        make = self.plan if plan is None else plan
+        if roster.security == "semi-honest":
+            return make(roster)
+        if roster.security is None and not any(task.active_by_default for task in self.tasks):
+            return self._unasked(make(roster), roster)
+        usual = next((task.proofs[0] for task in self.tasks if task.active_by_default), self.tasks[0].proofs[0])
+        task = make(roster.checked(roster.inputs or usual))
+        if roster.security is None and not (task.trust.active and task.usually_active):
+            return self._unasked(make(roster), roster)
+        self.check_asked(roster, task)
+        if roster.inputs is None and task.trust.inputs != task.possible_proofs[0]:
+            return make(roster.checked(task.possible_proofs[0]))
+        return task
+
+    def check_asked(self, roster: Roster, task: AnyTask) -> None:
+        """Refuse a task that cannot have the security that was asked for."""
+        if roster.security != "active" and not task.trust.active:
+            return
+        if not task.trust.committee:
+            raise StudyError(
+                f"nobody holds shares in this study of kind {self.kind}, so no seats can check each other: leave "
+                "security out"
+            )
+        if task.why_not_active is not None:
+            raise StudyError(f'this study of kind {self.kind} {task.why_not_active}: say security = "semi-honest"')
+        if (roster.inputs or task.possible_proofs[0]) not in task.possible_proofs:
+            known = " or ".join(f'"{way}"' for way in task.possible_proofs)
+            raise StudyError(f"owners cannot prove bounds so in this study of kind {self.kind}: say inputs = {known}")
+
+    def _unasked(self, task: AnyTask, roster: Roster) -> AnyTask:
+        """A task that is not checked, because nobody asked for that; an error if proofs were asked for all the same."""
+        if roster.inputs in ("covert", "proven"):
+            raise StudyError(
+                f"owners prove bounds only to seats that check, which this study of kind {self.kind} does not have "
+                'by default: say security = "active" as well'
+            )
+        return task
+
     @property
     def rows_expected(self) -> int | None:
         """About how many rows the tables have, where a parameter says so that does not decide the price."""
@@ -69,7 +113,7 @@ class Planner(ABC, Generic[AnyTask]):
 
     def adjustable(self, roster: Roster, rows: int | None) -> Adjustable | None:
         """The task as one whose noise can be set freely; ``None`` where this is not possible."""
-        return self.plan(roster).adjustable(rows)
+        return self.as_asked(roster).adjustable(rows)
 
     def supposed(self, roster: Roster) -> tuple[str, ...]:
         """Sentences about what the promises of such a study rest on, besides what every statement says."""

@@ -142,9 +142,9 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             raise StudyError(
                 "the model is not the one that the study was planned with; use the file that all agreed on"
             )
-        parts = self._parts(me.name, table)
+        parts = self.parts(me.name, table)
         told = levels.owner(me, parts, task) if isinstance(task, Levels) else scores.owner(me, parts, task)
-        return None if told is None else Heard(told, self._foreseen(table, task))
+        return None if told is None else Heard(told, self.foreseen(table, task))
 
     def coordinator(self, me: Coordinator, task: Scores | Levels) -> None:
         """The coordinator's program."""
@@ -193,18 +193,23 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
 
     def simulated(self, tables: Mapping[str, Table], task: Scores | Levels, stream: Stream) -> Heard:
         """What the entitled party would receive about these tables."""
-        parts = {party: self._parts(party, table) for party, table in tables.items()}
+        parts = {party: self.parts(party, table) for party, table in tables.items()}
         simulate = (
             levels.simulate(parts, task, stream) if isinstance(task, Levels) else scores.simulate(parts, task, stream)
         )
-        return Heard(simulate, self._foreseen(tables[task.to], task))
+        return Heard(simulate, self.foreseen(tables[task.to], task))
 
     def finish(self, result: Heard | None) -> None:
         """Weigh what was heard against what own columns foretell, if this participant received anything."""
         if result is None:
             self.restore({})
             return
-        told, own = result.told, result.told.own + np.atleast_1d(self.scorer.intercept_)
+        found, predictions, beside = self.weighed(result)
+        self.received(result.told.ids, found, predictions, beside)
+
+    def weighed(self, result: Heard) -> tuple[Matrix, NDArray[Any], Beside]:
+        """Scores, what they predict and what stands beside them, from what was heard."""
+        _told, own = result.told, result.told.own + np.atleast_1d(self.scorer.intercept_)
         before, after = reduce(Belief.plus, result.foreseen.values()), heard_of(result)
         found, alone = own + after.mean, own + before.mean
         predictions, chances = self._answered(found, after)
@@ -218,7 +223,7 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             deviations=np.sqrt(after.variance),
             classes=None if classes is None or chances is None else np.asarray(classes).tolist(),
         )
-        self.received(told.ids, found, predictions, beside)
+        return found, predictions, beside
 
     def _answered(self, scores: Matrix, belief: Belief) -> tuple[NDArray[Any], Matrix | None]:
         """What scores predict, and the chance of each class, which allows for what is not known."""
@@ -227,14 +232,15 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
         flat, chances = flattened(scores, belief.variance), getattr(self.scorer, "chances", None)
         return self.scorer.answers(flat), None if chances is None else chances(flat)
 
-    def _parts(self, party: str, table: Table) -> Parts:
+    def parts(self, party: str, table: Table) -> Parts:
+        """A party's part of the scores of everybody in its table, in the order of ids."""
         ordered, used = table.sorted_by_id(), features(self.scorer, party)
         if not used:
             return Parts(ordered.ids, np.zeros((ordered.rows, len(np.atleast_2d(self.scorer.coef_)))), ordered.own_ids)
         values = np.asarray(self.scorer.partial(party, ordered.select(used)), dtype=np.float64)
         return Parts(ordered.ids, values, ordered.own_ids)
 
-    def _foreseen(self, table: Table, task: Scores | Levels) -> dict[str, Belief]:
+    def foreseen(self, table: Table, task: Scores | Levels) -> dict[str, Belief]:
         """What the entitled party's own columns foretell of the others' parts, or else their public laws."""
         ordered, used = table.sorted_by_id(), features(self.scorer, task.to)
         foresee = getattr(self.scorer, "foresee", None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.models.glm.guarantees import Guarantee
 from colonnade.privacy.observers import COORDINATOR, Trust
-from colonnade.privacy.statement import PROVEN
+from colonnade.privacy.rows import PROVEN
 from colonnade.report import words
 from colonnade.report.answers import counts
 from colonnade.report.markup import Html, join, named_values, table, tag

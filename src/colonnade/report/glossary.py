@@ -16,7 +16,7 @@ WORDS: dict[str, str] = {
     "clipped": "Cut to its public bound, so that no one person can move a sum by more.",
     "committee": "The participants who hold shares; none of them sees what is shared.",
     "coordinator": "Relays sealed messages between the parties and publishes the result; it holds no columns.",
-    "delta": "The chance with which the promise of epsilon may fail.",
+    "delta": "A small chance that is added to what epsilon allows.",
     "digest": "A short number that changes with every letter of a study; equal digests mean equal studies.",
     "discrete-gaussian": "Whole-number noise with the bell shape of a Gaussian.",
     "discrete-laplace": "Whole-number noise that falls off by the same factor with each step; it needs no delta.",

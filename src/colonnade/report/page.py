@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.models.assessment import Assessment
+from colonnade.privacy.largest import Largest
 from colonnade.privacy.statement import Statement
 from colonnade.report import cost, promise, words
 from colonnade.report.alignment import alignment, people
+from colonnade.report.deviating import deviating
 from colonnade.report.document import document, write_document
 from colonnade.report.enough import enough_people
 from colonnade.report.evaluation import evaluation as compared
@@ -49,6 +51,7 @@ def render(
         ("privacy", "Privacy", promise.privacy(statement)),
         ("people", "Whom it is about", alignment(run, statement.trust)),
         ("seen", "Who saw what", section.seen(model, run, statement.trust)),
+        ("deviating", "If somebody deviates", deviating(run)),
         ("enough", "Enough people?", enough_people(run)),
         ("result", "Result", section.result(model, run, statement.trust.owners) if model.fitted else None),
         ("evaluation", "Does it work?", compared(mapping(evaluation)) if evaluation else None),
@@ -106,10 +109,10 @@ def _lost(run: Mapping[str, Any]) -> Html | None:
 
 
 def _figures(run: Mapping[str, Any], statement: Statement, columns: int) -> Html:
-    bound = promise.worst(statement)
+    largest = Largest.of(statement).row
     took, sent, common = number(run.get("seconds")), cost.bytes_sent(run), people(run)
     figures = [
-        (f"worst epsilon {promise.within(statement.trust)}", None if bound is None else words.epsilon(bound)),
+        (f"largest epsilon {promise.within(statement.trust)}", largest and words.epsilon(largest.epsilon)),
         ("delta", words.power(statement.delta)),
         ("columns", f"{columns:,}" if columns else None),
         ("parties", f"{len(statement.trust.owners):,}") if common is None else ("people in common", f"{common:,}"),

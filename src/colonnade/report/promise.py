@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+from colonnade.privacy.largest import Largest
 from colonnade.privacy.observers import COORDINATOR, Trust
-from colonnade.privacy.statement import PROVEN, Row, Statement
+from colonnade.privacy.rows import PROVEN, Row
+from colonnade.privacy.statement import Statement
 from colonnade.report import charts, words
 from colonnade.report.canvas import figure
 from colonnade.report.charts import Bar
@@ -19,28 +21,25 @@ def within(trust: Trust) -> str:
     return "within the threshold" if trust.committee else "short of all parties together"
 
 
-def worst(statement: Statement) -> float | None:
-    """The largest epsilon of any observer within the threshold; None where there is no such observer."""
-    promised = [row.epsilon for row in statement.rows if statement.trust.broken(row.observer) is None]
-    return max(promised, default=None)
-
-
 def privacy(statement: Statement) -> Html:
     """The privacy table, what it means, and the assumptions under which it holds."""
+    shown = (*statement.rows, *statement.missing_noise)
     rows = [
         (
-            breakable(row.who, after="+"),
+            _who(row),
             tag("strong", words.epsilon(row.epsilon)),
             words.power(row.delta),
             row.adjacency.value,
             _basis(row),
             _status(row),
         )
-        for row in statement.rows
+        for row in shown
     ]
     heads = ("Observer", "Epsilon", "Delta", "Cannot tell apart", "Rests on", "Status")
     caption = "One line for each observer; names joined by + pool everything they see. Epsilon is rounded up."
-    marks = ["beyond" if math.isinf(row.epsilon) else "" for row in statement.rows]
+    if statement.missing_noise:
+        caption += " The last lines say what is left if owners leave out their part of the noise."
+    marks = ["beyond" if math.isinf(row.epsilon) else "" for row in shown]
     return join(
         tag("h2", "What each observer can learn about one person"),
         _meaning(statement),
@@ -69,6 +68,7 @@ def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, 
     )
     rows = [*_parties(trust, to, hidden), _coordinator(trust, to, hidden), _analyst(to)]
     limit = f"while no more than {words.counted(trust.threshold, 'committee member')} pool their shares"
+    limit += " or deviate" if trust.active else ""
     caption = (
         f"What each role held or saw during the run, {limit if trust.committee else 'while not all parties pool it'}. "
         + ("Besides what the alignment told, there was nothing else." if aligned else "There was nothing else.")
@@ -130,18 +130,34 @@ def _told(names: list[str], to: str | None) -> list[tuple[list[str], str]]:
 
 
 def _meaning(statement: Statement) -> Html:
-    bound = worst(statement)
-    if bound is None or math.isinf(bound):
+    largest = Largest.of(statement)
+    bound = math.inf if largest.row is None else largest.row.epsilon
+    if math.isinf(bound):
         text = f"Some observer {within(statement.trust)} is promised nothing; the table says why."
         return tag("p", tag("strong", text), class_="note")
     return tag(
         "p",
-        "Take two tables that differ in one person. Whatever an observer sees is at most e",
+        "Take two tables that differ in one person. The chance of whatever an observer may see is at most e",
         tag("sup", "epsilon"),
-        " times as likely with one as with the other, but for a chance of delta. The largest epsilon for "
+        " times as great with one as with the other, plus delta. The largest epsilon for "
         f"anyone {within(statement.trust)} is {words.epsilon(bound)}, a factor of {words.times(bound)}; "
-        f"delta is {words.power(statement.delta)}. Smaller is safer.",
+        f"delta is {words.power(statement.delta)}.{_otherwise(largest)} Smaller is safer.",
     )
+
+
+def _otherwise(largest: Largest) -> str:
+    """The same figure if owners draw otherwise; nothing where the statement has none."""
+    row = largest.missing
+    if row is None:
+        return ""
+    if math.isinf(row.epsilon):
+        return f" Nothing is promised against {row.who}, {row.condition}."
+    return f" It is {words.epsilon(row.epsilon)}, for {row.who}, {row.condition}."
+
+
+def _who(row: Row) -> Html:
+    who = breakable(row.who, after="+")
+    return join(who, tag("span", row.condition, class_="why")) if row.condition else who
 
 
 def _status(row: Row) -> Html:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.rows import rounded_up
 
 NO_PROMISE = "no promise"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

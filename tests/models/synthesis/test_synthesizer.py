@@ -541,6 +541,18 @@ def test_what_does_not_belong_to_the_method_is_refused(roster, given, said):
     assert said in str(caught.value)
 
 
+def test_a_mixture_is_fitted_where_seats_check_each_other_and_says_what_nobody_proves():
+    parties = list(federation(120).parties.values())
+    given = MIXTURE | {"rows": 120, "iterations": 1}
+    fitted = Synthesizer(bins=6, rows_at_most=10_000, **given).fit(Federation(parties, security="active"))
+    assert fitted.sample(50).num_rows == 50
+    said = " ".join(str(fitted.privacy_).split())
+    assert "in all deviate from the protocol" in said
+    assert "every owner keeps the bounds of the rows that it deals, which nobody proves" in said
+    with pytest.raises(StudyError, match='say inputs = "unproven"'):
+        Synthesizer(**given).fit(Federation(parties, security="active", inputs="proven"))
+
+
 def test_a_mixture_is_refused_after_a_hidden_alignment(roster):
     with pytest.raises(StudyError, match=r'method="mixture" does not work after a hidden alignment'):
         Synthesizer(**MIXTURE).plan(replace(roster, hidden=True))

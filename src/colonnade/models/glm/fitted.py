@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.assessment import Assessment
+from colonnade.models.exported import means_scored
 from colonnade.models.glm import export as glm_export, kept as glm_kept, metrics as glm_metrics, plan as glm_plan
 from colonnade.models.glm.guarantees import Guarantees
 from colonnade.models.glm.kept import Everyone
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.newcomers import Given, Matrix, People, table_of
+from colonnade.models.onnx_graph import Graph
 from colonnade.models.predicting import Deciding
 from colonnade.models.regression.design import Design
 from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
@@ -175,9 +177,14 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
             raise AttributeError("classes_")
         return super().classes_
 
+    @property
+    def own_unit(self) -> tuple[float, float]:
+        """In linear predictors, the unit of the family's own scores and where they are zero."""
+        return glm_kept.unit_of(self.family_, self.design_)
+
     def own_scores(self, scores: Matrix) -> Vector:
         """The family's own scores of linear predictors of shape (rows, 1)."""
-        unit, zero = glm_kept.unit_of(self.family_, self.design_)
+        unit, zero = self.own_unit
         found: Vector = (np.asarray(scores, dtype=np.float64)[:, 0] - zero) / unit
         return found
 
@@ -255,6 +262,14 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         if family == "svm":
             return glm_export.margins(self.weights, self.classes_)
         return glm_export.positive_mean(self.weights, family)
+
+    def scored_in_graph(self, graph: Graph, scores: str) -> None:
+        """Give out, in an ONNX graph, what linear predictors predict."""
+        if self.family_.name == "logistic":
+            unit, zero = self.own_unit
+            super().scored_in_graph(graph, graph.of("Div", graph.of("Sub", scores, zero), unit))
+        else:
+            means_scored(graph, scores, self.family_, self.own_unit)
 
     def learned(self) -> dict[str, Any]:
         """What everybody may know, as plain values; kept weights are never included."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from colonnade.privacy import DiscreteGaussianRelease, Event, Observer, Statement, epsilon, views
 from colonnade.privacy.events import innermost
-from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, rounded_up
+from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, rounded_up
 
 JOINT = "post-processing"
 EAVESDROPPER = "eavesdropper on every channel"

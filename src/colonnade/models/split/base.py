@@ -75,7 +75,8 @@ class SplitModel(FittedSplit):
     def plan_for(self, people: Federation) -> Task:
         """The task for these people; they are counted where the way needs their number and it is not given."""
         counted = self.rows is None and self.way(people.roster).name != "committee"
-        return self.planned(people.roster, people.common_rows() if counted else self.rows)
+        rows = people.common_rows() if counted else self.rows
+        return self.as_asked(people.roster, lambda roster: self.planned(roster, rows))
 
     def supposed(self, roster: Roster) -> tuple[str, ...]:
         """Which parties supply encoders, which no code can check."""
@@ -130,7 +131,8 @@ class SplitModel(FittedSplit):
     ) -> Self:
         """Fit in one place, without the protocol; the number of rows is that of the tables if ``rows`` is not given."""
         if task is None:
-            task = self.planned(roster, next(iter(tables.values())).rows if self.rows is None else self.rows)
+            rows = next(iter(tables.values())).rows if self.rows is None else self.rows
+            task = self.as_asked(roster, lambda roster: self.planned(roster, rows))
         return super().simulate(tables, roster, stream, task=task)
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Learned:

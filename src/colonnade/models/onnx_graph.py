@@ -1,0 +1,220 @@
+"""A fitted model with its encoder as an ONNX graph: raw columns in, predictions out, without this library.
+
+Every raw column is an input of shape (rows, 1): a number and a flag as doubles, NaN where the cell is missing; a
+category as text, empty where it is missing; a date as the days since 1970-01-01, as doubles. Cells that the schema has
+no place for are mapped by its public rules, as in a study. All arithmetic is in 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.lazy import Later
+from colonnade.tables import Category, Column, Number, Schema
+from colonnade.tables.centred import Centred
+from colonnade.tables.columns import NOWHERE, REFUSE
+from colonnade.tables.dates import Calendar, Days, source_of
+
+onnx: Any = Later("onnx")
+
+_OPSET, _LEARNING_OPSET, _FORMAT = 17, 3, 8  # old enough for every runtime of the last years
+_DAYS_BEFORE_1970 = 719_468  # since the first of March of the year 0
+_BEFORE_THURSDAY = 3  # 1970-01-01 was one
+
+
+def needs_onnx() -> None:
+    """Raise an error where the package is not installed."""
+    try:
+        onnx.helper  # noqa: B018 - importing it
+    except ImportError:
+        raise StudyError("an ONNX file is made with the package onnx: pip install 'colonnade[onnx]'") from None
+
+
+class Graph:
+    """The nodes of a graph as they are added; each method gives the name of what it computes."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: dict[str, Any] = {}
+        self._outputs: list[Any] = []
+        self._count = 0
+
+    def input(self, name: str, *, text: bool) -> str:
+        """A raw column."""
+        kind = onnx.TensorProto.STRING if text else onnx.TensorProto.DOUBLE
+        self._inputs.setdefault(name, onnx.helper.make_tensor_value_info(name, kind, ["rows", 1]))
+        return name
+
+    def constant(self, value: Any) -> str:
+        """A number or an array of numbers, as doubles; of whole numbers or texts, as they are."""
+        array = np.asarray(value)
+        array = array.astype(np.float64) if array.dtype.kind == "f" else array
+        name = self._fresh("constant")
+        if array.dtype.kind in "UO":
+            raw = [str(one).encode() for one in array.tolist()]
+            self._constants.append(onnx.helper.make_tensor(name, onnx.TensorProto.STRING, array.shape, raw))
+        else:
+            self._constants.append(onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def add(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """One operation on named values."""
+        name = self._fresh(kind)
+        self._nodes.append(onnx.helper.make_node(kind, list(inputs), [name], domain=domain, **attributes))
+        return name
+
+    def of(self, kind: str, value: str, *others: float) -> str:
+        """One operation on a named value and numbers."""
+        return self.add(kind, value, *(self.constant(float(other)) for other in others))
+
+    def double(self, value: str) -> str:
+        """Truth values or whole numbers as doubles."""
+        return self.add("Cast", value, to=onnx.TensorProto.DOUBLE)
+
+    def output(self, value: str, name: str, shape: Sequence[str | int], kind: str = "DOUBLE") -> None:
+        """Give a value out under this name."""
+        self._nodes.append(onnx.helper.make_node("Identity", [value], [name]))
+        self._outputs.append(onnx.helper.make_tensor_value_info(name, getattr(onnx.TensorProto, kind), list(shape)))
+
+    def packed(self, name: str, told: Mapping[str, str]) -> bytes:
+        """The whole graph, checked."""
+        graph = onnx.helper.make_graph(self._nodes, name, list(self._inputs.values()), self._outputs, self._constants)
+        opsets = [onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid("ai.onnx.ml", _LEARNING_OPSET)]
+        made = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="colonnade", ir_version=_FORMAT)
+        onnx.helper.set_model_props(made, dict(told))
+        onnx.checker.check_model(made, full_check=True)
+        return bytes(made.SerializeToString())
+
+    def _fresh(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind.lower()}_{self._count}"
+
+
+def encoded(graph: Graph, party: str, schema: Schema) -> str:
+    """The encoded columns of one party's schema, side by side, before rows are clipped."""
+    parts = [_column(graph, f"{party}.{source_of(name, each)}", each) for name, each in schema.columns.items()]
+    return graph.add("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+def clipped_around_middles(graph: Graph, rows: str, centred: Centred) -> str:
+    """Rows whose distance from the public middles is at most the clip that the schema states."""
+    if centred.schema.clip >= centred.schema.max_norm or centred.schema.clip > centred.feature_clip:
+        return rows
+    middle = graph.constant(centred.middle)
+    around = graph.add("Sub", rows, middle)
+    return graph.add("Add", clipped(graph, around, centred.feature_clip), middle)
+
+
+def clipped(graph: Graph, rows: str, clip: float) -> str:
+    """Rows of at most this norm."""
+    norm = graph.add("ReduceL2", rows, axes=[1], keepdims=1)
+    least = graph.of("Max", norm, clip)
+    return graph.add("Mul", rows, graph.add("Div", graph.constant(float(clip)), least))
+
+
+def weighted(graph: Graph, rows: Sequence[str], coef: NDArray[np.float64], offset: NDArray[np.float64]) -> str:
+    """The weighted sums of all parties' rows, side by side, and an offset."""
+    side = graph.add("Concat", *rows, axis=1) if len(rows) > 1 else rows[0]
+    return graph.add("Add", graph.add("MatMul", side, graph.constant(coef.T)), graph.constant(offset))
+
+
+def chosen(graph: Graph, places: str, classes: NDArray[Any]) -> tuple[str, str]:
+    """The classes at these places, and of which type they are."""
+    truths = classes.dtype.kind == "b"
+    return graph.add("Gather", graph.constant(classes), places, axis=0), "BOOL" if truths else "STRING"
+
+
+def _column(graph: Graph, name: str, declared: Column) -> str:
+    if isinstance(declared, Calendar):
+        return _one_hot(graph, _calendar(graph, graph.input(name, text=False), declared), len(declared.values))
+    if isinstance(declared, Category):
+        places = range(len(declared.values))
+        found = graph.add(
+            "LabelEncoder",
+            graph.input(name, text=True),
+            domain="ai.onnx.ml",
+            keys_strings=list(declared.values),
+            values_int64s=list(places),
+            default_int64=_stand_in(declared),
+        )
+        return _one_hot(graph, found, len(places))
+    if isinstance(declared, Number):
+        return _number(graph, graph.input(name, text=False), declared)
+    known = graph.input(name, text=False)
+    truth = graph.of("Equal", known, 1.0)
+    if declared.missing is True:
+        neither = graph.add("Not", graph.add("Or", truth, graph.of("Equal", known, 0.0)))
+        truth = graph.add("Or", truth, neither)
+    return graph.double(truth)
+
+
+def _stand_in(declared: Category) -> int:
+    """The place of what a cell becomes that is none of the values; beyond the last one if it becomes none."""
+    if declared.missing not in (REFUSE, NOWHERE):
+        return declared.values.index(declared.missing)
+    return 0 if declared.missing == REFUSE and len(declared.values) == 1 else len(declared.values)
+
+
+def _one_hot(graph: Graph, places: str, size: int) -> str:
+    return graph.double(graph.add("Equal", places, graph.constant(np.arange(size, dtype=np.int64))))
+
+
+def _number(graph: Graph, value: str, declared: Number) -> str:
+    gone = graph.add("Or", graph.add("IsNaN", value), graph.add("IsInf", value))
+    filled = graph.add("Where", gone, graph.constant(declared.low), value)
+    if isinstance(declared, Days):
+        first = float(np.datetime64(declared.first, "D").astype(np.int64))
+        filled = graph.add("Where", gone, graph.constant(declared.low), graph.of("Sub", value, first))
+    within = graph.of("Clip", filled, declared.low, declared.high)
+    within = graph.add("Round", within) if declared.whole else within
+    if isinstance(declared.missing, float) or declared.missing == "high":
+        becomes = declared.missing if isinstance(declared.missing, float) else declared.high
+        within = graph.add("Where", gone, graph.constant(becomes), within)
+    start, end = declared.ends
+    bent = graph.add("Log", graph.of("Add", within, 1.0)) if declared.transform == "log1p" else within
+    share = graph.of("Clip", graph.of("Div", graph.of("Sub", bent, start), end - start), 0.0, 1.0)
+    scaled = graph.of("Sub", graph.of("Mul", share, 2.0), 1.0) if declared.scale == "signed" else share
+    if declared.missing in ("middle", REFUSE, NOWHERE):
+        middle = 0.5 if declared.scale == "unit" and declared.missing != NOWHERE else 0.0
+        scaled = graph.add("Where", gone, graph.constant(middle), scaled)
+    return graph.add("Concat", scaled, graph.double(gone), axis=1) if declared.missing == NOWHERE else scaled
+
+
+def _calendar(graph: Graph, days: str, declared: Calendar) -> str:
+    """The place of the month or of the weekday of a day, as a whole number."""
+    gone = graph.add("Or", graph.add("IsNaN", days), graph.add("IsInf", days))
+    known = graph.add("Where", gone, graph.constant(0.0), days)
+    found = _weekday(graph, known) if declared.part == "weekday" else _month(graph, known)
+    placed = graph.add("Where", gone, graph.constant(float(_stand_in(declared))), found)
+    return graph.add("Cast", placed, to=onnx.TensorProto.INT64)
+
+
+def _weekday(graph: Graph, days: str) -> str:
+    return _remainder(graph, graph.of("Add", days, _BEFORE_THURSDAY), 7)
+
+
+def _month(graph: Graph, days: str) -> str:
+    """The month, by whole years that begin in March, of which 400 have always the same length."""
+
+    def whole(value: str, by: float) -> str:
+        return graph.add("Floor", graph.of("Div", value, by))
+
+    day = _remainder(graph, graph.of("Add", days, _DAYS_BEFORE_1970), 146_097)
+    shifted = graph.add("Sub", day, whole(day, 1460))
+    shifted = graph.add("Add", shifted, whole(day, 36_524))
+    year = whole(graph.add("Sub", shifted, whole(day, 146_096)), 365)
+    before = graph.add("Add", graph.of("Mul", year, 365), whole(year, 4))
+    of_year = graph.add("Sub", day, graph.add("Sub", before, whole(year, 100)))
+    month = whole(graph.of("Add", graph.of("Mul", of_year, 5), 2), 153)
+    return _remainder(graph, graph.of("Add", month, 2), 12)
+
+
+def _remainder(graph: Graph, value: str, by: float) -> str:
+    times = graph.add("Floor", graph.of("Div", value, by))
+    return graph.add("Sub", value, graph.of("Mul", times, by))
