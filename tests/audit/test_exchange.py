@@ -165,15 +165,15 @@ def _probe(method: str, role: str, plans: int, scripts: int) -> tuple[float, flo
 
 
 @pytest.mark.parametrize(("method", "role"), KINDS[:3])
-def test_a_thousand_scripted_transcripts_stay_within_what_is_charged(method: str, role: str) -> None:
+def test_hundreds_of_scripted_transcripts_stay_within_what_is_charged(method: str, role: str) -> None:
     """The sides themselves, in integers: no script and no pair of tables moves messages or weights further."""
-    messages, weights = _probe(method, role, plans=125, scripts=8)
+    messages, weights = _probe(method, role, plans=60, scripts=8)
     assert messages > 0.3
     assert weights > 0.6
 
 
 def test_scripted_fits_of_the_active_party_stay_within_what_is_charged() -> None:
-    assert _probe("alternating", "active", plans=25, scripts=4)[0] > 0.2
+    assert _probe("alternating", "active", plans=8, scripts=2)[0] > 0.2
 
 
 @pytest.mark.slow

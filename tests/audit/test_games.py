@@ -34,7 +34,14 @@ with warnings.catch_warnings():
 SAMPLES = 200_000
 NAMES = [row.name for row in subjects()]
 TWINS = tuple(registry._TWINS)
-GAMES = {name: games(name) for name in NAMES}
+games_of = cache(games)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _all_games():
+    """Made before any test changes what they call, and not where these tests are only collected."""
+    for name in NAMES:
+        games_of(name)
 
 
 @cache
@@ -58,7 +65,7 @@ def plan(owners, threshold=None, columns=2, **parameters):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_correct_games_hold(name):
-    for game in GAMES[name]:
+    for game in games_of(name):
         verdict = played(game)
         assert verdict.good, (game.name, verdict.result.margin, verdict.result.epsilon)
         assert verdict.word == "holds"
@@ -67,7 +74,7 @@ def test_correct_games_hold(name):
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: f"{twin.subject}-{twin.role}-{twin.broken}")
 def test_broken_twins_are_caught(twin):
-    real = next(game for game in GAMES[twin.subject] if (game.role, game.part) == (twin.role, twin.part))
+    real = next(game for game in games_of(twin.subject) if (game.role, game.part) == (twin.role, twin.part))
     verdict = played(twin.make(real), twin.broken)
     assert verdict.good, (verdict.result.margin, verdict.result.epsilon)
     assert verdict.word == "caught"
@@ -96,15 +103,15 @@ def test_a_twin_is_a_row_after_that_of_its_game(monkeypatch):
 
 def test_a_twin_of_another_kind_of_game_is_refused():
     with pytest.raises(TypeError, match="pca/analyst does not draw by Opening"):
-        in_sampler(Opening, lambda sampler: sampler)(GAMES["pca"][0])
+        in_sampler(Opening, lambda sampler: sampler)(games_of("pca")[0])
     with pytest.raises(TypeError, match="pca/analyst is not charged as"):
-        in_event(type(GAMES["grid"][0].events[0]), lambda event: event)(GAMES["pca"][0])
+        in_event(type(games_of("grid")[0].events[0]), lambda event: event)(games_of("pca")[0])
 
 
 def test_noise_below_the_reach_is_seen():
     """What the reach promises: with a tenth less noise than that share, the claim is refuted."""
     for subject, role in (("skellam", "analyst"), ("discrete-laplace", "party"), ("discrete-laplace", "analyst")):
-        game = next(game for game in GAMES[subject] if game.role == role)
+        game = next(game for game in games_of(subject) if game.role == role)
         part = Fraction(0.9 * played(game).result.reach).limit_denominator(100)
         sampler = game.sampler
         if isinstance(sampler.law, LaplaceShares):
@@ -128,9 +135,9 @@ WRONG = {
 def test_wrong_noise_in_the_protocol_itself_is_seen(wrong, monkeypatch):
     """Nothing of the audit is changed: only the function by which the owners of a study draw their noise."""
     monkeypatch.setattr(moments, "entry_noise", WRONG[wrong])
-    share = moments.noise_share(GAMES["pca"][0].sampler.task, seeded(1))
+    share = moments.noise_share(games_of("pca")[0].sampler.task, seeded(1))
     assert wrong != "none" or not share.any()
-    for game in (game for game in GAMES["pca"] if game.role in ("analyst", "party")):
+    for game in (game for game in games_of("pca") if game.role in ("analyst", "party")):
         assert judge(game, 100_000, seed=2).word == "REFUTED"
 
 
@@ -147,16 +154,16 @@ def test_an_event_with_more_noise_than_the_task_draws_is_seen(monkeypatch):
 
 
 def test_games_are_about_what_the_task_asks_for():
-    roles = {name: {game.role for game in GAMES[name]} for name in NAMES}
+    roles = {name: {game.role for game in games_of(name)} for name in NAMES}
     everyone = {"analyst", "coordinator", "party", "coalition"}
     assert roles["pca"] == roles["skellam"] == roles["discrete-gaussian"] == everyone
-    assert all(len({game.name for game in found}) == len(found) for found in GAMES.values())
+    assert all(len({game.name for game in found}) == len(found) for found in map(games_of, NAMES))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_claim_follows_from_the_events(name):
     epsilons = np.array([0.0, 0.5, 2.0])
-    for game in GAMES[name]:
+    for game in games_of(name):
         seen = views(game.events, game.observer, game.trust)
         assert game.claim(epsilons).tolist() == accountant.profile(seen, epsilons).tolist()
         assert game.epsilon() == accountant.epsilon(seen, 1e-5).epsilon < 20
@@ -164,13 +171,13 @@ def test_a_claim_follows_from_the_events(name):
 
 def test_the_attack_on_a_pure_mechanism_comes_close_to_the_claim():
     """Knowing its own share a party is left with exactly one Laplace variable: inflated shares are just enough."""
-    (game,) = [game for game in GAMES["discrete-laplace"] if game.role == "party"]
+    (game,) = [game for game in games_of("discrete-laplace") if game.role == "party"]
     verdict = played(game)
     assert 0.95 < verdict.result.epsilon_lower_bound <= verdict.claimed < 1.01
 
 
 def test_pca_plays_with_the_integers_of_the_protocol():
-    game = next(game for game in GAMES["pca"] if game.role == "party")
+    game = next(game for game in games_of("pca") if game.role == "party")
     task, sampler = game.sampler.task, game.sampler
     for neighbour in (0, 1):
         joint = sampler.rows(neighbour, 50, seeded(5))
@@ -201,7 +208,7 @@ def test_pca_sees_as_much_noise_as_its_event_says(role, owners):
 
 def test_pca_games_use_nearly_the_whole_sensitivity():
     """Otherwise they would pass whatever the noise: the move is within a few percent of the event's bound."""
-    for game in GAMES["pca"]:
+    for game in games_of("pca"):
         task, sampler = game.sampler.task, game.sampler
         empty = sampler.people[0] is None
         before = 0 * sampler.rows(1, 1, seeded(1)) if empty else sampler.rows(0, 1, seeded(1))
@@ -247,7 +254,7 @@ def test_iterative_studies_of_every_kind_have_games_for_parties(changes):
 
 
 def test_a_game_depends_on_its_seed_alone():
-    game = GAMES["skellam"][0]
+    game = games_of("skellam")[0]
     assert judge(game, 2000, seed=7) == judge(game, 2000, seed=7)
     assert judge(game, 2000, seed=7).result != judge(game, 2000, seed=8).result
 
@@ -269,7 +276,7 @@ def test_whoever_imports_the_twins_is_warned(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_correct_games_hold_for_many_seeds(name):
     """No more alarms than chance allows; the union bound makes them far rarer than one in a thousand."""
-    found = GAMES[name]
+    found = games_of(name)
     runs = 40
     alarms = sum(not judge(game, 100_000, seed=1000 + run).good for game in found for run in range(runs))
     assert alarms <= binom.ppf(0.999, runs * len(found), 0.001)

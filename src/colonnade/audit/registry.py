@@ -124,15 +124,19 @@ def register(
 
 
 def subjects() -> tuple[Subject, ...]:
-    """Everything that can be audited, in order of registration."""
+    """Everything that can be audited, in the order of kinds."""
     return tuple(_subjects().values())
 
 
 def _subjects() -> dict[str, Subject]:
     """All subjects by name, after the games of every kind have registered themselves."""
-    for module in (*(games for row in kinds.rows() for games in row.games), "colonnade.audit.mechanisms"):
+    modules = dict.fromkeys((*(games for row in kinds.rows() for games in row.games), "colonnade.audit.mechanisms"))
+    for module in modules:
         kinds.resolve(module)
-    return _SUBJECTS
+    # Whoever imported one of these modules before has registered its games first.
+    place = {module: at for at, module in enumerate(modules)}
+    known = sorted(_SUBJECTS.values(), key=lambda one: place.get(one.build.__module__, len(place)))
+    return {one.name: one for one in known}
 
 
 def subject(task: Task) -> str:

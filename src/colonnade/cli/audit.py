@@ -20,7 +20,7 @@ from colonnade.audit.verdict import Verdict, judge
 from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import StorageError
 from colonnade.models import files
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.rows import rounded_up
 from colonnade.randomness import new_key
 from colonnade.report.audit_plot import NAME, write_audit
 from colonnade.study import Study
